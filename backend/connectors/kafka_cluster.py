@@ -1,0 +1,140 @@
+import asyncio
+from typing import Annotated, Any, Literal
+
+from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka.admin import AdminClient
+from pydantic import Field, SecretStr
+
+from backend.domain.connector import (
+    CheckFailedError,
+    Connection,
+    Connector,
+    DeliveryError,
+    Destination,
+    DestinationOptions,
+    Receipt,
+    connectors,
+)
+from backend.domain.message import MESSAGE_ID, Message
+from backend.domain.model import StrictModel
+from backend.kafka_client.producer import AsyncProducer
+
+_CHECK_SECONDS = 10.0
+
+
+class Plaintext(StrictModel):
+    """No encryption and no login."""
+
+    type: Literal["plaintext"] = "plaintext"
+
+
+class Sasl(StrictModel):
+    """A user name and password."""
+
+    type: Literal["sasl"] = "sasl"
+    mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"] = Field(
+        "SCRAM-SHA-512", description="How the password is proved."
+    )
+    username: str = Field(min_length=1, description="User name.")
+    password: SecretStr = Field(description="Password.")
+    tls: bool = Field(True, description="Encrypt the connection.")
+
+
+class KafkaConnection(Connection):
+    """A Kafka cluster."""
+
+    bootstrap_servers: str = Field(
+        pattern=r"^[^\s,:]+:\d+(,[^\s,:]+:\d+)*$",
+        description="Brokers to contact first, as host:port, separated by commas.",
+        examples=["broker-1:9092,broker-2:9092"],
+    )
+    security: Annotated[Plaintext | Sasl, Field(discriminator="type")] = Field(
+        default_factory=Plaintext, description="How Headrace identifies itself."
+    )
+
+
+class KafkaOptions(DestinationOptions):
+    """One delivery to a Kafka topic."""
+
+    topic: str = Field(
+        pattern=r"^[A-Za-z0-9._-]{1,249}$", description="Topic to write to; it must exist.", examples=["orders"]
+    )
+
+
+def _client_config(connection: KafkaConnection) -> dict[str, Any]:
+    config: dict[str, Any] = {"bootstrap.servers": connection.bootstrap_servers}
+    if isinstance(connection.security, Sasl):
+        config |= {
+            "security.protocol": "SASL_SSL" if connection.security.tls else "SASL_PLAINTEXT",
+            "sasl.mechanism": connection.security.mechanism,
+            "sasl.username": connection.security.username,
+            "sasl.password": connection.security.password.get_secret_value(),
+        }
+    return config
+
+
+class KafkaDestination(Destination[KafkaConnection, KafkaOptions]):
+    """An idempotent producer with acknowledgement by all in-sync replicas."""
+
+    options_model = KafkaOptions
+
+    async def open(self) -> None:
+        self._producer = AsyncProducer({**_client_config(self.connection), "linger.ms": 2})
+
+    async def deliver(self, message: Message) -> Receipt:
+        try:
+            record = await self._producer.send(
+                self.options.topic,
+                key=message.key,
+                value=message.body,
+                headers=[(MESSAGE_ID, message.id.encode()), ("content-type", message.content_type.encode())],
+            )
+        except KafkaException as error:
+            cause: KafkaError = error.args[0]
+            raise DeliveryError(
+                f"kafka_{cause.name().lower()}",
+                f"Kafka did not take the message: {cause.str()}.",
+                retryable=cause.code() not in _FINAL_CODES,
+            ) from None
+        return Receipt(status=f"{record.topic()}[{record.partition()}]@{record.offset()}")
+
+    async def close(self) -> None:
+        await self._producer.close()
+
+
+_FINAL_CODES = {
+    KafkaError.MSG_SIZE_TOO_LARGE,
+    KafkaError.TOPIC_AUTHORIZATION_FAILED,
+    KafkaError.CLUSTER_AUTHORIZATION_FAILED,
+    KafkaError.INVALID_RECORD,
+    KafkaError._INVALID_ARG,
+}
+
+
+@connectors.register
+class KafkaCluster(Connector):
+    """Writes each message to a Kafka topic."""
+
+    type = "kafka"
+    title = "Kafka cluster"
+    connection_model = KafkaConnection
+    destination = KafkaDestination
+    example = {
+        "bootstrap_servers": "broker-1:9092",
+        "security": {"type": "sasl", "mechanism": "SCRAM-SHA-512", "username": "headrace", "password": "s3cret"},
+    }
+
+    @staticmethod
+    async def check(connection: KafkaConnection) -> str:
+        """Fetches the cluster's metadata, which needs a working login."""
+        errors: list[str] = []
+        client = AdminClient(
+            {**_client_config(connection), "error_cb": lambda error: errors.append(error.str())},
+        )
+        try:
+            metadata = await asyncio.to_thread(client.list_topics, timeout=_CHECK_SECONDS)
+        except KafkaException as error:
+            said = errors[0] if errors else error.args[0].str()
+            field = "security" if "uthentication" in said else "bootstrap_servers"
+            raise CheckFailedError(f"No connection to the cluster: {said}.", field=field) from None
+        return f"Connected to {len(metadata.brokers)} broker(s); {len(metadata.topics)} topics are visible."

@@ -1,0 +1,102 @@
+"""What a connector is: one file in ``backend/connectors`` that declares a system once.
+
+The connection (address and credentials) is saved once by a team; each pipeline that uses it
+adds only the options of its own delivery.
+"""
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Any, ClassVar, Generic, TypeVar
+
+from backend.domain.message import Message
+from backend.domain.model import StrictModel
+from backend.domain.registry import Registry
+
+
+class Connection(StrictModel):
+    """Base of a connector type's address and credentials. Secrets are ``SecretStr`` fields."""
+
+
+class DestinationOptions(StrictModel):
+    """Base of what a pipeline sets for one output: a path, a topic, a method."""
+
+
+@dataclass(frozen=True, slots=True)
+class Receipt:
+    """What the receiver answered to a delivery, for the attempt log."""
+
+    status: str
+    body: str = ""
+
+
+class DeliveryError(Exception):
+    """A delivery that failed.
+
+    ``reason`` is a stable word for counting, the message says what happened and what to do.
+    ``retryable`` tells a passing fault from a final answer; ``retry_after`` is the receiver's
+    own wish in seconds.
+    """
+
+    def __init__(self, reason: str, message: str, *, retryable: bool, retry_after: float | None = None) -> None:
+        super().__init__(message)
+        self.reason = reason
+        self.retryable = retryable
+        self.retry_after = retry_after
+
+
+class CheckFailedError(Exception):
+    """A connection test that failed; the message says what, in the user's terms.
+
+    ``field`` is the connection's field that is to blame, when one is.
+    """
+
+    def __init__(self, message: str, *, field: str | None = None) -> None:
+        super().__init__(message)
+        self.field = field
+
+
+C = TypeVar("C", bound=Connection)
+O = TypeVar("O", bound=DestinationOptions)
+
+
+class Destination(ABC, Generic[C, O]):
+    """Writes messages to one output. Made, used and closed on one event loop."""
+
+    options_model: ClassVar[type[DestinationOptions]]
+
+    def __init__(self, connection: C, options: O) -> None:
+        self.connection = connection
+        self.options = options
+
+    async def open(self) -> None:
+        """Called once before the first delivery. Raises DeliveryError."""
+
+    @abstractmethod
+    async def deliver(self, message: Message) -> Receipt:
+        """Delivers one message; returns once the receiver has it. Raises DeliveryError."""
+
+    async def close(self) -> None:
+        """Gives back connections. Called once, also after a failed open."""
+
+
+class Connector(ABC):
+    """A type of system. The docstring's first line is the description shown to users."""
+
+    type: ClassVar[str]
+    title: ClassVar[str]
+    connection_model: ClassVar[type[Connection]]
+    destination: ClassVar[type[Destination[Any, Any]] | None] = None
+    example: ClassVar[dict[str, Any]]
+    """A valid connection, shown in the documentation."""
+
+    @staticmethod
+    @abstractmethod
+    async def check(connection: Any) -> str:
+        """Really connects; returns a sentence on what was reached. Raises CheckFailedError."""
+
+    @classmethod
+    def description(cls) -> str:
+        return (cls.__doc__ or "").strip().split("\n", 1)[0]
+
+
+connectors: Registry[Connector] = Registry("backend.connectors")

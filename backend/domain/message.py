@@ -1,0 +1,104 @@
+"""The message: a Kafka record's payload and the headers that travel with it."""
+
+import uuid
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+
+import uuid_utils
+
+PIPELINE = "pipeline"
+VERSION = "version"
+MESSAGE_ID = "message-id"
+RECEIVED_AT = "received-at"
+CONTENT_TYPE = "content-type"
+TRACEPARENT = "traceparent"
+ROUTING_SLIP = "routing-slip"
+# Set on dead letters only.
+DEAD_REASON = "dead-letter-reason"
+DEAD_ERROR = "dead-letter-error"
+DEAD_OUTPUT = "dead-letter-output"
+DEAD_STAGE = "dead-letter-stage"
+DEAD_ATTEMPTS = "dead-letter-attempts"
+
+KafkaHeaders = Iterable[tuple[str, bytes | None]]
+
+
+class MalformedMessageError(ValueError):
+    """A record whose headers do not make a Headrace message."""
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One message on its way through a pipeline.
+
+    ``key`` orders it among its fellows, ``version`` is the pipeline version it was accepted
+    under, ``received_at`` an ISO 8601 time in UTC, and ``slip`` the topics still ahead.
+    ``extra`` holds any further headers, which travel unchanged.
+    """
+
+    id: str
+    pipeline_id: str
+    version: int
+    key: bytes
+    body: bytes
+    content_type: str
+    received_at: str
+    slip: tuple[str, ...]
+    extra: dict[str, str] = field(default_factory=dict)
+
+    def headers(self) -> list[tuple[str, bytes]]:
+        """The Kafka headers of this message."""
+        pairs = {
+            PIPELINE: self.pipeline_id,
+            VERSION: str(self.version),
+            MESSAGE_ID: self.id,
+            RECEIVED_AT: self.received_at,
+            CONTENT_TYPE: self.content_type,
+            ROUTING_SLIP: ",".join(self.slip),
+            **self.extra,
+        }
+        return [(name, value.encode()) for name, value in pairs.items()]
+
+    @classmethod
+    def from_kafka(cls, *, key: bytes | None, value: bytes | None, headers: KafkaHeaders) -> "Message":
+        """Reads a record. Raises MalformedMessageError when a required header is missing."""
+        found = {name: (raw or b"").decode(errors="replace") for name, raw in headers}
+        try:
+            slip = found.pop(ROUTING_SLIP)
+            return cls(
+                id=found.pop(MESSAGE_ID),
+                pipeline_id=found.pop(PIPELINE),
+                version=int(found.pop(VERSION)),
+                key=key or b"",
+                body=value or b"",
+                content_type=found.pop(CONTENT_TYPE),
+                received_at=found.pop(RECEIVED_AT),
+                slip=tuple(slip.split(",")) if slip else (),
+                extra=found,
+            )
+        except KeyError as error:
+            raise MalformedMessageError(f"The record has no header {error}.") from None
+        except ValueError:
+            raise MalformedMessageError("The record's version header is not a number.") from None
+
+    def advanced(self) -> tuple[str, "Message"]:
+        """The next topic and the message as it goes there. Raises MalformedMessageError at the end."""
+        if not self.slip:
+            raise MalformedMessageError("The routing slip is empty: there is no next stage.")
+        return self.slip[0], replace(self, slip=self.slip[1:])
+
+
+def new_message_id() -> str:
+    """A UUIDv7, so that ids sort by time."""
+    return str(uuid_utils.uuid7())
+
+
+def child_message_id(parent: str, index: int) -> str:
+    """The id of the ``index``-th message made from ``parent``: the same on every repeat."""
+    return str(uuid.uuid5(uuid.UUID(parent), str(index)))
+
+
+def utc_now() -> str:
+    """The present as ISO 8601 with milliseconds."""
+    return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

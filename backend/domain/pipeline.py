@@ -1,0 +1,94 @@
+"""The pipeline: what comes in, how it is adapted, where it goes. One declaration for
+validation, OpenAPI, the form and the data plane."""
+
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Union
+from uuid import UUID
+
+from pydantic import Field, field_validator
+
+from backend.domain.model import StrictModel
+from backend.domain.paths import FieldPath
+from backend.domain.transforms.base import Transform, transforms
+
+if TYPE_CHECKING:
+    AnyTransform = Transform
+else:
+    AnyTransform = Annotated[Union[tuple(transforms)], Field(discriminator="type")]  # noqa: UP007
+
+
+class HttpInput(StrictModel):
+    """Messages are posted to the pipeline's own address."""
+
+    type: Literal["http"] = "http"
+    ordering_key: FieldPath | None = Field(
+        None,
+        description="Field whose value orders messages: those with the same value are delivered in the order "
+        "they came. Without it, messages are independent.",
+        examples=["order.id"],
+    )
+
+
+class RetryPolicy(StrictModel):
+    """How often and how patiently a failed delivery is tried again before it is a dead letter."""
+
+    attempts: int = Field(4, ge=1, le=20, description="Tries in all, the first included.")
+    initial_seconds: float = Field(0.2, gt=0, le=60, description="Wait before the second try, in seconds.")
+    factor: float = Field(3.0, ge=1, le=10, description="Each further wait is this many times the one before.")
+    max_seconds: float = Field(10.0, gt=0, le=300, description="No wait is longer than this, in seconds.")
+
+
+class OutputConfig(StrictModel):
+    """One place that every message of the pipeline is delivered to."""
+
+    name: str = Field(
+        pattern=r"^[a-z0-9][a-z0-9_-]{0,62}$",
+        description="Short name, unique in the pipeline; it appears in metrics and dead letters.",
+        examples=["erp"],
+    )
+    connector: UUID = Field(description="Connector to deliver through.")
+    options: dict[str, Any] = Field(
+        default_factory=dict, description="Settings of this delivery, as the connector's type defines them."
+    )
+    timeout_seconds: float = Field(10.0, gt=0, le=120, description="Longest time for one try, in seconds.")
+    concurrency: int = Field(32, ge=1, le=512, description="Deliveries at the same time, per task.")
+    retry: RetryPolicy = Field(default_factory=RetryPolicy, description="What happens after a failed delivery.")
+
+
+class PipelineConfig(StrictModel):
+    """Everything that decides what happens to a message."""
+
+    input: HttpInput = Field(default_factory=HttpInput, description="Where messages come from.")
+    transforms: list[AnyTransform] = Field(
+        default_factory=list, max_length=100, description="Steps applied to each message, in order."
+    )
+    outputs: list[OutputConfig] = Field(
+        min_length=1, max_length=50, description="Where messages are delivered; each gets every message."
+    )
+
+    @field_validator("outputs")
+    @classmethod
+    def _check_names_differ(cls, outputs: list[OutputConfig]) -> list[OutputConfig]:
+        names = [output.name for output in outputs]
+        repeated = sorted({name for name in names if names.count(name) > 1})
+        if repeated:
+            raise ValueError(f"Each output needs a name of its own; repeated: {', '.join(repeated)}.")
+        return outputs
+
+
+class PipelineSnapshot(StrictModel):
+    """A published pipeline as the data plane knows it: everything but secrets."""
+
+    id: UUID
+    workspace_id: UUID
+    version: int
+    accepting: bool
+    config: PipelineConfig
+
+
+class RuntimeOutput(StrictModel):
+    """An output joined with its connector. ``connection`` holds secrets in the clear: memory only."""
+
+    name: str
+    connector_type: str
+    connection: dict[str, Any] = Field(repr=False)
+    config: OutputConfig

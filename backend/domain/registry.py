@@ -1,0 +1,59 @@
+"""One registry for all pluggable components; a component is added by adding one file."""
+
+import importlib
+import pkgutil
+from collections.abc import Iterator
+from typing import Generic, TypeVar
+
+T = TypeVar("T")
+
+
+def type_name(cls: type) -> str:
+    """A component's type: its ``type`` attribute, or the default of its pydantic field ``type``."""
+    fields = getattr(cls, "model_fields", {})
+    return str(fields["type"].default if "type" in fields else cls.type)  # type: ignore[attr-defined]
+
+
+class UnknownComponentError(LookupError):
+    """No component of that type is installed."""
+
+
+class Registry(Generic[T]):
+    """Classes by their ``type``, discovered by importing every module of a package.
+
+    Discovery happens on first use, so that importing the registry loads no vendor library.
+    """
+
+    def __init__(self, package: str) -> None:
+        self._package = package
+        self._classes: dict[str, type[T]] = {}
+        self._discovered = False
+
+    def register(self, cls: type[T]) -> type[T]:
+        """Class decorator. Raises ValueError when another class already has this type."""
+        name = type_name(cls)
+        if name in self._classes:
+            raise ValueError(f"Two components of {self._package} have the type {name!r}.")
+        self._classes[name] = cls
+        return cls
+
+    def get(self, name: str) -> type[T]:
+        """The class of that type. Raises UnknownComponentError with the known types."""
+        self._discover()
+        try:
+            return self._classes[name]
+        except KeyError:
+            known = ", ".join(sorted(self._classes))
+            raise UnknownComponentError(f"Unknown type {name!r}; choose one of: {known}.") from None
+
+    def __iter__(self) -> Iterator[type[T]]:
+        self._discover()
+        return iter([self._classes[name] for name in sorted(self._classes)])
+
+    def _discover(self) -> None:
+        if self._discovered:
+            return
+        package = importlib.import_module(self._package)
+        for module in pkgutil.iter_modules(package.__path__, self._package + "."):
+            importlib.import_module(module.name)
+        self._discovered = True

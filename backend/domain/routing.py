@@ -1,0 +1,19 @@
+"""Which topics a message passes, decided once where it enters (seed 003, "Fluxo do pipeline")."""
+
+from backend.domain.pipeline import PipelineConfig
+
+INPUT = "firehose_input"
+TRANSFORMER = "firehose_transformer"
+ADAPTED = "firehose_adapted"
+DEAD_LETTER = "firehose_dead_letter"
+
+TOPICS = (INPUT, TRANSFORMER, ADAPTED, DEAD_LETTER)
+
+
+def route(config: PipelineConfig) -> tuple[str, tuple[str, ...]]:
+    """The entry topic and the routing slip: the topics still ahead after it.
+
+    Pipelines that transform enter at ``firehose_transformer``; all others at
+    ``firehose_input``, so that they never wait for somebody's transforms.
+    """
+    return (TRANSFORMER if config.transforms else INPUT), (ADAPTED,)

@@ -1,0 +1,61 @@
+import operator
+from collections.abc import Callable
+from typing import Any, Literal
+
+from pydantic import Field, JsonValue, model_validator
+
+from backend.domain import paths
+from backend.domain.transforms.base import Step, Transform, transforms
+
+_COMPARE: dict[str, Callable[[Any, Any], bool]] = {
+    "equals": operator.eq,
+    "not_equals": operator.ne,
+    "less_than": operator.lt,
+    "less_or_equal": operator.le,
+    "greater_than": operator.gt,
+    "greater_or_equal": operator.ge,
+    "in": lambda value, allowed: value in allowed,
+}
+
+
+@transforms.register
+class DropUnless(Transform):
+    """Drops every message that does not meet a condition."""
+
+    example = {"type": "drop_unless", "path": "user.country", "condition": "equals", "value": "BR"}
+
+    type: Literal["drop_unless"] = "drop_unless"
+    path: paths.FieldPath = Field(description="Field to look at. A missing field never meets a condition.")
+    condition: Literal[
+        "exists",
+        "equals",
+        "not_equals",
+        "less_than",
+        "less_or_equal",
+        "greater_than",
+        "greater_or_equal",
+        "in",
+    ] = Field("exists", description="What must hold for the message to go on.")
+    value: JsonValue = Field(None, description="Value to compare with; a list for the condition 'in'.")
+
+    @model_validator(mode="after")
+    def _check_value_fits(self) -> "DropUnless":
+        if self.condition == "in" and not isinstance(self.value, list):
+            raise ValueError("The condition 'in' needs a list as value.")
+        return self
+
+    def compile(self) -> Step:
+        steps = paths.parse_path(self.path)
+        if self.condition == "exists":
+            return lambda document: [document] if paths.get(document, steps) is not paths.MISSING else []
+        compare = _COMPARE[self.condition]
+
+        def step(document: Any) -> list[Any]:
+            value = paths.get(document, steps)
+            try:
+                kept = value is not paths.MISSING and compare(value, self.value)
+            except TypeError:  # values of different kinds have no order
+                kept = False
+            return [document] if kept else []
+
+        return step

@@ -1,0 +1,23 @@
+"""Where the other systems are, from environment variables that begin with ``HEADRACE_``."""
+
+from functools import lru_cache
+
+from pydantic import SecretStr
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+
+class Environment(BaseSettings):
+    """Addresses and tokens of one process. The defaults are those of the embedded installation."""
+
+    model_config = SettingsConfigDict(env_prefix="HEADRACE_", frozen=True)
+
+    kafka_bootstrap_servers: str = "127.0.0.1:9092"
+    redis_url: str = "redis://127.0.0.1:6379/0"
+    manager_address: str = "127.0.0.1:8090"
+    service_token: SecretStr = SecretStr("")
+
+
+@lru_cache
+def environment() -> Environment:
+    """This process's environment, read once."""
+    return Environment()

@@ -1,0 +1,1 @@
+"""The HTTP input: takes messages, answers once Kafka has them."""

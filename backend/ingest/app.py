@@ -1,0 +1,152 @@
+"""The ingest's ASGI application: ``POST /v1/pipelines/{id}/messages``.
+
+202 means that Kafka has acknowledged every message of the request on all in-sync replicas.
+"""
+
+import asyncio
+import contextlib
+import logging
+from typing import Any
+
+from confluent_kafka import KafkaException
+
+from backend.domain import json
+from backend.environment import environment
+from backend.ingest import requests
+from backend.ingest.problems import Problem
+from backend.kafka_client.producer import AsyncProducer
+from backend.manager_api.client import ConfigClient, ConfigUnavailableError
+from backend.telemetry import events
+from backend.telemetry.recorder import Recorder
+
+log = logging.getLogger(__name__)
+
+_ACKNOWLEDGE_SECONDS = 5.0
+_PROBE_SECONDS = 1.0
+_JSON = [(b"content-type", b"application/json")]
+
+
+class Ingest:
+    """One process of the HTTP input."""
+
+    def __init__(self) -> None:
+        self._kafka_down: str | None = None
+        self._probe: asyncio.Task[None] | None = None
+
+    async def __call__(self, scope: dict[str, Any], receive: Any, send: Any) -> None:
+        if scope["type"] == "lifespan":
+            await self._lifespan(receive, send)
+        elif scope["type"] == "http":
+            try:
+                status, headers, body = await self._handle(scope, receive)
+            except Problem as problem:
+                status, headers, body = problem.status, problem.headers(), problem.body()
+            await send(
+                {
+                    "type": "http.response.start",
+                    "status": status,
+                    "headers": [*headers, (b"content-length", str(len(body)).encode())],
+                }
+            )
+            await send({"type": "http.response.body", "body": body})
+
+    async def _lifespan(self, receive: Any, send: Any) -> None:
+        await receive()
+        settings = environment()
+        self._recorder = Recorder(settings.redis_url)
+        self._config = ConfigClient(
+            manager_address=settings.manager_address,
+            service_token=settings.service_token.get_secret_value(),
+            redis_url=settings.redis_url,
+        )
+        self._producer = AsyncProducer(
+            {
+                "bootstrap.servers": settings.kafka_bootstrap_servers,
+                "linger.ms": 2,
+                "compression.type": "lz4",
+                "message.max.bytes": 4 * requests.MAX_BODY_BYTES,
+                "message.timeout.ms": int(_ACKNOWLEDGE_SECONDS * 1000),
+                "reconnect.backoff.max.ms": 1000,
+            }
+        )
+        self._recorder.start()
+        # Without a configuration the process still starts: it answers 503 until one comes.
+        with contextlib.suppress(ConfigUnavailableError):
+            await self._config.start()
+        await send({"type": "lifespan.startup.complete"})
+        await receive()
+        await self._producer.close()
+        await self._config.close()
+        await self._recorder.close()
+        await send({"type": "lifespan.shutdown.complete"})
+
+    async def _handle(self, scope: dict[str, Any], receive: Any) -> tuple[int, list[tuple[bytes, bytes]], bytes]:
+        match scope["path"].strip("/").split("/"):
+            case ["v1", "pipelines", pipeline_id, "messages"]:
+                if scope["method"] != "POST":
+                    raise Problem(405, "Method not allowed", "Post messages with the method POST.")
+                ids = await self._accept(pipeline_id, dict(scope["headers"]), receive)
+                return 202, _JSON, json.dumps({"message_ids": ids})
+            case ["health", "live"]:
+                return 200, _JSON, b'{"status":"live"}'
+            case ["health", "ready"]:
+                return self._ready()
+        raise Problem(404, "Not found", "Messages are posted to /v1/pipelines/{id}/messages.")
+
+    async def _accept(self, pipeline_id: str, headers: requests.Headers, receive: Any) -> list[str]:
+        if not self._config.loaded:
+            raise Problem(503, "Starting", "The configuration is not loaded yet; send again.", retry_after=1)
+        pipeline = requests.authorized_pipeline(self._config, pipeline_id, headers)
+        content_type = requests.declared_type(headers)
+        body = await requests.read_body(headers, receive)
+        topic, messages = requests.messages(pipeline, content_type, body, headers)
+        if self._kafka_down is not None:
+            raise self._unavailable(self._kafka_down)
+        try:
+            sent = [self._producer.send(topic, key=m.key, value=m.body, headers=m.headers()) for m in messages]
+            if len(sent) == 1:
+                await sent[0]
+            else:
+                await asyncio.gather(*sent)
+        except KafkaException as error:
+            self._suspect_kafka(error.args[0].str())
+            raise self._unavailable(error.args[0].str()) from None
+        self._recorder.count(pipeline_id, events.ACCEPTED, len(messages))
+        return [message.id for message in messages]
+
+    def _suspect_kafka(self, cause: str) -> None:
+        """Until Kafka answers a probe, refuse at once instead of letting each client wait."""
+        if self._kafka_down is None:
+            self._kafka_down = cause
+            self._probe = asyncio.create_task(self._wait_for_kafka())
+
+    async def _wait_for_kafka(self) -> None:
+        while True:
+            try:
+                await asyncio.to_thread(self._producer.list_topics, _PROBE_SECONDS)
+            except KafkaException:
+                await asyncio.sleep(_PROBE_SECONDS)
+            else:
+                self._kafka_down = None
+                return
+
+    @staticmethod
+    def _unavailable(cause: str) -> Problem:
+        return Problem(
+            503,
+            "Kafka is not available",
+            f"Kafka did not acknowledge the request ({cause}). Send it again; a repeat may be delivered twice.",
+            retry_after=2,
+        )
+
+    def _ready(self) -> tuple[int, list[tuple[bytes, bytes]], bytes]:
+        status = {
+            "kafka": self._kafka_down or "ok",
+            "configuration": "ok" if self._config.loaded else "not loaded",
+            "manager": "ok" if self._config.connected else "away; using the configuration held",
+        }
+        ready = self._kafka_down is None and self._config.loaded
+        return (200 if ready else 503), _JSON, json.dumps(status)
+
+
+app = Ingest()

@@ -1,0 +1,1 @@
+"""Producing to Kafka from an event loop."""

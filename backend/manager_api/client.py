@@ -1,0 +1,236 @@
+"""The data plane's copy of the configuration."""
+
+import asyncio
+import contextlib
+import logging
+import random
+import time
+from dataclasses import dataclass
+from uuid import UUID
+
+import grpc
+import redis.asyncio as redis
+from pydantic import ValidationError
+from redis.exceptions import RedisError
+
+from backend.domain import json
+from backend.domain.pipeline import PipelineSnapshot, RuntimeOutput
+from backend.manager_api import snapshot as stored
+from backend.manager_api.generated import manager_pb2 as pb
+from backend.manager_api.generated.manager_pb2_grpc import ManagerStub
+from backend.manager_api.snapshot import IngestKey
+
+log = logging.getLogger(__name__)
+
+_CALL_SECONDS = 5.0
+_RUNTIME_FRESH_SECONDS = 60.0
+_SILENCE_SECONDS = 150.0
+"""The manager sends a snapshot every minute; a stream that is silent for longer is dead."""
+
+
+class ConfigUnavailableError(Exception):
+    """The manager cannot give this configuration now; trying again later may work."""
+
+
+class UnknownPipelineError(LookupError):
+    """The pipeline, or that version of it, does not exist."""
+
+
+@dataclass(frozen=True, slots=True)
+class RuntimePipeline:
+    """One version of a pipeline with all that delivery needs. Holds secrets: memory only."""
+
+    snapshot: PipelineSnapshot
+    outputs: tuple[RuntimeOutput, ...]
+
+
+class ConfigClient:
+    """Holds the published pipelines in memory and follows their changes.
+
+    It starts from the manager's stream, or from the snapshot in Redis while the manager is
+    away, and goes on with what it has whenever both are.
+    """
+
+    def __init__(self, *, manager_address: str, service_token: str, redis_url: str) -> None:
+        self._channel = grpc.aio.insecure_channel(manager_address)
+        self._stub = ManagerStub(self._channel)  # type: ignore[no-untyped-call]
+        self._metadata = (("authorization", f"Bearer {service_token}"),)
+        self._redis_url = redis_url
+        self._pipelines: dict[str, PipelineSnapshot] = {}
+        self._keys: dict[str, IngestKey] = {}
+        self._versions: dict[tuple[str, int], PipelineSnapshot] = {}
+        self._runtime: dict[tuple[str, int], tuple[float, RuntimePipeline]] = {}
+        self._loaded = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+        self.connected = False
+        """Whether the manager's stream is open now."""
+
+    async def start(self, timeout: float = 10.0) -> None:
+        """Begins to follow. Returns once a configuration is loaded.
+
+        Raises ConfigUnavailableError when neither the manager nor Redis gave one in time.
+        """
+        self._task = asyncio.create_task(self._follow())
+        try:
+            await asyncio.wait_for(self._loaded.wait(), timeout)
+        except TimeoutError:
+            raise ConfigUnavailableError(
+                "Neither the manager nor Redis answered with the configuration; check that both are running."
+            ) from None
+
+    async def close(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._task
+        await self._channel.close()
+
+    @property
+    def loaded(self) -> bool:
+        return self._loaded.is_set()
+
+    def pipeline(self, pipeline_id: str) -> PipelineSnapshot | None:
+        """The published version, or None."""
+        return self._pipelines.get(pipeline_id)
+
+    def key(self, hashed: str) -> IngestKey | None:
+        """The unexpired key with that SHA-256, or None."""
+        key = self._keys.get(hashed)
+        if key is None or (key.expires_at and key.expires_at <= time.time()):
+            return None
+        return key
+
+    async def version(self, pipeline_id: str, version: int) -> PipelineSnapshot:
+        """A version, published or past. Raises UnknownPipelineError, ConfigUnavailableError."""
+        current = self._pipelines.get(pipeline_id)
+        if current is not None and current.version == version:
+            return current
+        known = self._versions.get((pipeline_id, version))
+        if known is None:
+            answer = await self._call(self._stub.GetPipeline, pipeline_id, version)
+            known = self._versions[pipeline_id, version] = stored.load_pipeline(answer.snapshot)
+        return known
+
+    async def runtime(self, pipeline_id: str, version: int) -> RuntimePipeline:
+        """A version with its outputs' connections, at most a minute old while the manager answers.
+
+        Raises UnknownPipelineError, ConfigUnavailableError.
+        """
+        held = self._runtime.get((pipeline_id, version))
+        now = time.monotonic()
+        if held is not None and now - held[0] < _RUNTIME_FRESH_SECONDS:
+            return held[1]
+        try:
+            answer = await self._call(self._stub.GetRuntimeConfig, pipeline_id, version)
+        except ConfigUnavailableError:
+            if held is None:
+                raise
+            self._runtime[pipeline_id, version] = (now, held[1])
+            return held[1]
+        snapshot = stored.load_pipeline(answer.pipeline.snapshot)
+        configs = {output.name: output for output in snapshot.config.outputs}
+        runtime = RuntimePipeline(
+            snapshot,
+            tuple(
+                RuntimeOutput(
+                    name=output.name,
+                    connector_type=output.connector_type,
+                    connection=json.loads(output.connection),
+                    config=configs[output.name],
+                )
+                for output in answer.outputs
+            ),
+        )
+        self._runtime[pipeline_id, version] = (now, runtime)
+        return runtime
+
+    async def _call(self, method, pipeline_id: str, version: int):  # type: ignore[no-untyped-def]
+        try:
+            return await method(
+                pb.PipelineRequest(pipeline_id=pipeline_id, version=version),
+                metadata=self._metadata,
+                timeout=_CALL_SECONDS,
+            )
+        except grpc.aio.AioRpcError as error:
+            if error.code() == grpc.StatusCode.NOT_FOUND:
+                raise UnknownPipelineError(f"Pipeline {pipeline_id} has no version {version}.") from None
+            raise ConfigUnavailableError(f"The manager did not answer: {error.details()}") from None
+
+    async def _follow(self) -> None:
+        delay = 0.2
+        while True:
+            try:
+                stream = self._stub.WatchPipelines(pb.WatchRequest(), metadata=self._metadata)
+                while True:
+                    event = await asyncio.wait_for(stream.read(), _SILENCE_SECONDS)
+                    if event is grpc.aio.EOF:
+                        break
+                    self._apply(event)
+                    self.connected, delay = True, 0.2
+            except (grpc.aio.AioRpcError, TimeoutError) as error:
+                reason = error.details() if isinstance(error, grpc.aio.AioRpcError) else "no sign of life"
+                log.warning("The manager's stream ended (%s); going on with the configuration held.", reason)
+            self.connected = False
+            if not self._loaded.is_set():
+                await self._load_from_redis()
+            await asyncio.sleep(delay * random.uniform(0.5, 1.5))
+            delay = min(delay * 2, 5.0)
+
+    def _apply(self, event: pb.WatchEvent) -> None:
+        match event.WhichOneof("event"):
+            case "snapshot":
+                loaded = (_load(p.snapshot) for p in event.snapshot.pipelines)
+                self._replace(
+                    {str(p.id): p for p in loaded if p is not None},
+                    [IngestKey(k.hash, UUID(k.workspace_id), k.expires_at) for k in event.snapshot.keys],
+                )
+            case "pipeline_changed":
+                changed = _load(event.pipeline_changed.snapshot)
+                if changed is not None:
+                    self._pipelines[str(changed.id)] = changed
+                    self._forget_runtime(str(changed.id))
+            case "pipeline_removed":
+                self._pipelines.pop(event.pipeline_removed, None)
+                self._forget_runtime(event.pipeline_removed)
+            case "key_changed":
+                k = event.key_changed
+                self._keys[k.hash] = IngestKey(k.hash, UUID(k.workspace_id), k.expires_at)
+            case "key_removed":
+                self._keys.pop(event.key_removed, None)
+
+    def _replace(self, pipelines: dict[str, PipelineSnapshot], keys: list[IngestKey]) -> None:
+        self._pipelines = pipelines
+        self._keys = {key.hash: key for key in keys}
+        self._loaded.set()
+
+    def _forget_runtime(self, pipeline_id: str) -> None:
+        # Kept, but stale: it serves while the manager cannot be asked.
+        for key, (_, runtime) in list(self._runtime.items()):
+            if key[0] == pipeline_id:
+                self._runtime[key] = (float("-inf"), runtime)
+
+    async def _load_from_redis(self) -> None:
+        client = redis.from_url(self._redis_url)
+        try:
+            pipelines = await client.hgetall(stored.PIPELINES)
+            keys = await client.hgetall(stored.INGEST_KEYS)
+        except (RedisError, OSError) as error:
+            log.warning("Redis has no configuration to give: %s", error)
+            return
+        finally:
+            await client.aclose()
+        if pipelines or keys:
+            loaded = (_load(data) for data in pipelines.values())
+            self._replace(
+                {str(p.id): p for p in loaded if p is not None},
+                [IngestKey.from_json(data) for data in keys.values()],
+            )
+
+
+def _load(data: bytes) -> PipelineSnapshot | None:
+    """One unreadable pipeline must not take the others down."""
+    try:
+        return stored.load_pipeline(data)
+    except ValidationError as error:
+        log.error("A published pipeline is not understood by this version: %s", error)
+        return None

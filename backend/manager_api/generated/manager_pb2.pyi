@@ -1,0 +1,77 @@
+from google.protobuf.internal import containers as _containers
+from google.protobuf import descriptor as _descriptor
+from google.protobuf import message as _message
+from collections.abc import Iterable as _Iterable, Mapping as _Mapping
+from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
+
+DESCRIPTOR: _descriptor.FileDescriptor
+
+class PipelineRequest(_message.Message):
+    __slots__ = ("pipeline_id", "version")
+    PIPELINE_ID_FIELD_NUMBER: _ClassVar[int]
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    pipeline_id: str
+    version: int
+    def __init__(self, pipeline_id: _Optional[str] = ..., version: _Optional[int] = ...) -> None: ...
+
+class Pipeline(_message.Message):
+    __slots__ = ("id", "snapshot")
+    ID_FIELD_NUMBER: _ClassVar[int]
+    SNAPSHOT_FIELD_NUMBER: _ClassVar[int]
+    id: str
+    snapshot: bytes
+    def __init__(self, id: _Optional[str] = ..., snapshot: _Optional[bytes] = ...) -> None: ...
+
+class RuntimeConfig(_message.Message):
+    __slots__ = ("pipeline", "outputs")
+    PIPELINE_FIELD_NUMBER: _ClassVar[int]
+    OUTPUTS_FIELD_NUMBER: _ClassVar[int]
+    pipeline: Pipeline
+    outputs: _containers.RepeatedCompositeFieldContainer[RuntimeOutput]
+    def __init__(self, pipeline: _Optional[_Union[Pipeline, _Mapping]] = ..., outputs: _Optional[_Iterable[_Union[RuntimeOutput, _Mapping]]] = ...) -> None: ...
+
+class RuntimeOutput(_message.Message):
+    __slots__ = ("name", "connector_type", "connection")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    CONNECTOR_TYPE_FIELD_NUMBER: _ClassVar[int]
+    CONNECTION_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    connector_type: str
+    connection: bytes
+    def __init__(self, name: _Optional[str] = ..., connector_type: _Optional[str] = ..., connection: _Optional[bytes] = ...) -> None: ...
+
+class WatchRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class WatchEvent(_message.Message):
+    __slots__ = ("snapshot", "pipeline_changed", "pipeline_removed", "key_changed", "key_removed")
+    SNAPSHOT_FIELD_NUMBER: _ClassVar[int]
+    PIPELINE_CHANGED_FIELD_NUMBER: _ClassVar[int]
+    PIPELINE_REMOVED_FIELD_NUMBER: _ClassVar[int]
+    KEY_CHANGED_FIELD_NUMBER: _ClassVar[int]
+    KEY_REMOVED_FIELD_NUMBER: _ClassVar[int]
+    snapshot: Snapshot
+    pipeline_changed: Pipeline
+    pipeline_removed: str
+    key_changed: IngestKey
+    key_removed: str
+    def __init__(self, snapshot: _Optional[_Union[Snapshot, _Mapping]] = ..., pipeline_changed: _Optional[_Union[Pipeline, _Mapping]] = ..., pipeline_removed: _Optional[str] = ..., key_changed: _Optional[_Union[IngestKey, _Mapping]] = ..., key_removed: _Optional[str] = ...) -> None: ...
+
+class Snapshot(_message.Message):
+    __slots__ = ("pipelines", "keys")
+    PIPELINES_FIELD_NUMBER: _ClassVar[int]
+    KEYS_FIELD_NUMBER: _ClassVar[int]
+    pipelines: _containers.RepeatedCompositeFieldContainer[Pipeline]
+    keys: _containers.RepeatedCompositeFieldContainer[IngestKey]
+    def __init__(self, pipelines: _Optional[_Iterable[_Union[Pipeline, _Mapping]]] = ..., keys: _Optional[_Iterable[_Union[IngestKey, _Mapping]]] = ...) -> None: ...
+
+class IngestKey(_message.Message):
+    __slots__ = ("hash", "workspace_id", "expires_at")
+    HASH_FIELD_NUMBER: _ClassVar[int]
+    WORKSPACE_ID_FIELD_NUMBER: _ClassVar[int]
+    EXPIRES_AT_FIELD_NUMBER: _ClassVar[int]
+    hash: str
+    workspace_id: str
+    expires_at: int
+    def __init__(self, hash: _Optional[str] = ..., workspace_id: _Optional[str] = ..., expires_at: _Optional[int] = ...) -> None: ...

@@ -1,0 +1,76 @@
+"""Adapting for pipelines with transforms: applies the steps of the version a message was
+accepted under and moves it on, exactly once from Kafka to Kafka."""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from dataclasses import replace
+
+from backend.delivery.results import Record, dead_letter
+from backend.domain import routing
+from backend.domain.message import Message, child_message_id
+from backend.domain.transforms.base import TransformError
+from backend.domain.transforms.chain import compile_chain
+from backend.manager_api.client import ConfigClient, ConfigUnavailableError, UnknownPipelineError
+from backend.telemetry import events
+from backend.telemetry.recorder import Recorder
+from spark_jobs.streaming.lane import Lane
+
+STAGE = "adapting_transformer"
+
+log = logging.getLogger(__name__)
+
+_CONFIG_RETRY_SECONDS = 2.0
+
+Chain = Callable[[bytes], list[bytes]]
+
+
+class TransformerHandler:
+    """Compiles each pipeline version once and runs its steps on the event loop."""
+
+    def __init__(self, config: ConfigClient, recorder: Recorder) -> None:
+        self._config = config
+        self._recorder = recorder
+        self._chains: dict[tuple[str, int], Chain] = {}
+
+    async def handle(self, message: Message) -> list[Record]:
+        try:
+            chain = self._chains.get((message.pipeline_id, message.version)) or await self._compile(message)
+            bodies = chain(message.body)
+        except UnknownPipelineError as error:
+            return [self._dead(message, "unknown_pipeline", error)]
+        except TransformError as error:
+            return [self._dead(message, "transform_failed", error)]
+        self._recorder.count(message.pipeline_id, events.TRANSFORMED if bodies else events.DROPPED)
+        topic, moved = message.advanced()
+        if len(bodies) == 1:
+            return [Record.of(topic, replace(moved, body=bodies[0]))]
+        return [
+            Record.of(topic, replace(moved, body=body, id=child_message_id(message.id, index)))
+            for index, body in enumerate(bodies)
+        ]
+
+    async def close(self) -> None:
+        """Nothing is held open."""
+
+    async def _compile(self, message: Message) -> Chain:
+        """Waits, however long, while the configuration cannot be had."""
+        while True:
+            try:
+                snapshot = await self._config.version(message.pipeline_id, message.version)
+                break
+            except ConfigUnavailableError as error:
+                log.warning("Waiting for the configuration of pipeline %s: %s", message.pipeline_id, error)
+                await asyncio.sleep(_CONFIG_RETRY_SECONDS)
+        chain = self._chains[message.pipeline_id, message.version] = compile_chain(snapshot.config.transforms)
+        return chain
+
+    def _dead(self, message: Message, reason: str, error: Exception) -> Record:
+        self._recorder.count(message.pipeline_id, events.ADAPTING_DEAD)
+        self._recorder.error(
+            message.pipeline_id, stage="adapting", reason=reason, message=str(error), message_id=message.id
+        )
+        return dead_letter(message, stage=STAGE, reason=reason, error=str(error))
+
+
+LANE = Lane(stage=STAGE, topic=routing.TRANSFORMER, handler=TransformerHandler, commit_seconds=0.0)

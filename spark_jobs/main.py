@@ -1,0 +1,208 @@
+"""Runs stages in one Spark application: ``spark-submit spark_jobs/main.py --job NAME --stages all``.
+
+SIGTERM drains: lanes finish what they hold, commit, and the application exits with 0. It exits
+with 1 when a stage failed and with 2 when it was started wrongly.
+"""
+
+import argparse
+import functools
+import json
+import logging
+import os
+import signal
+import socket
+import sys
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import redis
+from confluent_kafka.admin import AdminClient
+from pyspark import InheritableThread
+from pyspark.sql import SparkSession
+from redis.exceptions import RedisError
+
+from backend.domain import routing
+from backend.environment import Environment
+from backend.telemetry import keys
+from spark_jobs.jobs import adapting, adapting_transformer, syndicating
+from spark_jobs.streaming.lane import Lane, run_slot
+from spark_jobs.streaming.stop_channel import StopChannel
+
+log = logging.getLogger("spark_jobs")
+
+LANES: dict[str, Lane] = {lane.stage: lane for lane in (adapting_transformer.LANE, syndicating.LANE)}
+STAGES = (adapting.STAGE, *LANES)
+
+_HEARTBEAT_SECONDS = 2.0
+_HEARTBEAT_KEPT_SECONDS = 3600
+_KAFKA_SECONDS = 10.0
+
+
+class StartError(Exception):
+    """The application cannot run as asked; the message says what to change."""
+
+
+@dataclass
+class RunningStage:
+    """A stage that has been started. ``failure`` gives its error once it failed."""
+
+    name: str
+    slots: int
+    alive: Callable[[], bool]
+    failure: Callable[[], str | None]
+    progress: Callable[[], dict[str, Any]]
+    stop: Callable[[], None]
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--job", required=True, help="name under which the application reports itself")
+    parser.add_argument("--stages", default="all", help=f"comma-separated, of {', '.join(STAGES)}; or all")
+    parser.add_argument("--slots", type=int, default=1, help="lane tasks per lane stage")
+    parser.add_argument("--checkpoints", required=True, help="folder or URL for Spark's checkpoints")
+    arguments = parser.parse_args()
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s driver %(message)s")
+    stop = threading.Event()
+    signal.signal(signal.SIGTERM, lambda *_: stop.set())
+    signal.signal(signal.SIGINT, lambda *_: stop.set())
+    stages = STAGES if arguments.stages == "all" else tuple(arguments.stages.split(","))
+    if unknown := set(stages) - set(STAGES):
+        parser.error(f"unknown stages: {', '.join(sorted(unknown))}")
+    try:
+        return run(arguments.job, stages, arguments.slots, arguments.checkpoints, stop)
+    except StartError as error:
+        log.error("%s", error)
+        return 2
+
+
+def run(job: str, stages: tuple[str, ...], lane_slots: int, checkpoints: str, stop: threading.Event) -> int:
+    """Runs until ``stop`` is set or a stage fails; the process's exit status."""
+    environment = Environment()
+    spark = SparkSession.builder.appName(f"headrace-{job}").getOrCreate()
+    spark.sparkContext.setLogLevel("WARN")
+    try:
+        _check_slots(spark, environment, stages, lane_slots)
+        running = [_start(spark, environment, stage, lane_slots, checkpoints) for stage in stages]
+        heartbeat = _Heartbeat(job, spark.sparkContext.applicationId, environment.redis_url, running)
+        while not stop.is_set():
+            failed = [stage for stage in running if not stage.alive()]
+            heartbeat.send("failing" if failed else "running")
+            if failed:
+                for stage in failed:
+                    log.error("Stage %s failed: %s", stage.name, stage.failure() or "it ended unasked")
+                break
+            stop.wait(_HEARTBEAT_SECONDS)
+        heartbeat.send("stopping")
+        for stage in running:
+            stage.stop()
+        return 0 if stop.is_set() else 1
+    finally:
+        spark.stop()
+
+
+def _check_slots(spark: SparkSession, environment: Environment, stages: tuple[str, ...], lane_slots: int) -> None:
+    """Real-time mode starves partitions silently without a slot for each, so too few are refused."""
+    needed = sum(lane_slots for stage in stages if stage in LANES)
+    if adapting.STAGE in stages:
+        admin = AdminClient({"bootstrap.servers": environment.kafka_bootstrap_servers})
+        topic = admin.list_topics(routing.INPUT, timeout=_KAFKA_SECONDS).topics[routing.INPUT]
+        if topic.error is not None:
+            raise StartError(f"Topic {routing.INPUT} cannot be read: {topic.error.str()}.")
+        needed += len(topic.partitions)
+    available = spark.sparkContext.defaultParallelism
+    if needed > available:
+        raise StartError(
+            f"{', '.join(stages)} need {needed} task slots (one per partition of {routing.INPUT} and per lane "
+            f"task), but Spark has {available}. Give it more cores or run fewer stages in this application."
+        )
+
+
+def _start(
+    spark: SparkSession, environment: Environment, stage: str, lane_slots: int, checkpoints: str
+) -> RunningStage:
+    if stage == adapting.STAGE:
+        return _start_query(spark, environment, checkpoints)
+    return _start_lane(spark, environment, LANES[stage], lane_slots)
+
+
+def _start_query(spark: SparkSession, environment: Environment, checkpoints: str) -> RunningStage:
+    query = adapting.start(
+        spark,
+        bootstrap_servers=environment.kafka_bootstrap_servers,
+        checkpoint=f"{checkpoints}/{adapting.STAGE}",
+    )
+
+    def failure() -> str | None:
+        error = query.exception()
+        return str(error).splitlines()[0] if error else None
+
+    def progress() -> dict[str, Any]:
+        last = query.lastProgress
+        return {} if last is None else {"rows_per_second": last["processedRowsPerSecond"]}
+
+    return RunningStage(adapting.STAGE, 0, lambda: query.isActive, failure, progress, query.stop)
+
+
+def _start_lane(spark: SparkSession, environment: Environment, lane: Lane, slots: int) -> RunningStage:
+    context = spark.sparkContext
+    channel = StopChannel(context.getConf().get("spark.driver.host", socket.gethostname()))
+    body = functools.partial(_run_partition, lane, environment, channel.address)
+    errors: list[str] = []
+
+    def job() -> None:
+        context.setJobDescription(f"lane {lane.stage}")
+        try:
+            context.parallelize(range(slots), slots).foreachPartition(body)
+        except Exception as error:
+            errors.append(str(error).splitlines()[0])
+
+    thread = InheritableThread(target=job, name=f"lane-{lane.stage}", daemon=True)
+    thread.start()
+
+    def stop() -> None:
+        channel.stop()
+        thread.join()
+
+    return RunningStage(lane.stage, slots, thread.is_alive, lambda: next(iter(errors), None), dict, stop)
+
+
+def _run_partition(lane: Lane, environment: Environment, stop_address: tuple[str, int], slots: Any) -> None:
+    for slot in slots:
+        run_slot(lane, environment, stop_address, slot)
+
+
+class _Heartbeat:
+    """Tells the console that the application lives. Redis being away never stops the work."""
+
+    def __init__(self, job: str, application_id: str, redis_url: str, stages: list[RunningStage]) -> None:
+        self._key = keys.job_heartbeat(job)
+        self._redis = redis.from_url(redis_url, socket_timeout=2, socket_connect_timeout=2)
+        self._stages = stages
+        self._fixed = {
+            "pid": os.getpid(),
+            "host": socket.gethostname(),
+            "application_id": application_id,
+            "started_at": time.time(),
+        }
+
+    def send(self, state: str) -> None:
+        beat = {
+            **self._fixed,
+            "state": state,
+            "at": time.time(),
+            "stages": {
+                stage.name: {"alive": stage.alive(), "slots": stage.slots, **stage.progress()}
+                for stage in self._stages
+            },
+        }
+        try:
+            self._redis.set(self._key, json.dumps(beat), ex=_HEARTBEAT_KEPT_SECONDS)
+        except (RedisError, OSError) as error:
+            log.warning("No heartbeat: %s", error)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

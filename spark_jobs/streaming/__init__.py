@@ -1,0 +1,1 @@
+"""What the stages share: the lane runtime, its window and the stop channel."""

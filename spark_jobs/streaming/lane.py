@@ -1,0 +1,325 @@
+"""The lane task: one long-running Spark task that reads a topic, handles each message on an
+event loop, and commits results and offsets in one Kafka transaction.
+
+Three threads share the work. The *poll thread* owns the consumer. The *event loop* runs the
+handler. The *commit thread* owns the transactional producer. Committing through the producer
+keeps every call on the consumer in one thread: a consumer commit on the loop's thread while
+another thread polls can hang the loop.
+"""
+
+import asyncio
+import logging
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import uvloop
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka import Message as KafkaRecord
+
+from backend.delivery.results import Record, malformed_dead_letter
+from backend.domain.message import MalformedMessageError, Message
+from backend.environment import Environment
+from backend.manager_api.client import ConfigClient
+from backend.telemetry.recorder import Recorder
+from spark_jobs.streaming.stop_channel import Address, wait_for_stop
+from spark_jobs.streaming.window import Entry, PartitionWindow
+
+log = logging.getLogger(__name__)
+
+_POLL_SECONDS = 0.25
+_POLL_RECORDS = 500
+_DRAIN_SECONDS = 20.0
+_CONFIG_SECONDS = 60.0
+_TRANSACTION_SECONDS = 30.0
+
+
+class Handler(Protocol):
+    """What a stage does with a message. Lives on the lane's event loop."""
+
+    async def handle(self, message: Message) -> list[Record]:
+        """The records that follow from the message; they are committed with its offset."""
+
+    async def close(self) -> None: ...
+
+
+HandlerFactory = Callable[[ConfigClient, Recorder], Handler]
+
+
+@dataclass(frozen=True)
+class Lane:
+    """One lane: what is read, by which handler, committed how often.
+
+    ``commit_seconds`` is the least time between two transactions: 0 for the lowest latency,
+    more where results matter less than cost. ``window`` bounds the messages in flight per
+    task and ``window_bytes`` their size.
+    """
+
+    stage: str
+    topic: str
+    handler: HandlerFactory
+    commit_seconds: float
+    window: int = 2000
+    window_bytes: int = 64 * 1024 * 1024
+
+
+def run_slot(lane: Lane, environment: Environment, stop_address: Address, slot: int) -> None:
+    """The body of a Spark task: runs until the driver says stop, or raises so that Spark restarts it."""
+    logging.basicConfig(level=logging.INFO, format=f"%(asctime)s %(levelname)s {lane.stage}[{slot}] %(message)s")
+    uvloop.run(_LaneTask(lane, environment, slot).run(stop_address))
+
+
+class _LaneTask:
+    def __init__(self, lane: Lane, environment: Environment, slot: int) -> None:
+        self._lane = lane
+        self._environment = environment
+        self._windows: dict[int, PartitionWindow] = {}
+        self._in_flight = 0
+        self._bytes_in_flight = 0
+        # Guards the windows and the numbers above; signalled when a message is done or committed.
+        self._changed = threading.Condition()
+        self._stopping = False
+        self._drained = False
+        self._committing = False
+        self._consumer = Consumer(
+            {
+                "bootstrap.servers": environment.kafka_bootstrap_servers,
+                "group.id": f"headrace-{lane.stage}",
+                "client.id": f"headrace-{lane.stage}-{slot}",
+                "enable.auto.commit": False,
+                "auto.offset.reset": "earliest",
+                "isolation.level": "read_committed",
+                "partition.assignment.strategy": "cooperative-sticky",
+                "session.timeout.ms": 10_000,
+                "heartbeat.interval.ms": 2_000,
+                "queued.max.messages.kbytes": 16 * 1024,
+                "reconnect.backoff.max.ms": 1000,
+                "topic.metadata.refresh.interval.ms": 30_000,
+            }
+        )
+        self._producer = Producer(
+            {
+                "bootstrap.servers": environment.kafka_bootstrap_servers,
+                # Stable per slot: a restarted task fences its predecessor and ends its open transaction.
+                "transactional.id": f"headrace-{lane.stage}-{slot}",
+                "transaction.timeout.ms": int(_TRANSACTION_SECONDS * 1000),
+                "linger.ms": 0,
+                "compression.type": "lz4",
+                "message.max.bytes": 4 * 1024 * 1024,
+                "reconnect.backoff.max.ms": 1000,
+            }
+        )
+
+    async def run(self, stop_address: Address) -> None:
+        self._loop = asyncio.get_running_loop()
+        environment = self._environment
+        config = ConfigClient(
+            manager_address=environment.manager_address,
+            service_token=environment.service_token.get_secret_value(),
+            redis_url=environment.redis_url,
+        )
+        recorder = Recorder(environment.redis_url)
+        recorder.start()
+        try:
+            await config.start(_CONFIG_SECONDS)
+            self._handler = self._lane.handler(config, recorder)
+            await self._run_threads(stop_address)
+            await self._handler.close()
+        finally:
+            await config.close()
+            await recorder.close()
+
+    async def _run_threads(self, stop_address: Address) -> None:
+        poll = asyncio.create_task(asyncio.to_thread(self._poll_loop))
+        commit = asyncio.create_task(asyncio.to_thread(self._commit_loop))
+        stop = asyncio.create_task(wait_for_stop(stop_address))
+        await asyncio.wait([poll, commit, stop], return_when=asyncio.FIRST_COMPLETED)
+        log.info("Draining.")
+        with self._changed:
+            self._stopping = True
+            self._changed.notify_all()
+        stop.cancel()
+        # A thread that failed is the task's failure: Spark restarts the task.
+        await asyncio.gather(poll, commit)
+        log.info("Drained.")
+
+    # -- poll thread ---------------------------------------------------------
+
+    def _poll_loop(self) -> None:
+        self._consumer.subscribe(
+            [self._lane.topic], on_assign=self._assigned, on_revoke=self._revoked, on_lost=self._lost
+        )
+        try:
+            while not self._stopping:
+                first = self._consumer.poll(_POLL_SECONDS)
+                if first is not None:
+                    self._accept([first, *self._consumer.consume(_POLL_RECORDS - 1, 0)])
+                self._hold_back()
+            self._wait_until_empty(_DRAIN_SECONDS)
+        finally:
+            with self._changed:
+                self._drained = True
+                self._changed.notify_all()
+                self._changed.wait_for(lambda: not self._committing, _TRANSACTION_SECONDS)
+            self._consumer.close()
+
+    def _accept(self, records: list[KafkaRecord]) -> None:
+        accepted: list[tuple[KafkaRecord, Entry]] = []
+        with self._changed:
+            for record in records:
+                error = record.error()
+                if error is not None:
+                    if error.fatal():
+                        raise KafkaException(error)
+                    if error.code() != KafkaError._PARTITION_EOF:
+                        log.warning("Kafka: %s", error.str())
+                    continue
+                window = self._windows.get(record.partition())  # type: ignore[arg-type]
+                if window is None:  # revoked between fetch and here
+                    continue
+                accepted.append((record, window.add(record.offset())))  # type: ignore[arg-type]
+                self._in_flight += 1
+                self._bytes_in_flight += len(record)
+        if accepted:
+            self._loop.call_soon_threadsafe(self._start, accepted)
+
+    def _hold_back(self) -> None:
+        """With a full window, polls without receiving until half of it is done."""
+        if not self._is_full(1):
+            return
+        held = self._consumer.assignment()
+        self._consumer.pause(held)
+        while self._is_full(2) and not self._stopping:
+            # Records that were already on their way still come; they are few.
+            record = self._consumer.poll(0.01)
+            if record is not None:
+                self._accept([record])
+        assigned = {(tp.topic, tp.partition) for tp in self._consumer.assignment()}
+        self._consumer.resume([tp for tp in held if (tp.topic, tp.partition) in assigned])
+
+    def _is_full(self, share: int) -> bool:
+        return self._in_flight > self._lane.window // share or self._bytes_in_flight > self._lane.window_bytes // share
+
+    def _assigned(self, _consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        log.info("Assigned: %s", [tp.partition for tp in partitions])
+        with self._changed:
+            for tp in partitions:
+                self._windows[tp.partition] = PartitionWindow()
+
+    def _revoked(self, _consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        log.info("Revoked: %s", [tp.partition for tp in partitions])
+        self._wait_until_empty(_DRAIN_SECONDS, [tp.partition for tp in partitions])
+        self._drop(partitions)
+
+    def _lost(self, _consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        log.warning("Lost: %s", [tp.partition for tp in partitions])
+        self._drop(partitions)
+
+    def _drop(self, partitions: list[TopicPartition]) -> None:
+        with self._changed:
+            for tp in partitions:
+                self._windows.pop(tp.partition, None)
+
+    def _wait_until_empty(self, seconds: float, partitions: list[int] | None = None) -> None:
+        """Until everything (of those partitions) is handled and committed, or the time is over."""
+
+        def empty() -> bool:
+            windows = [w for p, w in self._windows.items() if partitions is None or p in partitions]
+            return not any(windows) and not self._committing
+
+        with self._changed:
+            self._changed.wait_for(empty, seconds)
+
+    # -- event loop ----------------------------------------------------------
+
+    def _start(self, accepted: list[tuple[KafkaRecord, Entry]]) -> None:
+        for record, entry in accepted:
+            self._loop.create_task(self._handle(record, entry))
+
+    async def _handle(self, record: KafkaRecord, entry: Entry) -> None:
+        key: Any = record.key()
+        value: Any = record.value()
+        headers: Any = record.headers() or []
+        try:
+            message = Message.from_kafka(key=key, value=value, headers=headers)
+            records = await self._handler.handle(message)
+        except MalformedMessageError as error:
+            records = [
+                malformed_dead_letter(key=key, value=value, headers=headers, stage=self._lane.stage, error=str(error))
+            ]
+        except Exception as error:
+            # A fault of ours must neither stop the partition nor lose the message.
+            log.exception("A message could not be handled.")
+            records = [
+                malformed_dead_letter(
+                    key=key, value=value, headers=headers, stage=self._lane.stage, error=f"Internal error: {error}"
+                )
+            ]
+        with self._changed:
+            entry.records = records
+            self._in_flight -= 1
+            self._bytes_in_flight -= len(record)
+            self._changed.notify_all()
+
+    # -- commit thread -------------------------------------------------------
+
+    def _commit_loop(self) -> None:
+        self._producer.init_transactions(_TRANSACTION_SECONDS)
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: self._drained or self._something_done())
+                if not self._something_done():
+                    return
+            started = time.monotonic()
+            self._commit_done()
+            pause = self._lane.commit_seconds - (time.monotonic() - started)
+            if pause > 0:
+                with self._changed:
+                    self._changed.wait_for(lambda: self._stopping, pause)
+
+    def _something_done(self) -> bool:
+        return any(window.has_done for window in self._windows.values())
+
+    def _commit_done(self) -> None:
+        with self._changed:
+            self._committing = True
+            taken = {partition: window.take_done() for partition, window in self._windows.items()}
+        offsets = [
+            TopicPartition(self._lane.topic, partition, offset)
+            for partition, (offset, _) in taken.items()
+            if offset is not None
+        ]
+        try:
+            if offsets:
+                self._transact(offsets, [record for _, records in taken.values() for record in records])
+        finally:
+            with self._changed:
+                self._committing = False
+                self._changed.notify_all()
+
+    def _transact(self, offsets: list[TopicPartition], records: list[Record]) -> None:
+        """Raises KafkaException when the transaction cannot be completed: the task then ends,
+        and its restart reads everything uncommitted again."""
+        self._producer.begin_transaction()
+        for record in records:
+            self._produce(record)
+        self._producer.send_offsets_to_transaction(
+            offsets, self._consumer.consumer_group_metadata(), _TRANSACTION_SECONDS
+        )
+        while True:
+            try:
+                self._producer.commit_transaction(_TRANSACTION_SECONDS)
+                return
+            except KafkaException as error:
+                if not error.args[0].retriable():
+                    raise
+
+    def _produce(self, record: Record) -> None:
+        while True:
+            try:
+                self._producer.produce(record.topic, record.value, record.key, headers=list(record.headers))
+                return
+            except BufferError:
+                self._producer.poll(0.1)
