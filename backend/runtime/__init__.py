@@ -1,0 +1,1 @@
+"""The embedded installation: ``manage.py up`` brings everything on one machine."""

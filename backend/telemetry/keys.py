@@ -23,3 +23,7 @@ def errors(pipeline_id: str) -> str:
 def job_heartbeat(job: str) -> str:
     """JSON that a Spark application writes about itself every two seconds."""
     return f"headrace:job:{job}:heartbeat"
+
+
+EMBEDDED_JOB = "data-plane"
+"""The job that runs all stages in the embedded installation."""

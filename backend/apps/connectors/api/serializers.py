@@ -1,0 +1,33 @@
+from rest_framework import serializers
+
+from backend.apps.connectors.models import Connector
+
+
+class ConnectorTypeSerializer(serializers.Serializer):
+    type = serializers.CharField()
+    title = serializers.CharField()
+    description = serializers.CharField()
+    connection_schema = serializers.DictField(help_text="JSON Schema of the connection; secrets are writeOnly.")
+    destination_schema = serializers.DictField(
+        allow_null=True, help_text="JSON Schema of an output's options; null when the type cannot deliver."
+    )
+
+
+class ConnectorSerializer(serializers.ModelSerializer):
+    connection = serializers.DictField(
+        help_text="As the type's connection schema says. Secrets come back as ********, which sent back keeps them."
+    )
+
+    class Meta:
+        model = Connector
+        fields = ["id", "name", "type", "connection", "created_at", "updated_at"]
+        read_only_fields = ["id", "created_at", "updated_at"]
+
+
+class ConnectionTestSerializer(serializers.Serializer):
+    type = serializers.CharField()
+    connection = serializers.DictField()
+
+
+class TestResultSerializer(serializers.Serializer):
+    detail = serializers.CharField(help_text="What was reached.")

@@ -1,0 +1,74 @@
+from typing import Any
+
+from django.db.models import QuerySet
+from drf_spectacular.utils import extend_schema
+from rest_framework import viewsets
+from rest_framework.decorators import action
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.serializers import BaseSerializer
+from rest_framework.views import APIView
+
+from backend.apps.connectors.api.serializers import (
+    ConnectionTestSerializer,
+    ConnectorSerializer,
+    ConnectorTypeSerializer,
+    TestResultSerializer,
+)
+from backend.apps.connectors.models import Connector
+from backend.apps.connectors.selectors import connector_types, connectors_of
+from backend.apps.connectors.services import connector_check, connector_create, connector_delete, connector_update
+from backend.apps.pipelines.selectors import pipelines_using
+
+
+class ConnectorTypesView(APIView):
+    """The installed connector types."""
+
+    @extend_schema(responses=ConnectorTypeSerializer(many=True))
+    def get(self, request: Request) -> Response:
+        return Response(connector_types())
+
+
+class ConnectorViewSet(viewsets.ModelViewSet[Connector]):
+    """Connectors of the workspace."""
+
+    serializer_class = ConnectorSerializer
+    queryset = Connector.objects.none()
+    filterset_fields = ["type"]
+    search_fields = ["name"]
+    http_method_names = ["get", "post", "put", "delete"]
+
+    def get_queryset(self) -> QuerySet[Connector]:
+        return connectors_of(self.request.auth.workspace) if self.request.auth else self.queryset
+
+    def perform_create(self, serializer: BaseSerializer[Connector]) -> None:
+        serializer.instance = connector_create(
+            workspace=self.request.auth.workspace, actor=self.request.user, **serializer.validated_data
+        )
+
+    def perform_update(self, serializer: BaseSerializer[Connector]) -> None:
+        assert serializer.instance is not None
+        wanted: dict[str, Any] = serializer.validated_data
+        serializer.instance = connector_update(
+            connector=serializer.instance, name=wanted["name"], connection=wanted["connection"]
+        )
+
+    def perform_destroy(self, instance: Connector) -> None:
+        connector_delete(connector=instance, used_by=[p.name for p in pipelines_using(instance)])
+
+    @extend_schema(request=None, responses=TestResultSerializer)
+    @action(detail=True, methods=["post"])
+    def test(self, request: Request, pk: str) -> Response:
+        """Really connect with what is saved."""
+        saved = self.get_object()
+        return Response({"detail": connector_check(type=saved.type, connection=saved.connection, stored=saved)})
+
+    @extend_schema(
+        operation_id="connectors_test_unsaved", request=ConnectionTestSerializer, responses=TestResultSerializer
+    )
+    @action(detail=False, methods=["post"], url_path="test")
+    def test_unsaved(self, request: Request) -> Response:
+        """Really connect with what is in the request, before it is saved."""
+        wanted = ConnectionTestSerializer(data=request.data)
+        wanted.is_valid(raise_exception=True)
+        return Response({"detail": connector_check(**wanted.validated_data)})

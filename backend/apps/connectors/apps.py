@@ -1,0 +1,6 @@
+from django.apps import AppConfig
+
+
+class ConnectorsConfig(AppConfig):
+    name = "backend.apps.connectors"
+    default_auto_field = "django.db.models.BigAutoField"

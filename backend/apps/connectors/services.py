@@ -1,0 +1,126 @@
+"""Changes to connectors. Secrets go in here and come out only in ``connection_with_secrets``."""
+
+import asyncio
+import json
+from typing import Any
+
+from django.db import transaction
+from pydantic import ValidationError
+
+from backend.apps.connectors.models import Connector, StoredSecret
+from backend.apps.connectors.secrets import UnreadableSecretError, cipher
+from backend.apps.workspaces.models import User, Workspace
+from backend.domain import connector as domain
+from backend.domain.errors import ConfigError, ConflictError
+from backend.domain.masking import MASK, join_secrets, secret_paths, split_secrets
+from backend.domain.registry import UnknownComponentError
+
+
+def connector_type(name: str) -> type[domain.Connector]:
+    """Raises ConfigError at the field ``type``."""
+    try:
+        return domain.connectors.get(name)
+    except UnknownComponentError as error:
+        raise ConfigError({"type": [str(error)]}) from None
+
+
+def connector_create(
+    *, workspace: Workspace, actor: User, name: str, type: str, connection: dict[str, Any]
+) -> Connector:
+    """Raises ConfigError when the connection does not fit its type; nothing is saved then."""
+    public, secrets = _validated(type, connection, {})
+    _check_name_is_free(workspace, name)
+    with transaction.atomic():
+        connector = Connector.objects.create(
+            workspace=workspace, name=name, type=type, connection=public, created_by=actor
+        )
+        _store(connector, secrets)
+    return connector
+
+
+def connector_update(*, connector: Connector, name: str, connection: dict[str, Any]) -> Connector:
+    """A mask sent back keeps the stored secret. Published pipelines use the change within a minute."""
+    public, secrets = _validated(connector.type, connection, connector_secrets(connector))
+    _check_name_is_free(connector.workspace, name, but=connector)
+    with transaction.atomic():
+        connector.name = name
+        connector.connection = public
+        connector.save(update_fields=["name", "connection", "updated_at"])
+        _store(connector, secrets)
+    return connector
+
+
+def connector_delete(*, connector: Connector, used_by: list[str]) -> None:
+    """Raises ConflictError while pipelines use the connector."""
+    if used_by:
+        raise ConflictError(f"The connector is used by: {', '.join(used_by)}. Take it out of these pipelines first.")
+    connector.delete()
+
+
+def connector_check(*, type: str, connection: dict[str, Any], stored: Connector | None = None) -> str:
+    """Really connects; a sentence on what was reached.
+
+    With ``stored``, masks stand for its secrets. Raises ConfigError at the field to blame.
+    """
+    secrets = connector_secrets(stored) if stored is not None else {}
+    cls = connector_type(type)
+    model = _model(cls, join_secrets(connection, secrets))
+    try:
+        return asyncio.run(cls.check(model))
+    except domain.CheckFailedError as error:
+        raise ConfigError({f"connection.{error.field}" if error.field else "connection": [str(error)]}) from None
+
+
+def connector_secrets(connector: Connector) -> dict[str, str]:
+    """The secrets by path. Raises UnreadableSecretError."""
+    stored = StoredSecret.objects.filter(connector=connector).first()
+    if stored is None:
+        return {}
+    secrets: dict[str, str] = json.loads(cipher().open(bytes(stored.sealed)))
+    return secrets
+
+
+def connection_with_secrets(connector: Connector) -> dict[str, Any]:
+    """For the data plane only. Raises UnreadableSecretError, which names the connector."""
+    try:
+        return join_secrets(connector.connection, connector_secrets(connector))
+    except UnreadableSecretError as error:
+        raise UnreadableSecretError(f"Connector {connector.name!r}: {error} Save its secrets again.") from None
+
+
+def _validated(type: str, connection: dict[str, Any], stored: dict[str, str]) -> tuple[dict[str, Any], dict[str, str]]:
+    cls = connector_type(type)
+    data = join_secrets(connection, stored)
+    _model(cls, data)
+    return split_secrets(cls.connection_model, data)
+
+
+def _model(cls: type[domain.Connector], data: dict[str, Any]) -> domain.Connection:
+    left = [path for path in secret_paths(cls.connection_model, data) if _at(data, path) == MASK]
+    if left:
+        said = ["No secret is stored here yet: enter it."]
+        raise ConfigError({".".join(("connection", *path)): said for path in left})
+    try:
+        return cls.connection_model.model_validate(data)
+    except ValidationError as error:
+        raise ConfigError.of(error, data, "connection") from None
+
+
+def _at(data: Any, path: tuple[str, ...]) -> Any:
+    for step in path:
+        data = data[step]
+    return data
+
+
+def _store(connector: Connector, secrets: dict[str, str]) -> None:
+    StoredSecret.objects.update_or_create(
+        connector=connector, defaults={"sealed": cipher().seal(json.dumps(secrets).encode())}
+    )
+
+
+def _check_name_is_free(workspace: Workspace, name: str, but: Connector | None = None) -> None:
+    others = Connector.objects.filter(workspace=workspace, name=name)
+    if but is not None:
+        others = others.exclude(pk=but.pk)
+    if others.exists():
+        raise ConfigError({"name": ["Another connector of this workspace has this name."]})

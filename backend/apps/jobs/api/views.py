@@ -1,0 +1,46 @@
+from drf_spectacular.utils import OpenApiParameter, extend_schema
+from rest_framework import mixins, viewsets
+from rest_framework.decorators import action
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from backend.apps.jobs import services
+from backend.apps.jobs.api.serializers import JobSerializer, LogSerializer
+from backend.apps.jobs.models import SparkJob
+from backend.apps.jobs.selectors import job_log
+from backend.apps.workspaces.models import Role
+
+_MOST_LINES = 1000
+
+
+class JobViewSet(mixins.ListModelMixin, mixins.RetrieveModelMixin, viewsets.GenericViewSet[SparkJob]):
+    """Spark applications of the installation."""
+
+    queryset = SparkJob.objects.order_by("name")
+    serializer_class = JobSerializer
+    pagination_class = None
+    filter_backends = []
+    lookup_field = "name"
+    roles = {"start": Role.OPERATOR, "stop": Role.OPERATOR, "log": Role.OPERATOR}
+
+    @extend_schema(request=None, responses={202: JobSerializer})
+    @action(detail=True, methods=["post"])
+    def start(self, request: Request, name: str) -> Response:
+        """Want it running; it starts within seconds."""
+        services.job_start(job=self.get_object())
+        return Response(self.get_serializer(self.get_object()).data, status=202)
+
+    @extend_schema(request=None, responses={202: JobSerializer})
+    @action(detail=True, methods=["post"])
+    def stop(self, request: Request, name: str) -> Response:
+        """Want it stopped; it drains within seconds."""
+        services.job_stop(job=self.get_object())
+        return Response(self.get_serializer(self.get_object()).data, status=202)
+
+    @extend_schema(responses=LogSerializer, parameters=[OpenApiParameter("lines", int, description="At most 1000.")])
+    @action(detail=True)
+    def log(self, request: Request, name: str) -> Response:
+        """The last lines of its log."""
+        wanted = request.query_params.get("lines", "200")
+        lines = min(int(wanted), _MOST_LINES) if wanted.isdigit() else 200
+        return Response({"lines": job_log(self.get_object(), lines)})

@@ -1,0 +1,156 @@
+"""Keeps the wanted Spark applications running."""
+
+import json
+import logging
+from datetime import timedelta
+
+import redis
+from django.conf import settings
+from django.db import transaction
+from django.utils import timezone
+from redis.exceptions import RedisError
+
+from backend.apps.jobs import spark
+from backend.apps.jobs.models import SparkJob
+from backend.telemetry import keys
+
+log = logging.getLogger(__name__)
+
+_HEARTBEAT_LIMIT = timedelta(seconds=30)
+_START_LIMIT = timedelta(minutes=3)
+_DRAIN_LIMIT = timedelta(seconds=45)
+_RUNS_WELL_AFTER = timedelta(minutes=2)
+_LONGEST_BACK_OFF = timedelta(minutes=2)
+
+
+def job_ensure(*, name: str, stages: list[str], slots: int = 1) -> SparkJob:
+    """The job with that name, made when it is missing."""
+    return SparkJob.objects.get_or_create(name=name, defaults={"stages": stages, "slots": slots})[0]
+
+
+def job_start(*, job: SparkJob) -> None:
+    """Wanted from now on; started within seconds."""
+    SparkJob.objects.filter(pk=job.pk).update(
+        desired=SparkJob.Desired.RUNNING, failures=0, next_start_at=None, stop_asked_at=None
+    )
+
+
+def job_stop(*, job: SparkJob) -> None:
+    """No longer wanted; it drains within seconds."""
+    SparkJob.objects.filter(pk=job.pk).update(desired=SparkJob.Desired.STOPPED)
+
+
+def jobs_reconcile() -> None:
+    """One round: compares what is wanted with what runs. Safe to call from several workers."""
+    for pk in SparkJob.objects.values_list("pk", flat=True):
+        with transaction.atomic():
+            job = SparkJob.objects.select_for_update(skip_locked=True).filter(pk=pk).first()
+            if job is not None:
+                _reconcile(job)
+                job.save()
+
+
+def jobs_halt() -> list[int]:
+    """Asks every running application to drain without changing what is wanted; their process ids."""
+    halted = []
+    for job in SparkJob.objects.exclude(pid=None):
+        process = spark.find(job.pid, job.process_started)
+        if process is not None:
+            spark.drain(process)
+            halted.append(process.pid)
+    return halted
+
+
+def heartbeat(name: str) -> dict[str, object] | None:
+    """What the application last said of itself, or None."""
+    try:
+        said = redis.from_url(settings.REDIS_URL).get(keys.job_heartbeat(name))
+    except RedisError:
+        return None
+    return json.loads(said) if said else None  # type: ignore[arg-type]
+
+
+def _reconcile(job: SparkJob) -> None:
+    process = spark.find(job.pid, job.process_started)
+    if process is None and job.pid is not None:
+        _note_end(job)
+    if job.desired == SparkJob.Desired.RUNNING:
+        if process is None:
+            _start_when_due(job)
+        else:
+            _watch(job, process)
+    elif process is not None:
+        _stop(job, process)
+    else:
+        job.status = SparkJob.Status.STOPPED
+
+
+def _note_end(job: SparkJob) -> None:
+    assert job.pid is not None
+    job.exit_code = spark.exit_code(job.pid)
+    asked = job.stop_asked_at is not None
+    job.pid = job.process_started = job.stop_asked_at = None
+    if asked or job.exit_code == 0:
+        job.status = SparkJob.Status.STOPPED
+        job.next_start_at = None
+        return
+    job.failures += 1
+    job.status = SparkJob.Status.FAILED
+    job.last_error = spark.last_error(job.name)
+    back_off = min(timedelta(seconds=2**job.failures), _LONGEST_BACK_OFF)
+    # The first failure after a good run is answered at once.
+    job.next_start_at = timezone.now() + (back_off if job.failures > 1 else timedelta())
+    log.warning("Job %s ended with exit code %s: %s", job.name, job.exit_code, job.last_error)
+
+
+def _start_when_due(job: SparkJob) -> None:
+    now = timezone.now()
+    if job.next_start_at is not None and job.next_start_at > now:
+        return
+    if job.started_at is not None:
+        job.restarts += 1
+    process = spark.submit(job=job.name, stages=job.stages, slots=job.slots)
+    job.pid, job.process_started = process.pid, process.create_time()
+    job.started_at = now
+    job.next_start_at = None
+    job.status = SparkJob.Status.STARTING
+    log.info("Job %s started as process %d.", job.name, process.pid)
+
+
+def _watch(job: SparkJob, process: spark.psutil.Process) -> None:
+    now = timezone.now()
+    assert job.started_at is not None
+    said = heartbeat(job.name)
+    if said is None or float(said["at"]) < job.started_at.timestamp():  # type: ignore[arg-type]
+        if now - job.started_at > _START_LIMIT:
+            _kill(job, process, f"It did not report itself within {_START_LIMIT}.")
+        return
+    job.status = SparkJob.Status.RUNNING
+    if now.timestamp() - float(said["at"]) > _HEARTBEAT_LIMIT.total_seconds() and _redis_answers():  # type: ignore[arg-type]
+        _kill(job, process, f"It did not report itself for {_HEARTBEAT_LIMIT}.")
+    elif now - job.started_at > _RUNS_WELL_AFTER:
+        job.failures = 0
+
+
+def _redis_answers() -> bool:
+    """Without Redis no heartbeat arrives, which is no fault of the application."""
+    try:
+        return bool(redis.from_url(settings.REDIS_URL).ping())
+    except RedisError:
+        return False
+
+
+def _stop(job: SparkJob, process: spark.psutil.Process) -> None:
+    now = timezone.now()
+    job.status = SparkJob.Status.STOPPING
+    if job.stop_asked_at is None:
+        job.stop_asked_at = now
+        spark.drain(process)
+    elif now - job.stop_asked_at > _DRAIN_LIMIT:
+        spark.kill(process)
+
+
+def _kill(job: SparkJob, process: spark.psutil.Process, why: str) -> None:
+    log.error("Job %s is killed: %s", job.name, why)
+    spark.kill(process)
+    job.last_error = why

@@ -1,0 +1,124 @@
+"""Starting Spark applications as processes, finding them again, and asking them to stop."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import psutil
+import pyspark
+from django.conf import settings
+
+from backend.config.environment import ROOT
+
+_LOG_KEPT_BYTES = 20 * 1024 * 1024
+
+_children: dict[int, subprocess.Popen[bytes]] = {}
+"""Applications started by this process; their exit codes are had by waiting for them."""
+
+
+def log_file(job: str) -> Path:
+    return Path(settings.CONSOLE.var) / "log" / f"spark-{job}.log"
+
+
+def submit(*, job: str, stages: list[str], slots: int) -> psutil.Process:
+    """Starts ``spark-submit``; it outlives this process. No secret is on its command line."""
+    console = settings.CONSOLE
+    command = [
+        str(Path(pyspark.__file__).parent / "bin/spark-submit"),
+        *("--master", console.spark_master, "--name", f"headrace-{job}", "--driver-memory", "512m"),
+        *_options(console.spark_jars, console.spark_master),
+        str(ROOT / "spark_jobs/main.py"),
+        *("--job", job, "--stages", ",".join(stages), "--slots", str(slots)),
+        *("--checkpoints", str(Path(console.var) / "spark/checkpoints")),
+    ]
+    path = log_file(job)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if path.exists() and path.stat().st_size > _LOG_KEPT_BYTES:
+        path.replace(path.with_suffix(".log.1"))
+    with path.open("ab") as log:
+        child = subprocess.Popen(
+            command, stdout=log, stderr=log, stdin=subprocess.DEVNULL, start_new_session=True, env=_process_env()
+        )
+    _children[child.pid] = child
+    return psutil.Process(child.pid)
+
+
+def find(pid: int | None, started: float | None) -> psutil.Process | None:
+    """The application's process while it lives, whoever started it."""
+    if pid is None:
+        return None
+    if pid in _children:
+        _children[pid].poll()
+    try:
+        process = psutil.Process(pid)
+        if process.status() == psutil.STATUS_ZOMBIE or abs(process.create_time() - (started or 0)) > 1:
+            return None
+    except psutil.NoSuchProcess:
+        return None
+    return process
+
+
+def exit_code(pid: int) -> int | None:
+    """Known only to the process that started the application."""
+    child = _children.pop(pid, None)
+    return child.poll() if child is not None else None
+
+
+def drain(process: psutil.Process) -> None:
+    """Asks the driver to finish what it holds. The JVM must not get the signal: it would end at once."""
+    driver = next((child for child in process.children() if "python" in child.name()), None)
+    (driver or process).send_signal(signal.SIGTERM)
+
+
+def kill(process: psutil.Process) -> None:
+    """Ends the application and all that it started."""
+    for victim in [*process.children(recursive=True), process]:
+        try:
+            victim.kill()
+        except psutil.NoSuchProcess:
+            pass
+
+
+def log_tail(job: str, lines: int) -> list[str]:
+    """The last lines of the application's log."""
+    path = log_file(job)
+    if not path.exists():
+        return []
+    with path.open("rb") as file:
+        file.seek(max(0, path.stat().st_size - 400 * lines))
+        return file.read().decode(errors="replace").splitlines()[-lines:]
+
+
+def last_error(job: str) -> str:
+    """The last line that reports an error, for people who will not read the log."""
+    errors = [line for line in log_tail(job, 400) if " ERROR " in line or line.startswith(("Error", "Exception"))]
+    return errors[-1][:1000] if errors else "It ended without saying why; see its log."
+
+
+def _options(jars: str, master: str) -> list[str]:
+    conf = {
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=4 -XX:ReservedCodeCacheSize=128m",
+        "spark.task.maxFailures": "4",
+        "spark.python.worker.reuse": "false",
+        "spark.sql.shuffle.partitions": "2",
+        "spark.eventLog.enabled": "false",
+    }
+    if master.startswith("local"):
+        conf |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+    options = [text for name, value in conf.items() for text in ("--conf", f"{name}={value}")]
+    return options + (["--jars", jars] if jars else [])
+
+
+def _process_env() -> dict[str, str]:
+    console = settings.CONSOLE
+    return {
+        **os.environ,
+        "PYTHONPATH": str(ROOT),
+        "PYSPARK_PYTHON": sys.executable,
+        "PYSPARK_DRIVER_PYTHON": sys.executable,
+        **({"JAVA_HOME": console.java_home} if console.java_home else {}),
+    }

@@ -1,0 +1,85 @@
+"""``/ws/live/``: one socket per browser for everything that is live.
+
+The browser sends ``{"pipelines": [id, …]}`` whenever what it shows changes. Every second the
+server sends ``{"type": "counts", "pipelines": {id: {second: {event: n}}}}`` with the absolute
+counts of the last few seconds, so that a late or lost message does no harm.
+"""
+
+import asyncio
+import contextlib
+import time
+from typing import Any
+
+import redis.asyncio as redis
+from channels.db import database_sync_to_async
+from channels.generic.websocket import AsyncJsonWebsocketConsumer
+from django.conf import settings
+from redis.exceptions import RedisError
+
+from backend.apps.monitoring.selectors import seconds_of
+from backend.apps.pipelines.models import Pipeline
+from backend.telemetry import keys
+
+_INTERVAL = 1.0
+_SECONDS_SENT = 5
+_MOST_PIPELINES = 200
+_UNAUTHENTICATED = 4401
+
+
+class LiveConsumer(AsyncJsonWebsocketConsumer):
+    """Pushes live counts of the pipelines a signed-in person looks at."""
+
+    async def connect(self) -> None:
+        self._pipelines: list[str] = []
+        self._task: asyncio.Task[None] | None = None
+        await self.accept()
+        user = self.scope.get("user")
+        if user is None or not user.is_authenticated:
+            await self.close(code=_UNAUTHENTICATED)
+            return
+        self._redis = redis.from_url(settings.REDIS_URL)
+        self._task = asyncio.create_task(self._push())
+
+    async def disconnect(self, code: int) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._task
+            await self._redis.aclose()
+
+    async def receive_json(self, content: Any, **kwargs: Any) -> None:
+        wanted = content.get("pipelines") if isinstance(content, dict) else None
+        if isinstance(wanted, list) and self._task is not None:
+            ids = [text for text in wanted[:_MOST_PIPELINES] if isinstance(text, str)]
+            self._pipelines = await database_sync_to_async(self._visible)(ids)
+
+    def _visible(self, ids: list[str]) -> list[str]:
+        """Only pipelines of the person's own workspaces; others do not exist for them."""
+        with contextlib.suppress(ValueError, TypeError):
+            mine = Pipeline.objects.filter(workspace__members=self.scope["user"])
+            return [str(pk) for pk in mine.filter(pk__in=ids).values_list("pk", flat=True)]
+        return []
+
+    async def _push(self) -> None:
+        while True:
+            try:
+                await self.send_json({"type": "counts", "pipelines": await self._counts()})
+            except (RedisError, OSError):
+                await self.send_json({"type": "stale", "reason": "Redis is not available."})
+            await asyncio.sleep(_INTERVAL)
+
+    async def _counts(self) -> dict[str, Any]:
+        if not self._pipelines:
+            return {}
+        now = int(time.time())
+        minutes = sorted({now // 60, (now - _SECONDS_SENT) // 60})
+        async with self._redis.pipeline(transaction=False) as batch:
+            for pipeline_id in self._pipelines:
+                for minute in minutes:
+                    batch.hgetall(keys.by_second(pipeline_id, minute))
+            found = await batch.execute()
+        step = len(minutes)
+        return {
+            pipeline_id: seconds_of(found[index * step : (index + 1) * step], since=now - _SECONDS_SENT)
+            for index, pipeline_id in enumerate(self._pipelines)
+        }

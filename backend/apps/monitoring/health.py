@@ -1,0 +1,103 @@
+"""Which parts of the installation answer, found out by real requests."""
+
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import lru_cache
+
+import redis
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient
+from django.conf import settings
+from django.db import OperationalError, close_old_connections, connection
+from redis.exceptions import RedisError
+
+from backend.apps.jobs.services import heartbeat
+from backend.environment import environment
+from backend.telemetry import keys
+
+_SECONDS = 2.0
+_HEARTBEAT_FRESH_SECONDS = 10.0
+
+
+class NotAnsweringError(Exception):
+    """A component is away; the message says how that shows."""
+
+
+def components() -> dict[str, str]:
+    """Each component with "ok", or a sentence on what is wrong."""
+    checks: dict[str, Callable[[], None]] = {
+        "postgresql": _postgresql,
+        "redis": _redis,
+        "kafka": _kafka,
+        "ingest": _ingest,
+        "spark": _spark,
+    }
+    with ThreadPoolExecutor(len(checks)) as pool:
+        return dict(zip(checks, pool.map(_outcome, checks.values()), strict=True))
+
+
+def _outcome(check: Callable[[], None]) -> str:
+    try:
+        check()
+    except NotAnsweringError as error:
+        return str(error)
+    return "ok"
+
+
+def _postgresql() -> None:
+    close_old_connections()
+    try:
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT 1")
+    except OperationalError:
+        raise NotAnsweringError("PostgreSQL does not answer.") from None
+    finally:
+        connection.close()
+
+
+def _redis() -> None:
+    try:
+        redis.from_url(settings.REDIS_URL, socket_timeout=_SECONDS, socket_connect_timeout=_SECONDS).ping()
+    except RedisError:
+        raise NotAnsweringError("Redis does not answer.") from None
+
+
+@lru_cache
+def _admin() -> AdminClient:
+    return AdminClient(
+        {
+            "bootstrap.servers": environment().kafka_bootstrap_servers,
+            "reconnect.backoff.max.ms": 1000,
+            "log_level": 0,
+        }
+    )
+
+
+def _kafka() -> None:
+    try:
+        _admin().list_topics(timeout=_SECONDS)
+    except KafkaException:
+        raise NotAnsweringError("Kafka does not answer.") from None
+
+
+def _ingest() -> None:
+    try:
+        with urllib.request.urlopen(f"{settings.CONSOLE.ingest_url}/health/ready", timeout=_SECONDS):
+            return
+    except urllib.error.HTTPError:
+        raise NotAnsweringError("The HTTP input runs, but cannot accept messages now.") from None
+    except OSError:
+        raise NotAnsweringError("The HTTP input does not answer.") from None
+
+
+def _spark() -> None:
+
+
+    said = heartbeat(keys.EMBEDDED_JOB)
+    if said is None or time.time() - float(said["at"]) > _HEARTBEAT_FRESH_SECONDS:  # type: ignore[arg-type]
+        raise NotAnsweringError("No Spark application reports itself; messages wait in Kafka.")
+    if said["state"] != "running":
+        raise NotAnsweringError(f"The Spark application is {said['state']}; messages wait in Kafka.")

@@ -1,0 +1,54 @@
+"""Live counts and errors, read from Redis."""
+
+import json
+import time
+from collections import Counter
+from typing import Any
+
+import redis
+from django.conf import settings
+
+from backend.telemetry import keys
+
+Seconds = dict[int, dict[str, int]]
+
+
+def _redis() -> "redis.Redis[Any]":
+    return redis.from_url(settings.REDIS_URL, socket_timeout=2, socket_connect_timeout=2)
+
+
+def counts_last_24_hours(pipeline_id: str) -> dict[str, int]:
+    """Counts by event over the last 24 full hours and the running one."""
+    now = int(time.time()) // 3600
+    with _redis().pipeline(transaction=False) as batch:
+        for hour in range(now - 24, now + 1):
+            batch.hgetall(keys.by_hour(pipeline_id, hour))
+        totals: Counter[str] = Counter()
+        for found in batch.execute():
+            totals.update({event.decode(): int(n) for event, n in found.items()})
+    return dict(totals)
+
+
+def counts_by_second(pipeline_id: str, minutes: int) -> Seconds:
+    """Counts of the last minutes, by Unix second and event."""
+    now = int(time.time())
+    with _redis().pipeline(transaction=False) as batch:
+        for minute in range(now // 60 - minutes, now // 60 + 1):
+            batch.hgetall(keys.by_second(pipeline_id, minute))
+        return seconds_of(batch.execute(), since=now - minutes * 60)
+
+
+def seconds_of(hashes: list[dict[bytes, bytes]], *, since: int) -> Seconds:
+    """The fields ``event|second`` of the hashes, from that second on."""
+    seconds: Seconds = {}
+    for found in hashes:
+        for name, n in found.items():
+            event, _, second = name.decode().rpartition("|")
+            if int(second) >= since:
+                seconds.setdefault(int(second), {})[event] = int(n)
+    return dict(sorted(seconds.items()))
+
+
+def latest_errors(pipeline_id: str) -> list[dict[str, Any]]:
+    found: Any = _redis().lrange(keys.errors(pipeline_id), 0, -1)
+    return [json.loads(entry) for entry in found]

@@ -1,0 +1,57 @@
+from typing import Any
+
+from drf_spectacular.contrib.pydantic import PydanticExtension
+from drf_spectacular.utils import extend_schema_field
+from rest_framework import serializers
+
+from backend.apps.pipelines.models import Pipeline, PipelineVersion
+from backend.domain.pipeline import PipelineConfig
+
+assert PydanticExtension  # registers the extension that turns pydantic models into schemas
+
+
+@extend_schema_field(PipelineConfig)
+class ConfigField(serializers.DictField):
+    """Taken as it is; the service validates it with the pipeline's model."""
+
+
+class PipelineSerializer(serializers.ModelSerializer):
+    config = ConfigField(help_text="The newest version's configuration.")
+    version = serializers.IntegerField(source="latest_number", read_only=True, help_text="Newest version.")
+    published_version = serializers.IntegerField(
+        source="published.number", read_only=True, default=None, allow_null=True, help_text="Version in force."
+    )
+
+    class Meta:
+        model = Pipeline
+        fields = ["id", "name", "config", "version", "published_version", "paused", "created_at", "updated_at"]
+        read_only_fields = ["id", "paused", "created_at", "updated_at"]
+
+    def to_representation(self, instance: Pipeline) -> dict[str, Any]:
+        instance.config = instance.latest_config  # type: ignore[attr-defined]
+        return super().to_representation(instance)
+
+
+class VersionSerializer(serializers.ModelSerializer):
+    config = ConfigField()
+    author = serializers.CharField(source="author.username")
+
+    class Meta:
+        model = PipelineVersion
+        fields = ["number", "config", "author", "created_at"]
+
+
+class CountsSerializer(serializers.Serializer):
+    last_24_hours = serializers.DictField(child=serializers.IntegerField(), help_text="Counts by event.")
+    by_second = serializers.DictField(
+        child=serializers.DictField(child=serializers.IntegerField()),
+        help_text="Counts by Unix time in seconds, then by event; only seconds in which something happened.",
+    )
+
+
+class PipelineErrorSerializer(serializers.Serializer):
+    at = serializers.DateTimeField()
+    stage = serializers.CharField()
+    reason = serializers.CharField()
+    message = serializers.CharField()
+    message_id = serializers.CharField()

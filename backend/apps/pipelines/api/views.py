@@ -1,0 +1,113 @@
+from typing import Any
+
+from django.db.models import QuerySet
+from drf_spectacular.utils import OpenApiParameter, extend_schema
+from rest_framework import viewsets
+from rest_framework.decorators import action
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.serializers import BaseSerializer
+
+from backend.apps.monitoring import selectors as monitoring
+from backend.apps.pipelines import services
+from backend.apps.pipelines.api.serializers import (
+    CountsSerializer,
+    PipelineErrorSerializer,
+    PipelineSerializer,
+    VersionSerializer,
+)
+from backend.apps.pipelines.models import Pipeline
+from backend.apps.pipelines.selectors import pipelines_of
+from backend.apps.workspaces.models import Role
+
+_MOST_MINUTES = 60
+
+
+class PipelineViewSet(viewsets.ModelViewSet[Pipeline]):
+    """Pipelines of the workspace. Saving makes a version; publishing puts it in force."""
+
+    serializer_class = PipelineSerializer
+    queryset = Pipeline.objects.none()
+    filterset_fields = ["paused"]
+    search_fields = ["name"]
+    http_method_names = ["get", "post", "put", "delete"]
+    roles = {"pause": Role.OPERATOR, "resume": Role.OPERATOR}
+
+    def get_queryset(self) -> QuerySet[Pipeline]:
+        return pipelines_of(self.request.auth.workspace) if self.request.auth else self.queryset
+
+    def perform_create(self, serializer: BaseSerializer[Pipeline]) -> None:
+        created = services.pipeline_create(
+            workspace=self.request.auth.workspace, actor=self.request.user, **serializer.validated_data
+        )
+        serializer.instance = self.get_queryset().get(pk=created.pk)
+
+    def perform_update(self, serializer: BaseSerializer[Pipeline]) -> None:
+        assert serializer.instance is not None
+        wanted: dict[str, Any] = serializer.validated_data
+        services.pipeline_update(pipeline=serializer.instance, actor=self.request.user, **wanted)
+        serializer.instance = self.get_queryset().get(pk=serializer.instance.pk)
+
+    def perform_destroy(self, instance: Pipeline) -> None:
+        services.pipeline_delete(pipeline=instance)
+
+    @extend_schema(request=None, responses=PipelineSerializer)
+    @action(detail=True, methods=["post"])
+    def publish(self, request: Request, pk: str) -> Response:
+        """Put the newest version in force."""
+        return self._answer(services.pipeline_publish(pipeline=self.get_object()))
+
+    @extend_schema(request=None, responses=PipelineSerializer)
+    @action(detail=True, methods=["post"])
+    def pause(self, request: Request, pk: str) -> Response:
+        """Refuse new messages; deliver what was accepted."""
+        return self._answer(services.pipeline_pause(pipeline=self.get_object()))
+
+    @extend_schema(request=None, responses=PipelineSerializer)
+    @action(detail=True, methods=["post"])
+    def resume(self, request: Request, pk: str) -> Response:
+        """Accept messages again."""
+        return self._answer(services.pipeline_resume(pipeline=self.get_object()))
+
+    @extend_schema(responses=VersionSerializer(many=True))
+    @action(detail=True, pagination_class=None, filterset_fields=None, search_fields=[])
+    def versions(self, request: Request, pk: str) -> Response:
+        """All versions, newest first."""
+        return Response(VersionSerializer(self.get_object().versions.select_related("author"), many=True).data)
+
+    @extend_schema(
+        request=None,
+        responses=PipelineSerializer,
+        parameters=[OpenApiParameter("number", int, OpenApiParameter.PATH)],
+    )
+    @action(detail=True, methods=["post"], url_path=r"versions/(?P<number>\d+)/restore")
+    def restore(self, request: Request, pk: str, number: str) -> Response:
+        """Save an earlier version's configuration as the newest version."""
+        pipeline = services.pipeline_restore(pipeline=self.get_object(), actor=request.user, number=int(number))
+        return self._answer(pipeline)
+
+    @extend_schema(
+        responses=CountsSerializer,
+        parameters=[OpenApiParameter("minutes", int, description="How far back by_second goes, at most 60.")],
+    )
+    @action(detail=True)
+    def metrics(self, request: Request, pk: str) -> Response:
+        """Live counts."""
+        wanted = request.query_params.get("minutes", "5")
+        minutes = min(max(int(wanted), 1), _MOST_MINUTES) if wanted.isdigit() else 5
+        pipeline_id = str(self.get_object().pk)
+        return Response(
+            {
+                "last_24_hours": monitoring.counts_last_24_hours(pipeline_id),
+                "by_second": monitoring.counts_by_second(pipeline_id, minutes),
+            }
+        )
+
+    @extend_schema(responses=PipelineErrorSerializer(many=True))
+    @action(detail=True, pagination_class=None, filterset_fields=None, search_fields=[])
+    def errors(self, request: Request, pk: str) -> Response:
+        """The latest errors, newest first."""
+        return Response(monitoring.latest_errors(str(self.get_object().pk)))
+
+    def _answer(self, pipeline: Pipeline) -> Response:
+        return Response(self.get_serializer(self.get_queryset().get(pk=pipeline.pk)).data)

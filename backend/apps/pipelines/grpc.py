@@ -1,0 +1,170 @@
+"""The gRPC service that the data plane reads its configuration from (manager.proto)."""
+
+import asyncio
+import hmac
+import json
+import logging
+from collections.abc import AsyncIterator
+from typing import Any
+from uuid import UUID
+
+import grpc
+import redis.asyncio as redis
+from asgiref.sync import sync_to_async
+from django.db import close_old_connections
+from redis.exceptions import RedisError
+
+from backend.apps.connectors.models import Connector
+from backend.apps.connectors.secrets import UnreadableSecretError
+from backend.apps.connectors.services import connection_with_secrets
+from backend.apps.pipelines.selectors import published_snapshots, snapshot_by_number
+from backend.apps.workspaces.models import ApiKey
+from backend.apps.workspaces.selectors import ingest_keys, valid_keys
+from backend.apps.workspaces.services import ingest_key
+from backend.manager_api import snapshot as stored
+from backend.manager_api.generated import manager_pb2 as pb
+from backend.manager_api.generated import manager_pb2_grpc
+
+log = logging.getLogger(__name__)
+
+_SNAPSHOT_SECONDS = 60.0
+
+
+class ServiceTokenInterceptor(grpc.aio.ServerInterceptor):
+    """Refuses calls without the installation's service token."""
+
+    def __init__(self, token: str) -> None:
+        self._expected = f"Bearer {token}"
+
+    async def intercept_service(self, continuation: Any, details: Any) -> Any:
+        given = str(dict(details.invocation_metadata).get("authorization", ""))
+        if hmac.compare_digest(given.encode(), self._expected.encode()):
+            return await continuation(details)
+        handler = await continuation(details)
+
+        async def refuse(_request: Any, context: Any) -> None:
+            await context.abort(grpc.StatusCode.UNAUTHENTICATED, "The service token is missing or wrong.")
+
+        if handler.response_streaming:
+            return grpc.unary_stream_rpc_method_handler(refuse)
+        return grpc.unary_unary_rpc_method_handler(refuse)
+
+
+class ManagerServicer(manager_pb2_grpc.ManagerServicer):
+    """Answers from the database; follows changes by Redis pub/sub."""
+
+    def __init__(self, redis_url: str) -> None:
+        self._redis_url = redis_url
+
+    async def GetPipeline(self, request: pb.PipelineRequest, context: Any) -> pb.Pipeline:
+        found = await _in_thread(_pipeline, request.pipeline_id, request.version)
+        if found is None:
+            await context.abort(grpc.StatusCode.NOT_FOUND, "There is no such pipeline or version.")
+        return found
+
+    async def GetRuntimeConfig(self, request: pb.PipelineRequest, context: Any) -> pb.RuntimeConfig:
+        try:
+            found = await _in_thread(_runtime_config, request.pipeline_id, request.version)
+        except UnreadableSecretError as error:
+            await context.abort(grpc.StatusCode.FAILED_PRECONDITION, str(error))
+        if found is None:
+            await context.abort(grpc.StatusCode.NOT_FOUND, "There is no such pipeline or version.")
+        return found
+
+    async def WatchPipelines(self, request: pb.WatchRequest, context: Any) -> AsyncIterator[pb.WatchEvent]:
+        client = redis.from_url(self._redis_url)
+        try:
+            async with client.pubsub() as changes:
+                # Subscribed before the snapshot is read, so that no change falls between.
+                await changes.subscribe(stored.CHANGES)
+                while True:
+                    yield pb.WatchEvent(snapshot=await _in_thread(_snapshot))
+                    until = asyncio.get_running_loop().time() + _SNAPSHOT_SECONDS
+                    while (left := until - asyncio.get_running_loop().time()) > 0:
+                        message = await changes.get_message(ignore_subscribe_messages=True, timeout=left)
+                        if message is not None:
+                            yield await _in_thread(_change, message["data"].decode())
+        except (RedisError, OSError) as error:
+            await context.abort(grpc.StatusCode.UNAVAILABLE, f"Redis is not available: {error}")
+        finally:
+            await client.aclose()
+
+
+async def serve(*, address: str, service_token: str, redis_url: str, stop: asyncio.Event) -> None:
+    """Serves until ``stop`` is set. Raises RuntimeError when the address is taken."""
+    server = grpc.aio.server(interceptors=[ServiceTokenInterceptor(service_token)])
+    manager_pb2_grpc.add_ManagerServicer_to_server(ManagerServicer(redis_url), server)  # type: ignore[no-untyped-call]
+    server.add_insecure_port(address)
+    await server.start()
+    log.info("Manager gRPC listens on %s.", address)
+    await stop.wait()
+    await server.stop(grace=1.0)
+
+
+async def _in_thread(function: Any, *arguments: Any) -> Any:
+    def call() -> Any:
+        close_old_connections()
+        try:
+            return function(*arguments)
+        finally:
+            close_old_connections()
+
+    return await sync_to_async(call, thread_sensitive=False)()
+
+
+def _uuid(text: str) -> UUID | None:
+    try:
+        return UUID(text)
+    except ValueError:
+        return None
+
+
+def _pipeline(pipeline_id: str, version: int) -> pb.Pipeline | None:
+    known = _uuid(pipeline_id)
+    snapshot = snapshot_by_number(known, version) if known else None
+    if snapshot is None:
+        return None
+    return pb.Pipeline(id=pipeline_id, snapshot=stored.dump_pipeline(snapshot))
+
+
+def _runtime_config(pipeline_id: str, version: int) -> pb.RuntimeConfig | None:
+    known = _uuid(pipeline_id)
+    snapshot = snapshot_by_number(known, version) if known else None
+    if snapshot is None:
+        return None
+    connectors = Connector.objects.in_bulk([output.connector for output in snapshot.config.outputs])
+    outputs = [
+        pb.RuntimeOutput(
+            name=output.name,
+            connector_type=connectors[output.connector].type,
+            connection=json.dumps(connection_with_secrets(connectors[output.connector])).encode(),
+        )
+        for output in snapshot.config.outputs
+    ]
+    return pb.RuntimeConfig(
+        pipeline=pb.Pipeline(id=pipeline_id, snapshot=stored.dump_pipeline(snapshot)), outputs=outputs
+    )
+
+
+def _snapshot() -> pb.Snapshot:
+    return pb.Snapshot(
+        pipelines=[pb.Pipeline(id=str(s.id), snapshot=stored.dump_pipeline(s)) for s in published_snapshots()],
+        keys=[_key(key) for key in ingest_keys()],
+    )
+
+
+def _key(key: ApiKey) -> pb.IngestKey:
+    usable = ingest_key(key)
+    assert usable is not None
+    return pb.IngestKey(hash=usable.hash, workspace_id=str(usable.workspace_id), expires_at=usable.expires_at)
+
+
+def _change(announced: str) -> pb.WatchEvent:
+    kind, _, name = announced.partition(":")
+    if kind == "pipeline":
+        found = _pipeline(name, 0)
+        return pb.WatchEvent(pipeline_changed=found) if found else pb.WatchEvent(pipeline_removed=name)
+    key = valid_keys().filter(hash=name).first()
+    if key is None or ingest_key(key) is None:
+        return pb.WatchEvent(key_removed=name)
+    return pb.WatchEvent(key_changed=_key(key))

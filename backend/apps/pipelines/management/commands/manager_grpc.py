@@ -1,0 +1,29 @@
+import asyncio
+import signal
+from typing import Any
+
+from django.core.management.base import BaseCommand
+
+from backend.apps.pipelines.grpc import serve
+from backend.apps.pipelines.services import snapshot_rewrite
+from backend.environment import environment
+
+
+class Command(BaseCommand):
+    help = "Serves the configuration to the data plane by gRPC."
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        snapshot_rewrite()
+        asyncio.run(self._serve())
+
+    async def _serve(self) -> None:
+        stop = asyncio.Event()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            asyncio.get_running_loop().add_signal_handler(number, stop.set)
+        settings = environment()
+        await serve(
+            address=settings.manager_address,
+            service_token=settings.service_token.get_secret_value(),
+            redis_url=settings.redis_url,
+            stop=stop,
+        )

@@ -1,0 +1,56 @@
+"""Questions about pipelines."""
+
+from uuid import UUID
+
+from django.db.models import OuterRef, QuerySet, Subquery
+
+from backend.apps.connectors.models import Connector
+from backend.apps.pipelines.models import Pipeline, PipelineVersion
+from backend.apps.workspaces.models import Workspace
+from backend.domain.pipeline import PipelineConfig, PipelineSnapshot
+
+
+def pipelines_of(workspace: Workspace) -> QuerySet[Pipeline]:
+    """With ``latest_number`` and ``latest_config``: those of the newest version."""
+    newest = PipelineVersion.objects.filter(pipeline=OuterRef("pk")).order_by("-number")
+    return (
+        Pipeline.objects.filter(workspace=workspace)
+        .select_related("published", "workspace")
+        .annotate(
+            latest_number=Subquery(newest.values("number")[:1]), latest_config=Subquery(newest.values("config")[:1])
+        )
+    )
+
+
+def pipelines_using(connector: Connector) -> QuerySet[Pipeline]:
+    """Pipelines any version of which delivers through the connector."""
+    versions = PipelineVersion.objects.filter(config__outputs__contains=[{"connector": str(connector.pk)}])
+    return Pipeline.objects.filter(pk__in=versions.values("pipeline"))
+
+
+def published_snapshots() -> list[PipelineSnapshot]:
+    """All that is in force."""
+    return [
+        snapshot_of(pipeline, pipeline.published)
+        for pipeline in Pipeline.objects.exclude(published=None).select_related("published")
+        if pipeline.published is not None
+    ]
+
+
+def snapshot_of(pipeline: Pipeline, version: PipelineVersion) -> PipelineSnapshot:
+    return PipelineSnapshot(
+        id=pipeline.id,
+        workspace_id=pipeline.workspace_id,
+        version=version.number,
+        accepting=not pipeline.paused,
+        config=PipelineConfig.model_validate(version.config),
+    )
+
+
+def snapshot_by_number(pipeline_id: UUID, number: int) -> PipelineSnapshot | None:
+    """A version, or with number 0 the published one."""
+    pipeline = Pipeline.objects.select_related("published").filter(pk=pipeline_id).first()
+    if pipeline is None:
+        return None
+    version = pipeline.versions.filter(number=number).first() if number else pipeline.published
+    return snapshot_of(pipeline, version) if version is not None else None

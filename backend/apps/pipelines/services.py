@@ -1,0 +1,161 @@
+"""Changes to pipelines: every save makes a version, publishing puts one in force."""
+
+from typing import Any
+from uuid import UUID
+
+import redis
+from django.conf import settings
+from django.db import transaction
+from pydantic import ValidationError
+
+from backend.apps.connectors.models import Connector
+from backend.apps.connectors.services import connector_type
+from backend.apps.pipelines import selectors
+from backend.apps.pipelines.models import Pipeline, PipelineVersion
+from backend.apps.workspaces.models import User, Workspace
+from backend.apps.workspaces.selectors import ingest_keys
+from backend.apps.workspaces.services import ingest_key
+from backend.domain.errors import ConfigError, ConflictError
+from backend.domain.pipeline import PipelineConfig
+from backend.manager_api import snapshot as stored
+
+
+def pipeline_create(*, workspace: Workspace, actor: User, name: str, config: dict[str, Any]) -> Pipeline:
+    """Saves version 1, unpublished. Raises ConfigError; nothing is saved then."""
+    validated = config_validate(workspace=workspace, config=config)
+    _check_name_is_free(workspace, name)
+    with transaction.atomic():
+        pipeline = Pipeline.objects.create(workspace=workspace, name=name)
+        _add_version(pipeline, 1, validated, actor)
+    return pipeline
+
+
+def pipeline_update(*, pipeline: Pipeline, actor: User, name: str, config: dict[str, Any]) -> Pipeline:
+    """Saves a new version, unless the configuration is the newest one's; what is published stays."""
+    validated = config_validate(workspace=pipeline.workspace, config=config)
+    _check_name_is_free(pipeline.workspace, name, but=pipeline)
+    with transaction.atomic():
+        locked = Pipeline.objects.select_for_update().get(pk=pipeline.pk)
+        locked.name = name
+        locked.save(update_fields=["name", "updated_at"])
+        newest = locked.versions.first()
+        if newest is None or newest.config != validated.model_dump(mode="json"):
+            _add_version(locked, newest.number + 1 if newest else 1, validated, actor)
+    return locked
+
+
+def pipeline_restore(*, pipeline: Pipeline, actor: User, number: int) -> Pipeline:
+    """Saves the configuration of an earlier version as a new one."""
+    version = pipeline.versions.filter(number=number).first()
+    if version is None:
+        raise ConfigError({"number": [f"The pipeline has no version {number}."]})
+    return pipeline_update(pipeline=pipeline, actor=actor, name=pipeline.name, config=version.config)
+
+
+def pipeline_publish(*, pipeline: Pipeline) -> Pipeline:
+    """Puts the newest version in force. Raises ConfigError when it no longer fits its connectors."""
+    newest = pipeline.versions.first()
+    if newest is None:
+        raise ConflictError("The pipeline has no version to publish.")
+    config_validate(workspace=pipeline.workspace, config=newest.config)
+    return _change(pipeline, published=newest)
+
+
+def pipeline_pause(*, pipeline: Pipeline) -> Pipeline:
+    """The input refuses messages; what was accepted is still delivered."""
+    return _change(pipeline, paused=True)
+
+
+def pipeline_resume(*, pipeline: Pipeline) -> Pipeline:
+    return _change(pipeline, paused=False)
+
+
+def pipeline_delete(*, pipeline: Pipeline) -> None:
+    """Raises ConflictError while the pipeline accepts messages."""
+    if pipeline.published is not None and not pipeline.paused:
+        raise ConflictError("The pipeline accepts messages. Pause it first, and let what it holds be delivered.")
+    pipeline_id = pipeline.id
+    with transaction.atomic():
+        Pipeline.objects.filter(pk=pipeline_id).update(published=None)
+        Pipeline.objects.get(pk=pipeline_id).delete()
+        transaction.on_commit(lambda: pipeline_announce(pipeline_id=pipeline_id))
+
+
+def config_validate(*, workspace: Workspace, config: dict[str, Any]) -> PipelineConfig:
+    """The configuration, checked against the workspace's connectors too. Raises ConfigError."""
+    try:
+        validated = PipelineConfig.model_validate(config)
+    except ValidationError as error:
+        raise ConfigError.of(error, config, "config") from None
+    errors: dict[str, list[str]] = {}
+    found = Connector.objects.filter(workspace=workspace).in_bulk([output.connector for output in validated.outputs])
+    for index, output in enumerate(validated.outputs):
+        connector = found.get(output.connector)
+        try:
+            if connector is None:
+                raise ConfigError({f"config.outputs.{index}.connector": ["This workspace has no such connector."]})
+            _check_options(connector, output.options, index)
+        except ConfigError as error:
+            errors |= error.errors
+    if errors:
+        raise ConfigError(errors)
+    return validated
+
+
+def pipeline_announce(*, pipeline_id: UUID) -> None:
+    """Writes the pipeline's present state into the data plane's snapshot and says that it changed."""
+    client = redis.from_url(settings.REDIS_URL)
+    current = selectors.snapshot_by_number(pipeline_id, 0)
+    with client.pipeline() as batch:
+        if current is None:
+            batch.hdel(stored.PIPELINES, str(pipeline_id))
+        else:
+            batch.hset(stored.PIPELINES, str(pipeline_id), stored.dump_pipeline(current))
+        batch.publish(stored.CHANGES, f"pipeline:{pipeline_id}")
+        batch.execute()
+
+
+def snapshot_rewrite() -> None:
+    """Makes the whole snapshot in Redis anew from the database, at start and after Redis was lost."""
+    client = redis.from_url(settings.REDIS_URL)
+    usable = [found for found in map(ingest_key, ingest_keys()) if found is not None]
+    with client.pipeline(transaction=True) as batch:
+        batch.delete(stored.PIPELINES, stored.INGEST_KEYS)
+        for snapshot in selectors.published_snapshots():
+            batch.hset(stored.PIPELINES, str(snapshot.id), stored.dump_pipeline(snapshot))
+        for key in usable:
+            batch.hset(stored.INGEST_KEYS, key.hash, key.to_json())
+        batch.execute()
+
+
+def _change(pipeline: Pipeline, **fields: Any) -> Pipeline:
+    with transaction.atomic():
+        Pipeline.objects.filter(pk=pipeline.pk).update(**fields)
+        transaction.on_commit(lambda: pipeline_announce(pipeline_id=pipeline.pk))
+    for name, value in fields.items():
+        setattr(pipeline, name, value)
+    return pipeline
+
+
+def _add_version(pipeline: Pipeline, number: int, config: PipelineConfig, actor: User) -> None:
+    PipelineVersion.objects.create(
+        pipeline=pipeline, number=number, config=config.model_dump(mode="json"), author=actor
+    )
+
+
+def _check_options(connector: Connector, options: dict[str, Any], index: int) -> None:
+    destination = connector_type(connector.type).destination
+    if destination is None:
+        raise ConfigError({f"config.outputs.{index}.connector": [f"{connector.name} cannot deliver messages."]})
+    try:
+        destination.options_model.model_validate(options)
+    except ValidationError as error:
+        raise ConfigError.of(error, options, "config", "outputs", index, "options") from None
+
+
+def _check_name_is_free(workspace: Workspace, name: str, but: Pipeline | None = None) -> None:
+    others = Pipeline.objects.filter(workspace=workspace, name=name)
+    if but is not None:
+        others = others.exclude(pk=but.pk)
+    if others.exists():
+        raise ConfigError({"name": ["Another pipeline of this workspace has this name."]})

@@ -1,0 +1,71 @@
+"""Who is asking, and for which workspace: ``request.auth`` is always an Access."""
+
+from dataclasses import dataclass
+
+from drf_spectacular.extensions import OpenApiAuthenticationExtension
+from rest_framework import exceptions
+from rest_framework.authentication import BaseAuthentication, SessionAuthentication, get_authorization_header
+from rest_framework.request import Request
+
+from backend.apps.workspaces.models import Role, Scope, User, Workspace
+from backend.apps.workspaces.selectors import key_by_text, memberships_of
+
+WORKSPACE_HEADER = "Headrace-Workspace"
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """A caller's workspace and role in it; no workspace for a person who is in none."""
+
+    workspace: Workspace | None
+    role: Role | None
+
+
+class ApiKeyAuthentication(BaseAuthentication):
+    """``Authorization: Bearer hr_…``."""
+
+    def authenticate(self, request: Request) -> tuple[User, Access] | None:
+        scheme, _, token = get_authorization_header(request).decode("latin-1").partition(" ")
+        if scheme.lower() != "bearer" or not token.startswith("hr_"):
+            return None
+        key = key_by_text(token.strip())
+        if key is None:
+            raise exceptions.AuthenticationFailed("This API key is unknown, expired or revoked.")
+        role = Role.EDITOR if Scope.WRITE in key.scopes else Role.VIEWER if Scope.READ in key.scopes else None
+        return key.created_by, Access(key.workspace, role)
+
+    def authenticate_header(self, request: Request) -> str:
+        return "Bearer"
+
+
+class WorkspaceSessionAuthentication(SessionAuthentication):
+    """The browser's session; the header ``Headrace-Workspace`` chooses among several workspaces."""
+
+    def authenticate(self, request: Request) -> tuple[User, Access] | None:
+        found = super().authenticate(request)
+        if found is None:
+            return None
+        user = found[0]
+        memberships = memberships_of(user)
+        if wanted := request.headers.get(WORKSPACE_HEADER):
+            memberships = memberships.filter(workspace__slug=wanted)
+        membership = memberships.first()
+        if membership is None:
+            return user, Access(None, None)
+        return user, Access(membership.workspace, Role(membership.role))
+
+
+class _ApiKeyScheme(OpenApiAuthenticationExtension):  # type: ignore[no-untyped-call]
+    target_class = ApiKeyAuthentication
+    name = "apiKey"
+
+    def get_security_definition(self, auto_schema: object) -> dict[str, str]:
+        return {"type": "http", "scheme": "bearer", "description": "An API key, hr_…"}
+
+
+class _SessionScheme(OpenApiAuthenticationExtension):  # type: ignore[no-untyped-call]
+    target_class = WorkspaceSessionAuthentication
+    name = "session"
+
+    def get_security_definition(self, auto_schema: object) -> dict[str, str]:
+        return {"type": "apiKey", "in": "cookie", "name": "sessionid"}

@@ -1,0 +1,78 @@
+from typing import ClassVar
+
+from django.contrib.auth.models import AbstractUser
+from django.contrib.postgres.fields import ArrayField
+from django.db import models
+from uuid_utils.compat import uuid7
+
+
+class Role(models.TextChoices):
+    """What a member may do; each role may do all that the ones before it may."""
+
+    VIEWER = "viewer"
+    OPERATOR = "operator"
+    EDITOR = "editor"
+    ADMIN = "admin"
+
+    def includes(self, other: "Role") -> bool:
+        order = list(Role)
+        return order.index(self) >= order.index(other)
+
+
+class User(AbstractUser):
+    """A person who signs in."""
+
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+
+
+class Workspace(models.Model):
+    """A tenant: nothing of one workspace exists for another."""
+
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    slug = models.SlugField(unique=True)
+    name = models.CharField(max_length=100)
+    created_at = models.DateTimeField(auto_now_add=True)
+    members: ClassVar[models.ManyToManyField] = models.ManyToManyField(User, through="Membership")
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class Membership(models.Model):
+    """A person's role in a workspace."""
+
+    workspace = models.ForeignKey(Workspace, on_delete=models.CASCADE)
+    user = models.ForeignKey(User, on_delete=models.CASCADE)
+    role = models.CharField(max_length=20, choices=Role.choices)
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["workspace", "user"], name="one_role_per_workspace")]
+
+    def __str__(self) -> str:
+        return f"{self.user} in {self.workspace}: {self.role}"
+
+
+class Scope(models.TextChoices):
+    """What an API key may do."""
+
+    INGEST = "ingest", "Post messages"
+    READ = "read", "Read everything but secrets"
+    WRITE = "write", "Change connectors and pipelines"
+
+
+class ApiKey(models.Model):
+    """A program's key to one workspace. Only its hash is kept."""
+
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    workspace = models.ForeignKey(Workspace, on_delete=models.CASCADE, related_name="api_keys")
+    name = models.CharField(max_length=100)
+    prefix = models.CharField(max_length=12, help_text="The key's first characters, to tell keys apart.")
+    hash = models.CharField(max_length=64, unique=True, help_text="SHA-256 of the key, hexadecimal.")
+    scopes = ArrayField(models.CharField(max_length=20, choices=Scope.choices))
+    created_by = models.ForeignKey(User, on_delete=models.PROTECT)
+    created_at = models.DateTimeField(auto_now_add=True)
+    expires_at = models.DateTimeField(null=True, blank=True)
+    revoked_at = models.DateTimeField(null=True, blank=True)
+
+    def __str__(self) -> str:
+        return f"{self.name} ({self.prefix}…)"

@@ -1,0 +1,24 @@
+from typing import TYPE_CHECKING
+
+from rest_framework.permissions import SAFE_METHODS, BasePermission
+from rest_framework.request import Request
+
+from backend.apps.workspaces.authentication import Access
+from backend.apps.workspaces.models import Role
+
+if TYPE_CHECKING:  # this module is loaded while rest_framework.views is
+    from rest_framework.views import APIView
+
+
+class RolePermission(BasePermission):
+    """Reading needs a viewer, changing an editor; a view's ``roles`` names other roles by action."""
+
+    message = "Your role in this workspace does not allow this."
+
+    def has_permission(self, request: Request, view: "APIView") -> bool:
+        access = request.auth
+        if not isinstance(access, Access) or access.workspace is None or access.role is None:
+            return False
+        usual = Role.VIEWER if request.method in SAFE_METHODS else Role.EDITOR
+        needed = getattr(view, "roles", {}).get(getattr(view, "action", None), usual)
+        return access.role.includes(needed)

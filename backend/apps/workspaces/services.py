@@ -1,0 +1,77 @@
+"""Changes to workspaces, members and API keys."""
+
+import hashlib
+import secrets
+from collections.abc import Sequence
+from datetime import datetime
+
+import redis
+from django.conf import settings
+from django.db import transaction
+from django.utils import timezone
+
+from backend.apps.workspaces.models import ApiKey, Membership, Role, Scope, User, Workspace
+from backend.manager_api import snapshot
+from backend.manager_api.snapshot import IngestKey
+
+_KEY_BYTES = 24
+
+
+def workspace_create(*, slug: str, name: str, admin: User) -> Workspace:
+    """A new workspace with its first admin."""
+    with transaction.atomic():
+        workspace = Workspace.objects.create(slug=slug, name=name)
+        Membership.objects.create(workspace=workspace, user=admin, role=Role.ADMIN)
+    return workspace
+
+
+def key_hash(key: str) -> str:
+    """Keys are random and long, so one round of SHA-256 is enough to store them by."""
+    return hashlib.sha256(key.encode()).hexdigest()
+
+
+def api_key_create(
+    *, workspace: Workspace, actor: User, name: str, scopes: Sequence[str], expires_at: datetime | None = None
+) -> tuple[ApiKey, str]:
+    """A new key and its text, which cannot be had again."""
+    text = f"hr_{secrets.token_urlsafe(_KEY_BYTES)}"
+    with transaction.atomic():
+        key = ApiKey.objects.create(
+            workspace=workspace,
+            name=name,
+            prefix=text[:9],
+            hash=key_hash(text),
+            scopes=list(scopes),
+            created_by=actor,
+            expires_at=expires_at,
+        )
+        transaction.on_commit(lambda: api_key_announce(key=key))
+    return key, text
+
+
+def api_key_revoke(*, key: ApiKey) -> None:
+    """The key stops working at once."""
+    with transaction.atomic():
+        key.revoked_at = timezone.now()
+        key.save(update_fields=["revoked_at"])
+        transaction.on_commit(lambda: api_key_announce(key=key))
+
+
+def ingest_key(key: ApiKey) -> IngestKey | None:
+    """The key as the data plane knows it, or None when it may not post messages."""
+    if key.revoked_at is not None or Scope.INGEST not in key.scopes:
+        return None
+    return IngestKey(key.hash, key.workspace_id, int(key.expires_at.timestamp()) if key.expires_at else 0)
+
+
+def api_key_announce(*, key: ApiKey) -> None:
+    """Writes the key's present state into the data plane's snapshot and says that it changed."""
+    client = redis.from_url(settings.REDIS_URL)
+    usable = ingest_key(key)
+    with client.pipeline() as batch:
+        if usable is None:
+            batch.hdel(snapshot.INGEST_KEYS, key.hash)
+        else:
+            batch.hset(snapshot.INGEST_KEYS, key.hash, usable.to_json())
+        batch.publish(snapshot.CHANGES, f"key:{key.hash}")
+        batch.execute()

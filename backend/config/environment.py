@@ -1,0 +1,31 @@
+"""The console's own environment variables, ``HEADRACE_…``, beside those of ``backend.environment``."""
+
+from pathlib import Path
+
+from pydantic import SecretStr
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+class ConsoleEnvironment(BaseSettings):
+    """Set by ``manage.py up`` in the embedded installation, by the operator elsewhere."""
+
+    model_config = SettingsConfigDict(env_prefix="HEADRACE_", frozen=True)
+
+    database_url: str = "postgresql://headrace@127.0.0.1:5432/headrace"
+    django_secret_key: SecretStr = SecretStr("")
+    secret_keys_file: Path = ROOT / "var/secrets/secret-keys.json"
+    allowed_hosts: str = "127.0.0.1,localhost"
+    public_url: str = "http://127.0.0.1:8000"
+    ingest_url: str = "http://127.0.0.1:8080"
+    var: Path = ROOT / "var"
+    embedded: bool = False
+    """Whether this is the embedded installation, which has demo objects."""
+    java_home: str = ""
+    spark_master: str = "local[6,4]"
+    spark_jars: str = ""
+    """Comma-separated paths of Spark's Kafka connector."""
+    topic_partitions: int = 2
+    topic_replication: int = 1
+    topic_retention_hours: int = 168

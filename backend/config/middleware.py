@@ -1,0 +1,35 @@
+from collections.abc import Callable
+
+from django.db import InterfaceError, OperationalError
+from django.http import HttpRequest, HttpResponse, JsonResponse
+from redis.exceptions import ConnectionError as RedisConnectionError
+
+Handler = Callable[[HttpRequest], HttpResponse]
+
+
+class UnavailableServiceMiddleware:
+    """Turns a lost database or Redis into a 503 that names it, instead of an internal error."""
+
+    def __init__(self, get_response: Handler) -> None:
+        self._get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponse:
+        return self._get_response(request)
+
+    def process_exception(self, request: HttpRequest, error: Exception) -> HttpResponse | None:
+        if isinstance(error, OperationalError | InterfaceError):
+            return unavailable("PostgreSQL")
+        if isinstance(error, RedisConnectionError):
+            return unavailable("Redis")
+        return None
+
+
+def unavailable(service: str) -> JsonResponse:
+    body = {
+        "type": "about:blank",
+        "title": f"{service} is not available",
+        "status": 503,
+        "detail": f"{service} cannot be reached; the console goes on by itself when it is back.",
+        "service": service,
+    }
+    return JsonResponse(body, status=503, content_type="application/problem+json", headers={"Retry-After": "2"})

@@ -1,0 +1,171 @@
+"""Settings that every installation shares."""
+
+from urllib.parse import unquote, urlsplit
+
+import django_stubs_ext
+from csp.constants import NONCE, NONE, SELF
+
+from backend.config.environment import ROOT, ConsoleEnvironment
+from backend.environment import environment
+
+django_stubs_ext.monkeypatch()  # lets Django's generic classes take their types at run time
+
+CONSOLE = ConsoleEnvironment()
+
+SECRET_KEY = CONSOLE.django_secret_key.get_secret_value() or "not-for-production"
+DEBUG = False
+ALLOWED_HOSTS = CONSOLE.allowed_hosts.split(",")
+
+INSTALLED_APPS = [
+    "django.contrib.admin",
+    "django.contrib.auth",
+    "django.contrib.contenttypes",
+    "django.contrib.sessions",
+    "django.contrib.messages",
+    "django.contrib.staticfiles",
+    "channels",
+    "csp",
+    "django_filters",
+    "rest_framework",
+    "drf_spectacular",
+    "backend.apps.workspaces",
+    "backend.apps.connectors",
+    "backend.apps.pipelines",
+    "backend.apps.jobs",
+    "backend.apps.monitoring",
+    "backend.apps.demo",
+    "backend.runtime",
+]
+
+MIDDLEWARE = [
+    "django.middleware.security.SecurityMiddleware",
+    "whitenoise.middleware.WhiteNoiseMiddleware",
+    "csp.middleware.CSPMiddleware",
+    "backend.config.middleware.UnavailableServiceMiddleware",
+    "django.contrib.sessions.middleware.SessionMiddleware",
+    "django.middleware.common.CommonMiddleware",
+    "django.middleware.csrf.CsrfViewMiddleware",
+    "django.contrib.auth.middleware.AuthenticationMiddleware",
+    "django.contrib.messages.middleware.MessageMiddleware",
+    "django.middleware.clickjacking.XFrameOptionsMiddleware",
+]
+
+ROOT_URLCONF = "backend.config.urls"
+ASGI_APPLICATION = "backend.config.asgi.application"
+
+TEMPLATES = [
+    {
+        "BACKEND": "django.template.backends.django.DjangoTemplates",
+        "DIRS": [ROOT / "backend/config/templates"],
+        "APP_DIRS": True,
+        "OPTIONS": {
+            "context_processors": [
+                "django.template.context_processors.request",
+                "django.contrib.auth.context_processors.auth",
+                "django.contrib.messages.context_processors.messages",
+            ]
+        },
+    }
+]
+
+_database = urlsplit(CONSOLE.database_url)
+DATABASES = {
+    "default": {
+        "ENGINE": "django.db.backends.postgresql",
+        "HOST": _database.hostname,
+        "PORT": _database.port,
+        "NAME": _database.path.lstrip("/"),
+        "USER": unquote(_database.username or ""),
+        "PASSWORD": unquote(_database.password or ""),
+        "OPTIONS": {"pool": {"min_size": 1, "max_size": 8, "timeout": 5}, "connect_timeout": 3},
+    }
+}
+
+REDIS_URL = environment().redis_url
+CHANNEL_LAYERS = {"default": {"BACKEND": "channels_redis.core.RedisChannelLayer", "CONFIG": {"hosts": [REDIS_URL]}}}
+
+CELERY_BROKER_URL = REDIS_URL
+CELERY_TASK_IGNORE_RESULT = True
+CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
+CELERY_WORKER_HIJACK_ROOT_LOGGER = False
+CELERY_BEAT_SCHEDULE = {
+    "reconcile-jobs": {
+        "task": "backend.apps.jobs.tasks.jobs_reconcile",
+        "schedule": 3.0,
+        "options": {"expires": 3},
+    }
+}
+
+AUTH_USER_MODEL = "workspaces.User"
+AUTH_PASSWORD_VALIDATORS = [
+    {"NAME": "django.contrib.auth.password_validation.MinimumLengthValidator", "OPTIONS": {"min_length": 10}},
+    {"NAME": "django.contrib.auth.password_validation.CommonPasswordValidator"},
+]
+SESSION_COOKIE_HTTPONLY = True
+SESSION_COOKIE_SAMESITE = "Lax"
+SESSION_COOKIE_AGE = 12 * 3600
+CSRF_TRUSTED_ORIGINS = [CONSOLE.public_url]
+
+REST_FRAMEWORK = {
+    "DEFAULT_AUTHENTICATION_CLASSES": [
+        "backend.apps.workspaces.authentication.ApiKeyAuthentication",
+        "backend.apps.workspaces.authentication.WorkspaceSessionAuthentication",
+    ],
+    "DEFAULT_PERMISSION_CLASSES": ["backend.apps.workspaces.permissions.RolePermission"],
+    "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
+    "DEFAULT_PARSER_CLASSES": ["rest_framework.parsers.JSONParser"],
+    "DEFAULT_SCHEMA_CLASS": "drf_spectacular.openapi.AutoSchema",
+    "DEFAULT_FILTER_BACKENDS": [
+        "django_filters.rest_framework.DjangoFilterBackend",
+        "rest_framework.filters.SearchFilter",
+    ],
+    "DEFAULT_PAGINATION_CLASS": "backend.config.pagination.ByNewest",
+    "PAGE_SIZE": 50,
+    "EXCEPTION_HANDLER": "backend.config.problems.problem_handler",
+}
+
+SPECTACULAR_SETTINGS = {
+    "TITLE": "Headrace",
+    "DESCRIPTION": "Manage connectors, pipelines and jobs of a Headrace installation.",
+    "VERSION": "1",
+    "OAS_VERSION": "3.1.1",
+    "SERVE_INCLUDE_SCHEMA": False,
+    "SCHEMA_PATH_PREFIX": "/api/v1",
+    "COMPONENT_SPLIT_REQUEST": True,
+}
+
+STATIC_URL = "/static/"
+STATIC_ROOT = CONSOLE.var / "static"
+FRONTEND_DIST = ROOT / "frontend/dist"
+STATICFILES_DIRS = [FRONTEND_DIST] if FRONTEND_DIST.exists() else []
+WHITENOISE_USE_FINDERS = True
+WHITENOISE_AUTOREFRESH = False
+
+CONTENT_SECURITY_POLICY = {
+    "DIRECTIVES": {
+        "default-src": [NONE],
+        "script-src": [SELF],
+        "style-src": [SELF, NONCE],
+        "img-src": [SELF, "data:"],
+        "font-src": [SELF],
+        "connect-src": [SELF],
+        "base-uri": [NONE],
+        "form-action": [SELF],
+        "frame-ancestors": [NONE],
+    }
+}
+X_FRAME_OPTIONS = "DENY"
+SECURE_REFERRER_POLICY = "same-origin"
+
+LANGUAGE_CODE = "en"
+TIME_ZONE = "UTC"
+USE_TZ = True
+USE_I18N = True
+
+LOGGING = {
+    "version": 1,
+    "disable_existing_loggers": False,
+    "formatters": {"line": {"format": "%(asctime)s %(levelname)s %(name)s %(message)s"}},
+    "handlers": {"console": {"class": "logging.StreamHandler", "formatter": "line"}},
+    "root": {"handlers": ["console"], "level": "INFO"},
+}

@@ -1,0 +1,23 @@
+from django.contrib import admin
+from django.urls import include, path, re_path
+from drf_spectacular.views import SpectacularAPIView, SpectacularJSONAPIView
+
+from backend.config.views import console
+
+api = [
+    path("", include("backend.apps.workspaces.api.urls")),
+    path("", include("backend.apps.connectors.api.urls")),
+    path("", include("backend.apps.pipelines.api.urls")),
+    path("", include("backend.apps.jobs.api.urls")),
+    path("", include("backend.apps.demo.api.urls")),
+    path("schema/", SpectacularAPIView.as_view(permission_classes=[]), name="schema"),
+    path("schema.json", SpectacularJSONAPIView.as_view(permission_classes=[])),
+]
+
+urlpatterns = [
+    path("api/v1/", include(api)),
+    path("admin/", admin.site.urls),
+    path("", include("backend.apps.monitoring.api.urls")),
+    # Every other address is a page of the single-page application.
+    re_path(r"^(?!api/|static/|ws/|demo/).*$", console),
+]

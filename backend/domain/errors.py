@@ -1,0 +1,52 @@
+"""Refused configuration, told field by field in sentences."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from pydantic import ValidationError
+
+_SENTENCES = {
+    "missing": "This field is required.",
+    "extra_forbidden": "Unknown field: remove it, or check its spelling.",
+    "union_tag_not_found": "The field 'type' is required here.",
+}
+
+
+class ConfigError(Exception):
+    """A configuration that is refused. ``errors`` maps dotted field paths to sentences."""
+
+    def __init__(self, errors: dict[str, list[str]]) -> None:
+        super().__init__("; ".join(f"{path}: {' '.join(said)}" for path, said in errors.items()))
+        self.errors = errors
+
+    @classmethod
+    def of(cls, error: ValidationError, data: Any, *prefix: str | int) -> "ConfigError":
+        """From pydantic's error on ``data``; paths begin with ``prefix``."""
+        errors: dict[str, list[str]] = {}
+        for item in error.errors(include_url=False, include_input=False, include_context=False):
+            path = ".".join(str(step) for step in (*prefix, *_without_tags(item["loc"], data, item["type"])))
+            errors.setdefault(path, []).append(_sentence(item["type"], item["msg"]))
+        return cls(errors)
+
+
+def _sentence(kind: str, message: str) -> str:
+    text = _SENTENCES.get(kind) or message.removeprefix("Value error, ")
+    return text if text.endswith((".", "!", "?")) else f"{text}."
+
+
+def _without_tags(location: Sequence[str | int], data: Any, kind: str) -> list[str | int]:
+    """Pydantic names the chosen variant of a union in the path; the user's document has no such step."""
+    path: list[str | int] = []
+    for index, step in enumerate(location):
+        if isinstance(data, dict) and step in data:
+            data = data[step]
+        elif isinstance(data, list) and isinstance(step, int) and step < len(data):
+            data = data[step]
+        elif not (kind == "missing" and index == len(location) - 1):
+            continue
+        path.append(step)
+    return path
+
+
+class ConflictError(Exception):
+    """A request that does not fit the object's present state; the message says why and what to do."""

@@ -1,0 +1,177 @@
+"""Bringing the embedded installation up and down."""
+
+import json
+import shutil
+import time
+import urllib.error
+import urllib.request
+from typing import Any
+
+import psutil
+import redis
+
+from backend.apps.jobs import spark
+from backend.runtime import stack
+from backend.runtime.errors import CannotStartError
+from backend.runtime.layout import Layout
+from backend.runtime.supervisor import Supervisor
+from backend.telemetry import keys
+
+_SERVER_SECONDS = 60.0
+_SERVICE_SECONDS = 60.0
+_SPARK_SECONDS = 120.0
+_DRAIN_SECONDS = 45.0
+
+
+def up(layout: Layout) -> None:
+    """Starts everything and waits until messages can flow. Raises CannotStartError."""
+    supervisor = Supervisor(layout)
+    if supervisor.is_running():
+        raise CannotStartError("Headrace is running already; `manage.py status` tells more.")
+    _end_leftovers(layout)
+    stack.check_ports(layout)
+    prepared = stack.prepare(layout)
+    started = time.time()
+    supervisor.start([*prepared.servers, *prepared.services], prepared.environment)
+    try:
+        supervisor.start_processes(prepared.servers, _SERVER_SECONDS)
+        stack.run_manage(prepared.environment, "prepare")
+        supervisor.start_processes(prepared.services, _SERVICE_SECONDS)
+        _wait_for_spark(layout, prepared.environment, started)
+    except BaseException:
+        down(layout)
+        raise
+
+
+def down(layout: Layout) -> None:
+    """Stops everything in the reverse order; what is in flight is finished or kept in Kafka."""
+    supervisor = Supervisor(layout)
+    if supervisor.is_running():
+        # First the worker, so that it does not start the Spark application again.
+        supervisor.stop_process("worker")
+        _drain_spark(layout)
+        for process in reversed(supervisor.processes()):
+            supervisor.stop_process(process["name"])
+        supervisor.shutdown()
+    _end_leftovers(layout)
+
+
+def reset(layout: Layout) -> None:
+    """Deletes all data; downloads are kept."""
+    down(layout)
+    for path in layout.var.iterdir():
+        if path.name not in ("jars", "java"):
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+
+
+def status(layout: Layout) -> dict[str, Any]:
+    """Processes, endpoints, and what a script needs to drive the demo."""
+    supervisor = Supervisor(layout)
+    if not supervisor.is_running():
+        return {"running": False, "processes": [], "endpoints": {}}
+    environment = json.loads(layout.environment_file.read_text())
+    said = _heartbeat(environment)
+    application = {
+        "name": keys.EMBEDDED_JOB,
+        "state": str(said["state"]).upper() if said else "UNKNOWN",
+        "pid": said["pid"] if said else 0,
+        "since": int(said["started_at"]) if said else 0,
+    }
+    console, ingest = environment["HEADRACE_PUBLIC_URL"], environment["HEADRACE_INGEST_URL"]
+    return {
+        "running": True,
+        "processes": [*supervisor.processes(), application],
+        "components": _components(console),
+        "endpoints": {
+            "console": console,
+            "api": f"{console}/api/v1/",
+            "admin": f"{console}/admin/",
+            "ingest": ingest,
+            "manager_grpc": environment["HEADRACE_MANAGER_ADDRESS"],
+            "kafka": environment["HEADRACE_KAFKA_BOOTSTRAP_SERVERS"],
+            "redis": environment["HEADRACE_REDIS_URL"],
+            "postgresql": f"127.0.0.1:{layout.port('postgresql')}",
+        },
+    }
+
+
+def _components(console: str) -> dict[str, str]:
+    try:
+        with urllib.request.urlopen(f"{console}/health/ready", timeout=15) as answer:
+            return dict(json.load(answer))
+    except urllib.error.HTTPError as error:
+        return dict(json.load(error)) if error.code == 503 else {"console": f"answered {error.code}"}
+    except OSError:
+        return {"console": "The console does not answer."}
+
+
+def _heartbeat(environment: dict[str, str]) -> dict[str, Any] | None:
+    try:
+        said: Any = redis.from_url(environment["HEADRACE_REDIS_URL"]).get(keys.job_heartbeat(keys.EMBEDDED_JOB))
+    except redis.RedisError:
+        return None
+    return json.loads(said) if said else None
+
+
+def _wait_for_spark(layout: Layout, environment: dict[str, str], since: float) -> None:
+    deadline = time.monotonic() + _SPARK_SECONDS
+    while True:
+        said = _heartbeat(environment)
+        if said is not None and said["at"] > since and said["state"] == "running":
+            return
+        if time.monotonic() > deadline:
+            log = layout.log / f"spark-{keys.EMBEDDED_JOB}.log"
+            raise CannotStartError(f"The Spark application did not report itself; see {log}.")
+        time.sleep(0.2)
+
+
+def _drain_spark(layout: Layout) -> None:
+    applications = [
+        process
+        for process in _own_processes(layout)
+        if "org.apache.spark.deploy.SparkSubmit" in _command(process)
+    ]
+    for process in applications:
+        spark.drain(process)
+    _, alive = psutil.wait_procs(applications, _DRAIN_SECONDS)
+    for process in alive:
+        spark.kill(process)
+
+
+def _end_leftovers(layout: Layout) -> None:
+    """Ends processes that a killed supervisor left behind: those that carry this installation's mark."""
+    leftovers = _own_processes(layout)
+    for process in leftovers:
+        _quietly(process.terminate)
+    _, alive = psutil.wait_procs(leftovers, 10)
+    for process in alive:
+        _quietly(process.kill)
+    psutil.wait_procs(alive, 5)
+
+
+def _own_processes(layout: Layout) -> list[psutil.Process]:
+    me = psutil.Process()
+    spared = {me.pid, *(parent.pid for parent in me.parents())}
+    found = []
+    for process in psutil.process_iter():
+        try:
+            mark = process.environ().get("HEADRACE_VAR")
+        except (psutil.Error, OSError):
+            continue
+        if mark == str(layout.var) and process.pid not in spared and process.status() != psutil.STATUS_ZOMBIE:
+            found.append(process)
+    return found
+
+
+def _command(process: psutil.Process) -> list[str]:
+    try:
+        return process.cmdline()
+    except psutil.Error:
+        return []
+
+
+def _quietly(action: Any) -> None:
+    try:
+        action()
+    except psutil.NoSuchProcess:
+        pass

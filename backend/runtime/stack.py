@@ -1,0 +1,226 @@
+"""The processes of the embedded installation, in the order they start, and how each shows it is ready."""
+
+import json
+import os
+import secrets
+import socket
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import grpc
+import psycopg
+import redis
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient
+
+from backend.runtime import servers
+from backend.runtime.errors import CannotStartError
+from backend.runtime.jars import ensure_jars, spark_jars
+from backend.runtime.java import java_home
+from backend.runtime.layout import PORTS, ROOT, Layout, write_private
+
+_READY_SECONDS = 2.0
+
+
+@dataclass(frozen=True)
+class Process:
+    """One supervised process. ``ready`` makes a real request."""
+
+    name: str
+    command: list[str]
+    ready: Callable[[], bool]
+    user: str | None = None
+    stop_signal: str = "TERM"
+    stop_seconds: int = 20
+    environment: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Stack:
+    """``servers`` start first, then the database is brought up to date, then ``services`` start."""
+
+    servers: list[Process]
+    services: list[Process]
+    environment: dict[str, str]
+
+
+def prepare(layout: Layout) -> Stack:
+    """Brings what is missing and writes every configuration. Raises CannotStartError."""
+    layout.create()
+    home = java_home(layout)
+    ensure_jars(layout, home)
+    servers.postgresql_prepare(layout.var / "postgresql", layout.secret("postgresql-password"))
+    servers.kafka_prepare(
+        layout.var / "kafka", layout.port("kafka"), layout.port("kafka_controller"), home, layout.jars
+    )
+    _secret_keys(layout)
+    environment = _environment(layout, home)
+    write_private(layout.environment_file, json.dumps(environment, indent=1))
+    return Stack(_servers(layout, home, environment), _services(layout), environment)
+
+
+def check_ports(layout: Layout) -> None:
+    """Raises CannotStartError naming every port that somebody else has."""
+    taken = [f"{layout.port(name)} ({name})" for name in PORTS if not _is_free(layout.port(name))]
+    if taken:
+        raise CannotStartError(
+            f"These ports are taken: {', '.join(taken)}. Stop what uses them, or move all of Headrace's ports "
+            "with --port-offset, for example --port-offset 1000."
+        )
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+    return True
+
+
+def _secret_keys(layout: Layout) -> None:
+    """The manager's encryption key, in the format of backend.apps.connectors.secrets."""
+    path = layout.secrets / "secret-keys.json"
+    if not path.exists():
+        write_private(path, json.dumps({"current": "k1", "keys": {"k1": secrets.token_bytes(64).hex()}}))
+
+
+def _environment(layout: Layout, home: Path) -> dict[str, str]:
+    password = layout.secret("postgresql-password")
+    return {
+        "HEADRACE_VAR": str(layout.var),
+        "HEADRACE_PORT_OFFSET": str(layout.port_offset),
+        "HEADRACE_EMBEDDED": "true",
+        "HEADRACE_DATABASE_URL": f"postgresql://{servers.DATABASE}:{password}@127.0.0.1:{layout.port('postgresql')}/postgres",
+        "HEADRACE_REDIS_URL": f"redis://127.0.0.1:{layout.port('redis')}/0",
+        "HEADRACE_KAFKA_BOOTSTRAP_SERVERS": f"127.0.0.1:{layout.port('kafka')}",
+        "HEADRACE_MANAGER_ADDRESS": f"127.0.0.1:{layout.port('manager')}",
+        "HEADRACE_SERVICE_TOKEN": layout.secret("service-token"),
+        "HEADRACE_DJANGO_SECRET_KEY": layout.secret("django-secret-key"),
+        "HEADRACE_SECRET_KEYS_FILE": str(layout.secrets / "secret-keys.json"),
+        "HEADRACE_PUBLIC_URL": f"http://127.0.0.1:{layout.port('console')}",
+        "HEADRACE_INGEST_URL": f"http://127.0.0.1:{layout.port('ingest')}",
+        "HEADRACE_JAVA_HOME": str(home),
+        "HEADRACE_SPARK_JARS": spark_jars(layout),
+    }
+
+
+def _servers(layout: Layout, home: Path, environment: dict[str, str]) -> list[Process]:
+    postgresql = layout.var / "postgresql"
+    return [
+        Process(
+            "postgresql",
+            servers.postgresql_command(postgresql, layout.port("postgresql")),
+            lambda: _postgresql_ready(environment["HEADRACE_DATABASE_URL"]),
+            user=servers.postgresql_user(),
+            stop_signal="INT",  # fast shutdown
+        ),
+        Process(
+            "redis",
+            servers.redis_command(layout.var / "redis", layout.port("redis")),
+            lambda: _redis_ready(environment["HEADRACE_REDIS_URL"]),
+        ),
+        Process(
+            "kafka",
+            servers.kafka_command(layout.var / "kafka", home, layout.jars),
+            lambda: _kafka_ready(environment["HEADRACE_KAFKA_BOOTSTRAP_SERVERS"]),
+            stop_seconds=30,
+        ),
+    ]
+
+
+def _services(layout: Layout) -> list[Process]:
+    python = [sys.executable, "-m"]
+    manage = [sys.executable, str(ROOT / "manage.py")]
+    beat = layout.run / "celerybeat-schedule"
+    ingest, console = layout.port("ingest"), layout.port("console")
+    return [
+        Process("manager", [*manage, "manager_grpc"], lambda: _grpc_ready(layout.port("manager"))),
+        Process(
+            "worker",
+            [
+                *(*python, "celery", "-A", "backend.config.celery", "worker", "--beat", "--pool", "threads"),
+                *("--concurrency", "2", "--loglevel", "WARNING", "--schedule", str(beat)),
+                *("--without-gossip", "--without-mingle", "--without-heartbeat"),
+            ],
+            lambda: True,  # its work is seen when the Spark application reports itself
+        ),
+        Process(
+            "ingest",
+            [
+                *(*python, "uvicorn", "backend.ingest.app:app", "--host", "127.0.0.1", "--port", str(ingest)),
+                *("--loop", "uvloop", "--http", "httptools", "--no-access-log", "--log-level", "warning"),
+            ],
+            lambda: _http_ready(f"http://127.0.0.1:{ingest}/health/ready"),
+        ),
+        Process(
+            "console",
+            [
+                *(*python, "uvicorn", "backend.config.asgi:application", "--host", "127.0.0.1"),
+                *("--port", str(console), "--loop", "uvloop", "--lifespan", "off"),
+                *("--no-access-log", "--log-level", "warning", "--timeout-graceful-shutdown", "3"),
+            ],
+            lambda: _http_ready(f"http://127.0.0.1:{console}/health/live"),
+        ),
+        Process("workers", [*manage, "workers"], lambda: True),
+    ]
+
+
+def run_manage(environment: dict[str, str], *arguments: str) -> str:
+    """Runs a management command in a process of its own; its output. Raises CannotStartError."""
+    done = subprocess.run(
+        [sys.executable, str(ROOT / "manage.py"), *arguments],
+        env=os.environ | environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode != 0:
+        raise CannotStartError(f"`manage.py {' '.join(arguments)}` failed:\n{done.stderr.strip()[-3000:]}")
+    return done.stdout
+
+
+def _postgresql_ready(url: str) -> bool:
+    try:
+        psycopg.connect(url, connect_timeout=2).close()
+    except psycopg.OperationalError:
+        return False
+    return True
+
+
+def _redis_ready(url: str) -> bool:
+    try:
+        return bool(redis.from_url(url, socket_timeout=_READY_SECONDS).ping())
+    except redis.RedisError:
+        return False
+
+
+def _kafka_ready(bootstrap_servers: str) -> bool:
+    try:
+        AdminClient({"bootstrap.servers": bootstrap_servers, "log_level": 0}).list_topics(timeout=_READY_SECONDS)
+    except KafkaException:
+        return False
+    return True
+
+
+def _grpc_ready(port: int) -> bool:
+    with grpc.insecure_channel(f"127.0.0.1:{port}") as channel:
+        try:
+            grpc.channel_ready_future(channel).result(timeout=_READY_SECONDS)
+        except grpc.FutureTimeoutError:
+            return False
+    return True
+
+
+def _http_ready(url: str) -> bool:
+    try:
+        with urllib.request.urlopen(url, timeout=_READY_SECONDS):
+            return True
+    except (urllib.error.URLError, OSError):
+        return False

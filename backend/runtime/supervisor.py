@@ -1,0 +1,148 @@
+"""supervisord runs the processes: it starts them again when they end, keeps their logs, and
+answers by XML-RPC on a Unix socket. This module writes its configuration and speaks to it."""
+
+import configparser
+import os
+import shlex
+import subprocess
+import sys
+import time
+import xmlrpc.client
+from pathlib import Path
+from typing import Any
+
+from supervisor.xmlrpc import SupervisorTransport
+
+from backend.runtime.errors import CannotStartError
+from backend.runtime.layout import ROOT, Layout
+from backend.runtime.stack import Process
+
+_START_SECONDS = 10.0
+_LOG_BYTES = "20MB"
+
+
+class Supervisor:
+    """A supervisord of one installation, running or not."""
+
+    def __init__(self, layout: Layout) -> None:
+        self._layout = layout
+
+    @property
+    def _api(self) -> Any:
+        transport = SupervisorTransport(None, None, f"unix://{self._layout.supervisor_socket}")
+        return xmlrpc.client.ServerProxy("http://127.0.0.1", transport=transport).supervisor
+
+    def is_running(self) -> bool:
+        try:
+            self._api.getPID()
+        except (OSError, xmlrpc.client.Error):
+            return False
+        return True
+
+    def start(self, processes: list[Process], environment: dict[str, str]) -> None:
+        """Starts supervisord with every process known and none started."""
+        config = self._layout.run / "supervisord.conf"
+        config.write_text("")
+        config.chmod(0o600)
+        with config.open("w") as file:
+            self._config(processes).write(file)
+        subprocess.run(
+            [sys.executable, "-m", "supervisor.supervisord", "-c", str(config)],
+            env=os.environ | environment | {"PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1"},
+            cwd=ROOT,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            check=False,
+        )
+        deadline = time.monotonic() + _START_SECONDS
+        while not self.is_running():
+            if time.monotonic() > deadline:
+                raise CannotStartError(f"The supervisor did not start; see {self._layout.log / 'supervisord.log'}.")
+            time.sleep(0.05)
+
+    def start_processes(self, processes: list[Process], timeout: float) -> None:
+        """Starts them together and waits until each is ready. Raises CannotStartError with a log's end."""
+        for process in processes:
+            self._api.startProcess(process.name, False)
+        waiting = list(processes)
+        deadline = time.monotonic() + timeout
+        while waiting:
+            waiting = [process for process in waiting if not process.ready()]
+            for process in waiting:
+                if self.state(process.name) in ("FATAL", "UNKNOWN") or time.monotonic() > deadline:
+                    raise CannotStartError(
+                        f"{process.name} did not get ready. The end of its log, {self.log_file(process.name)}:\n"
+                        + "\n".join(self.log_tail(process.name, 15))
+                    )
+            if waiting:
+                time.sleep(0.1)
+
+    def stop_process(self, name: str) -> None:
+        try:
+            self._api.stopProcess(name)
+        except xmlrpc.client.Fault as fault:
+            if "NOT_RUNNING" not in fault.faultString and "BAD_NAME" not in fault.faultString:
+                raise
+
+    def state(self, name: str) -> str:
+        return str(self._api.getProcessInfo(name)["statename"])
+
+    def processes(self) -> list[dict[str, Any]]:
+        """Name, state, pid and start time of each process."""
+        return [
+            {"name": info["name"], "state": info["statename"], "pid": info["pid"], "since": info["start"]}
+            for info in self._api.getAllProcessInfo()
+        ]
+
+    def shutdown(self) -> None:
+        """Ends supervisord and waits until it is gone."""
+        pid = self._api.getPID()
+        self._api.shutdown()
+        while Path(f"/proc/{pid}").exists() if Path("/proc").exists() else self.is_running():
+            time.sleep(0.05)
+
+    def log_file(self, name: str) -> Path:
+        return self._layout.log / f"{name}.log"
+
+    def log_tail(self, name: str, lines: int) -> list[str]:
+        path = self.log_file(name)
+        return path.read_text(errors="replace").splitlines()[-lines:] if path.exists() else []
+
+    def _config(self, processes: list[Process]) -> configparser.RawConfigParser:
+        config = configparser.RawConfigParser()
+        run, log = self._layout.run, self._layout.log
+        config["unix_http_server"] = {"file": str(self._layout.supervisor_socket), "chmod": "0700"}
+        config["rpcinterface:supervisor"] = {
+            "supervisor.rpcinterface_factory": "supervisor.rpcinterface:make_main_rpcinterface"
+        }
+        config["supervisord"] = {
+            "logfile": str(log / "supervisord.log"),
+            "logfile_maxbytes": _LOG_BYTES,
+            "pidfile": str(run / "supervisord.pid"),
+            "childlogdir": str(log),
+            "identifier": "headrace",
+            "silent": "true",
+        }
+        if os.geteuid() == 0:
+            config["supervisord"]["user"] = "root"
+        for process in processes:
+            section = {
+                "command": shlex.join(process.command).replace("%", "%%"),
+                "directory": str(ROOT),
+                "autostart": "false",
+                "autorestart": "true",
+                "startsecs": "1",
+                "startretries": "1000000",
+                "stopsignal": process.stop_signal,
+                "stopwaitsecs": str(process.stop_seconds),
+                "killasgroup": "true",
+                "redirect_stderr": "true",
+                "stdout_logfile": str(self.log_file(process.name)),
+                "stdout_logfile_maxbytes": _LOG_BYTES,
+                "stdout_logfile_backups": "1",
+            }
+            if process.user is not None:
+                section |= {"user": process.user, "directory": "/"}
+            config[f"program:{process.name}"] = section
+        return config
