@@ -194,8 +194,7 @@ class _Heartbeat:
             "state": state,
             "at": time.time(),
             "stages": {
-                stage.name: {"alive": stage.alive(), "slots": stage.slots, **stage.progress()}
-                for stage in self._stages
+                stage.name: {"alive": stage.alive(), "slots": stage.slots, **stage.progress()} for stage in self._stages
             },
         }
         try:

@@ -16,7 +16,7 @@ from django.urls import path, re_path  # noqa: E402
 from backend.apps.demo.receiver import Receiver  # noqa: E402
 from backend.apps.monitoring.consumers import LiveConsumer  # noqa: E402
 
-_http = [re_path(r"", django_application)]
+_http = [re_path(r"", django_application)]  # type: ignore[arg-type]
 if settings.CONSOLE.embedded:
     _http.insert(0, re_path(r"^demo/receiver/", Receiver(settings.REDIS_URL)))  # type: ignore[arg-type]
 

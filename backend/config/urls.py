@@ -1,10 +1,10 @@
 from django.contrib import admin
-from django.urls import include, path, re_path
+from django.urls import URLPattern, URLResolver, include, path, re_path
 from drf_spectacular.views import SpectacularAPIView, SpectacularJSONAPIView
 
 from backend.config.views import console
 
-api = [
+api: list[URLPattern | URLResolver] = [
     path("", include("backend.apps.workspaces.api.urls")),
     path("", include("backend.apps.connectors.api.urls")),
     path("", include("backend.apps.pipelines.api.urls")),

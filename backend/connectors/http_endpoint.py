@@ -1,4 +1,3 @@
-import asyncio
 import email.utils
 import time
 from typing import Annotated, Literal
@@ -88,8 +87,8 @@ class HttpDestination(Destination[HttpConnection, HttpOptions]):
             auto_decompress=False,
             cookie_jar=aiohttp.DummyCookieJar(),
         )
-        self._url = str(self.connection.url).rstrip("/") + self.options.path if self.options.path else str(
-            self.connection.url
+        self._url = (
+            str(self.connection.url).rstrip("/") + self.options.path if self.options.path else str(self.connection.url)
         )
         self._headers = {**_static_headers(self.connection), **self.options.headers}
 
@@ -189,7 +188,7 @@ class HttpEndpoint(Connector):
             raise CheckFailedError(f"The certificate is not trusted: {error}.", field="verify_tls") from None
         except aiohttp.ClientError as error:
             raise CheckFailedError(f"No connection: {error}.", field="url") from None
-        except asyncio.TimeoutError:
+        except TimeoutError:
             raise CheckFailedError("No answer within 10 seconds.", field="url") from None
         if status in (401, 403):
             raise CheckFailedError(

@@ -128,9 +128,8 @@ class KafkaCluster(Connector):
     async def check(connection: KafkaConnection) -> str:
         """Fetches the cluster's metadata, which needs a working login."""
         errors: list[str] = []
-        client = AdminClient(
-            {**_client_config(connection), "error_cb": lambda error: errors.append(error.str())},
-        )
+        config = _client_config(connection) | {"error_cb": lambda error: errors.append(error.str())}
+        client = AdminClient(config)
         try:
             metadata = await asyncio.to_thread(client.list_topics, timeout=_CHECK_SECONDS)
         except KafkaException as error:

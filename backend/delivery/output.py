@@ -1,6 +1,7 @@
 """One output of one pipeline version: bounded concurrency, order per key, retries."""
 
 import asyncio
+import contextlib
 import random
 from dataclasses import dataclass
 from typing import Any
@@ -48,7 +49,9 @@ def build_destination(output: RuntimeOutput) -> Destination[Any, Any]:
             connector.destination.options_model.model_validate(output.config.options),
         )
     except (UnknownComponentError, ValidationError) as error:
-        raise DeliveryError("configuration", f"The output's configuration is refused: {error}", retryable=False) from None
+        raise DeliveryError(
+            "configuration", f"The output's configuration is refused: {error}", retryable=False
+        ) from None
 
 
 class Output:
@@ -86,9 +89,10 @@ class Output:
         return outcome
 
     async def close(self) -> None:
-        if self._opened is not None and not self._opened.cancelled() and self._opened.done():
-            if self._opened.exception() is None:
-                await self._opened.result().close()
+        if self._opened is None:
+            return
+        with contextlib.suppress(DeliveryError):
+            await (await self._opened).close()
 
     async def _deliver_with_retries(self, message: Message) -> Outcome:
         policy = self.runtime.config.retry

@@ -4,6 +4,7 @@ The connection (address and credentials) is saved once by a team; each pipeline 
 adds only the options of its own delivery.
 """
 
+import builtins
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Any, ClassVar, Generic, TypeVar
@@ -55,16 +56,16 @@ class CheckFailedError(Exception):
         self.field = field
 
 
-C = TypeVar("C", bound=Connection)
-O = TypeVar("O", bound=DestinationOptions)
+ConnectionT = TypeVar("ConnectionT", bound=Connection)
+OptionsT = TypeVar("OptionsT", bound=DestinationOptions)
 
 
-class Destination(ABC, Generic[C, O]):
+class Destination(ABC, Generic[ConnectionT, OptionsT]):
     """Writes messages to one output. Made, used and closed on one event loop."""
 
     options_model: ClassVar[type[DestinationOptions]]
 
-    def __init__(self, connection: C, options: O) -> None:
+    def __init__(self, connection: ConnectionT, options: OptionsT) -> None:
         self.connection = connection
         self.options = options
 
@@ -84,8 +85,8 @@ class Connector(ABC):
 
     type: ClassVar[str]
     title: ClassVar[str]
-    connection_model: ClassVar[type[Connection]]
-    destination: ClassVar[type[Destination[Any, Any]] | None] = None
+    connection_model: ClassVar[builtins.type[Connection]]
+    destination: ClassVar[builtins.type[Destination[Any, Any]] | None] = None
     example: ClassVar[dict[str, Any]]
     """A valid connection, shown in the documentation."""
 

@@ -38,9 +38,9 @@ def _without_tags(location: Sequence[str | int], data: Any, kind: str) -> list[s
     """Pydantic names the chosen variant of a union in the path; the user's document has no such step."""
     path: list[str | int] = []
     for index, step in enumerate(location):
-        if isinstance(data, dict) and step in data:
-            data = data[step]
-        elif isinstance(data, list) and isinstance(step, int) and step < len(data):
+        in_object = isinstance(data, dict) and step in data
+        in_list = isinstance(data, list) and isinstance(step, int) and step < len(data)
+        if in_object or in_list:
             data = data[step]
         elif not (kind == "missing" and index == len(location) - 1):
             continue

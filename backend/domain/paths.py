@@ -1,5 +1,6 @@
 """Field paths in a JSON document, written as JSON Pointer (``/a/0/b``) or dotted (``a.0.b``)."""
 
+import itertools
 from typing import Annotated, Any, Final
 
 from pydantic import AfterValidator, Field
@@ -53,7 +54,7 @@ def get(document: Any, steps: tuple[str, ...]) -> Any:
 
 def put(document: Any, steps: tuple[str, ...], value: Any) -> None:
     """Sets the value in place, making objects on the way. Raises PathError where it does not fit."""
-    for step, following in zip(steps, steps[1:], strict=False):
+    for step, following in itertools.pairwise(steps):
         child = get(document, (step,))
         if child is MISSING:
             child = {}

@@ -25,9 +25,7 @@ class AsyncProducer:
         self._reports: deque[Report] = deque()
         self._wake_pending = False
         self._closed = False
-        self._producer = Producer(
-            {"enable.idempotence": True, "acks": "all", "message.timeout.ms": 10_000, **config}
-        )
+        self._producer = Producer({"enable.idempotence": True, "acks": "all", "message.timeout.ms": 10_000, **config})
         self._poller = threading.Thread(target=self._poll, name="kafka-producer-poll", daemon=True)
         self._poller.start()
 

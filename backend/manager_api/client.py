@@ -83,7 +83,7 @@ class ConfigClient:
             self._task.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await self._task
-        await self._channel.close()
+        await self._channel.close(None)
 
     @property
     def loaded(self) -> bool:
@@ -163,7 +163,7 @@ class ConfigClient:
                 stream = self._stub.WatchPipelines(pb.WatchRequest(), metadata=self._metadata)
                 while True:
                     event = await asyncio.wait_for(stream.read(), _SILENCE_SECONDS)
-                    if event is grpc.aio.EOF:
+                    if event is grpc.aio.EOF:  # type: ignore[attr-defined]
                         break
                     self._apply(event)
                     self.connected, delay = True, 0.2
@@ -212,8 +212,8 @@ class ConfigClient:
     async def _load_from_redis(self) -> None:
         client = redis.from_url(self._redis_url)
         try:
-            pipelines = await client.hgetall(stored.PIPELINES)
-            keys = await client.hgetall(stored.INGEST_KEYS)
+            pipelines: dict[bytes, bytes] = await client.hgetall(stored.PIPELINES)  # type: ignore[assignment]
+            keys: dict[bytes, bytes] = await client.hgetall(stored.INGEST_KEYS)  # type: ignore[assignment]
         except (RedisError, OSError) as error:
             log.warning("Redis has no configuration to give: %s", error)
             return

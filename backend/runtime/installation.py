@@ -1,5 +1,6 @@
 """Bringing the embedded installation up and down."""
 
+import contextlib
 import json
 import shutil
 import time
@@ -127,9 +128,7 @@ def _wait_for_spark(layout: Layout, environment: dict[str, str], since: float) -
 
 def _drain_spark(layout: Layout) -> None:
     applications = [
-        process
-        for process in _own_processes(layout)
-        if "org.apache.spark.deploy.SparkSubmit" in _command(process)
+        process for process in _own_processes(layout) if "org.apache.spark.deploy.SparkSubmit" in _command(process)
     ]
     for process in applications:
         spark.drain(process)
@@ -171,7 +170,5 @@ def _command(process: psutil.Process) -> list[str]:
 
 
 def _quietly(action: Any) -> None:
-    try:
+    with contextlib.suppress(psutil.NoSuchProcess):
         action()
-    except psutil.NoSuchProcess:
-        pass

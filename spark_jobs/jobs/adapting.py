@@ -4,7 +4,7 @@ and no Python per row."""
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.streaming import StreamingQuery
+from pyspark.sql.streaming.query import StreamingQuery
 
 from backend.domain import message as names
 from backend.domain import routing
@@ -36,9 +36,9 @@ def advance(records: DataFrame) -> DataFrame:
 
     A record without a usable slip goes to the dead letters, with its cause in the headers.
     """
-    slip = F.try_element_at(
-        F.filter("headers", lambda header: header["key"] == names.ROUTING_SLIP), F.lit(1)
-    )["value"].cast("string")
+    slip = F.try_element_at(F.filter("headers", lambda header: header["key"] == names.ROUTING_SLIP), F.lit(1))[
+        "value"
+    ].cast("string")
     next_topic = F.substring_index(slip, ",", 1)
     known = F.coalesce(next_topic.isin(*routing.TOPICS), F.lit(False))
     return records.select(
@@ -73,7 +73,7 @@ def _with_cause() -> Column:
 
 
 def write(records: DataFrame, bootstrap_servers: str, checkpoint: str) -> StreamingQuery:
-    return (
+    writer = (
         records.writeStream.format("kafka")
         .queryName(STAGE)
         .option("kafka.bootstrap.servers", bootstrap_servers)
@@ -82,6 +82,7 @@ def write(records: DataFrame, bootstrap_servers: str, checkpoint: str) -> Stream
         .option("includeHeaders", "true")
         .option("checkpointLocation", checkpoint)
         .outputMode("update")
-        .trigger(realTime=_CHECKPOINT_INTERVAL)
-        .start()
     )
+    # PySpark's own annotations do not know this trigger yet.
+    query: StreamingQuery = writer.trigger(realTime=_CHECKPOINT_INTERVAL).start()  # type: ignore[call-overload]
+    return query

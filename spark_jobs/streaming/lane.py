@@ -1,10 +1,9 @@
 """The lane task: one long-running Spark task that reads a topic, handles each message on an
 event loop, and commits results and offsets in one Kafka transaction.
 
-Three threads share the work. The *poll thread* owns the consumer. The *event loop* runs the
-handler. The *commit thread* owns the transactional producer. Committing through the producer
-keeps every call on the consumer in one thread: a consumer commit on the loop's thread while
-another thread polls can hang the loop.
+Three threads share the work. The *poll thread* owns the consumer: no other thread
+calls it, since a call would wait for a poll to end. The *event loop* runs the handler. The
+*commit thread* owns the transactional producer, which commits the offsets as well.
 """
 
 import asyncio
@@ -83,6 +82,7 @@ class _LaneTask:
         self._stopping = False
         self._drained = False
         self._committing = False
+        self._group: Any = None
         self._consumer = Consumer(
             {
                 "bootstrap.servers": environment.kafka_bootstrap_servers,
@@ -106,6 +106,10 @@ class _LaneTask:
                 "transactional.id": f"headrace-{lane.stage}-{slot}",
                 "transaction.timeout.ms": int(_TRANSACTION_SECONDS * 1000),
                 "linger.ms": 0,
+                # The coordinator answers "concurrent transactions" for some milliseconds after a
+                # commit; the default back-off of 100 ms would be paid by every transaction.
+                "retry.backoff.ms": 2,
+                "retry.backoff.max.ms": 1000,
                 "compression.type": "lz4",
                 "message.max.bytes": 4 * 1024 * 1024,
                 "reconnect.backoff.max.ms": 1000,
@@ -153,7 +157,7 @@ class _LaneTask:
         )
         try:
             while not self._stopping:
-                first = self._consumer.poll(_POLL_SECONDS)
+                first = self._poll(_POLL_SECONDS)
                 if first is not None:
                     self._accept([first, *self._consumer.consume(_POLL_RECORDS - 1, 0)])
                 self._hold_back()
@@ -164,6 +168,13 @@ class _LaneTask:
                 self._changed.notify_all()
                 self._changed.wait_for(lambda: not self._committing, _TRANSACTION_SECONDS)
             self._consumer.close()
+
+    def _poll(self, seconds: float) -> KafkaRecord | None:
+        record = self._consumer.poll(seconds)
+        # Asked here, because the client lets no other thread in while this one polls; asked
+        # every time, because the group's generation changes without notice.
+        self._group = self._consumer.consumer_group_metadata()
+        return record
 
     def _accept(self, records: list[KafkaRecord]) -> None:
         accepted: list[tuple[KafkaRecord, Entry]] = []
@@ -193,7 +204,7 @@ class _LaneTask:
         self._consumer.pause(held)
         while self._is_full(2) and not self._stopping:
             # Records that were already on their way still come; they are few.
-            record = self._consumer.poll(0.01)
+            record = self._poll(0.01)
             if record is not None:
                 self._accept([record])
         assigned = {(tp.topic, tp.partition) for tp in self._consumer.assignment()}
@@ -305,9 +316,7 @@ class _LaneTask:
         self._producer.begin_transaction()
         for record in records:
             self._produce(record)
-        self._producer.send_offsets_to_transaction(
-            offsets, self._consumer.consumer_group_metadata(), _TRANSACTION_SECONDS
-        )
+        self._producer.send_offsets_to_transaction(offsets, self._group, _TRANSACTION_SECONDS)
         while True:
             try:
                 self._producer.commit_transaction(_TRANSACTION_SECONDS)

@@ -10,7 +10,7 @@ class ConnectorAdmin(admin.ModelAdmin[Connector]):
     list_display = ["name", "type", "workspace", "updated_at"]
     list_filter = ["type", "workspace"]
     search_fields = ["name"]
-    fields = ["name", "type", "workspace", "connection", "created_by", "created_at", "updated_at"]
+    fields = ("name", "type", "workspace", "connection", "created_by", "created_at", "updated_at")
     readonly_fields = fields
 
     def has_add_permission(self, request: object) -> bool:

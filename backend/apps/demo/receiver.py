@@ -44,7 +44,7 @@ class Receiver:
     async def _answer(self, scope: dict[str, Any], body: bytes) -> Answer:
         name, _, rest = scope["path"].split("/demo/receiver/", 1)[1].strip("/").partition("/")
         match scope["method"], rest:
-            case ("POST" | "PUT" | "PATCH"), "" if name:
+            case (("POST" | "PUT" | "PATCH"), "") if name:
                 return await self._deliver(name, scope, body)
             case "GET", "messages":
                 found = await self._client.lrange(_messages(name), 0, -1)
@@ -60,7 +60,7 @@ class Receiver:
 
     async def _deliver(self, name: str, scope: dict[str, Any], body: bytes) -> Answer:
         stored = await self._client.get(_mode(name))
-        mode = json.loads(stored) if stored else {"mode": "ok"}
+        mode: dict[str, Any] = json.loads(stored) if stored else {"mode": "ok"}
         if mode["mode"] in ("hang", "slow"):
             await asyncio.sleep(mode["seconds"])
         if mode["mode"] in ("hang", "fail"):
@@ -111,6 +111,6 @@ async def _body(receive: Any) -> bytes:
     body = b""
     while True:
         event = await receive()
-        body += event.get("body", b"")
+        body += bytes(event.get("body", b""))
         if not event.get("more_body"):
             return body

@@ -28,7 +28,7 @@ STAGES = ["adapting", "adapting_transformer", "syndicating"]
 GENERATOR_RATE = "headrace:demo:generator:rate"
 MOST_PER_SECOND = 500
 
-_TRANSFORMS = [
+_TRANSFORMS: list[dict[str, Any]] = [
     {"type": "drop_unless", "path": "user.country", "condition": "in", "value": ["BR", "PT"]},
     {"type": "rename", "path": "user", "to": "customer"},
     {"type": "set", "path": "source", "value": "headrace-demo"},
@@ -39,13 +39,11 @@ def demo_ensure() -> None:
     """Makes what is missing; keeps everything that is there."""
     with transaction.atomic():
         admin = _admin()
-        workspace = Workspace.objects.filter(slug=SLUG).first() or workspace_create(
-            slug=SLUG, name="Demo", admin=admin
-        )
+        workspace = Workspace.objects.filter(slug=SLUG).first() or workspace_create(slug=SLUG, name="Demo", admin=admin)
         _api_key(workspace, admin)
         connector = _receiver_connector(workspace, admin)
-        _pipeline(workspace, admin, UNTRANSFORMED, connector, "untransformed", [])
-        _pipeline(workspace, admin, TRANSFORMED, connector, "transformed", _TRANSFORMS)
+        _pipeline(UNTRANSFORMED, connector, receiver="untransformed", transforms=[])
+        _pipeline(TRANSFORMED, connector, receiver="transformed", transforms=_TRANSFORMS)
         job_ensure(name=EMBEDDED_JOB, stages=STAGES)
 
 
@@ -114,14 +112,15 @@ def _receiver_connector(workspace: Workspace, admin: User) -> Connector:
     return found
 
 
-def _pipeline(
-    workspace: Workspace, admin: User, name: str, connector: Connector, receiver: str, transforms: list[dict[str, Any]]
-) -> None:
+def _pipeline(name: str, connector: Connector, *, receiver: str, transforms: list[dict[str, Any]]) -> None:
+    workspace = connector.workspace
     if Pipeline.objects.filter(workspace=workspace, name=name).exists():
         return
     output = {"name": "receiver", "connector": str(connector.pk), "options": {"path": f"/{receiver}"}}
     config = {"transforms": transforms, "outputs": [output]}
-    pipeline_publish(pipeline=pipeline_create(workspace=workspace, actor=admin, name=name, config=config))
+    pipeline_publish(
+        pipeline=pipeline_create(workspace=workspace, actor=connector.created_by, name=name, config=config)
+    )
 
 
 def _write_private(path: Path, text: str) -> None:

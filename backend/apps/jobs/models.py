@@ -23,7 +23,9 @@ class SparkJob(models.Model):
 
     status = models.CharField(max_length=10, choices=Status.choices, default=Status.STOPPED)
     pid = models.PositiveIntegerField(null=True, blank=True)
-    process_started = models.FloatField(null=True, blank=True, help_text="Tells the process from a later one with its id.")
+    process_started = models.FloatField(
+        null=True, blank=True, help_text="Tells the process from a later one with its id."
+    )
     started_at = models.DateTimeField(null=True, blank=True)
     stop_asked_at = models.DateTimeField(null=True, blank=True)
     failures = models.PositiveIntegerField(default=0, help_text="Starts that failed since it last ran well.")

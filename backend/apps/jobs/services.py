@@ -8,6 +8,7 @@ import redis
 from django.conf import settings
 from django.db import transaction
 from django.utils import timezone
+from psutil import Process
 from redis.exceptions import RedisError
 
 from backend.apps.jobs import spark
@@ -117,7 +118,7 @@ def _start_when_due(job: SparkJob) -> None:
     log.info("Job %s started as process %d.", job.name, process.pid)
 
 
-def _watch(job: SparkJob, process: spark.psutil.Process) -> None:
+def _watch(job: SparkJob, process: Process) -> None:
     now = timezone.now()
     assert job.started_at is not None
     said = heartbeat(job.name)
@@ -140,7 +141,7 @@ def _redis_answers() -> bool:
         return False
 
 
-def _stop(job: SparkJob, process: spark.psutil.Process) -> None:
+def _stop(job: SparkJob, process: Process) -> None:
     now = timezone.now()
     job.status = SparkJob.Status.STOPPING
     if job.stop_asked_at is None:
@@ -150,7 +151,7 @@ def _stop(job: SparkJob, process: spark.psutil.Process) -> None:
         spark.kill(process)
 
 
-def _kill(job: SparkJob, process: spark.psutil.Process, why: str) -> None:
+def _kill(job: SparkJob, process: Process, why: str) -> None:
     log.error("Job %s is killed: %s", job.name, why)
     spark.kill(process)
     job.last_error = why

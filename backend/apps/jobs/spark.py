@@ -1,5 +1,6 @@
 """Starting Spark applications as processes, finding them again, and asking them to stop."""
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -9,8 +10,6 @@ from pathlib import Path
 import psutil
 import pyspark
 from django.conf import settings
-
-from backend.config.environment import ROOT
 
 _LOG_KEPT_BYTES = 20 * 1024 * 1024
 
@@ -29,7 +28,7 @@ def submit(*, job: str, stages: list[str], slots: int) -> psutil.Process:
         str(Path(pyspark.__file__).parent / "bin/spark-submit"),
         *("--master", console.spark_master, "--name", f"headrace-{job}", "--driver-memory", "512m"),
         *_options(console.spark_jars, console.spark_master),
-        str(ROOT / "spark_jobs/main.py"),
+        str(settings.BASE_DIR / "spark_jobs/main.py"),
         *("--job", job, "--stages", ",".join(stages), "--slots", str(slots)),
         *("--checkpoints", str(Path(console.var) / "spark/checkpoints")),
     ]
@@ -75,10 +74,8 @@ def drain(process: psutil.Process) -> None:
 def kill(process: psutil.Process) -> None:
     """Ends the application and all that it started."""
     for victim in [*process.children(recursive=True), process]:
-        try:
+        with contextlib.suppress(psutil.NoSuchProcess):
             victim.kill()
-        except psutil.NoSuchProcess:
-            pass
 
 
 def log_tail(job: str, lines: int) -> list[str]:
@@ -117,7 +114,7 @@ def _process_env() -> dict[str, str]:
     console = settings.CONSOLE
     return {
         **os.environ,
-        "PYTHONPATH": str(ROOT),
+        "PYTHONPATH": str(settings.BASE_DIR),
         "PYSPARK_PYTHON": sys.executable,
         "PYSPARK_DRIVER_PYTHON": sys.executable,
         **({"JAVA_HOME": console.java_home} if console.java_home else {}),

@@ -3,6 +3,6 @@ from celery import shared_task
 from backend.apps.jobs import services
 
 
-@shared_task
+@shared_task  # type: ignore[untyped-decorator]
 def jobs_reconcile() -> None:
     services.jobs_reconcile()

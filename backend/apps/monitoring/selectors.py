@@ -13,7 +13,7 @@ from backend.telemetry import keys
 Seconds = dict[int, dict[str, int]]
 
 
-def _redis() -> "redis.Redis[Any]":
+def _redis() -> redis.Redis:
     return redis.from_url(settings.REDIS_URL, socket_timeout=2, socket_connect_timeout=2)
 
 

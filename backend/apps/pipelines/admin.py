@@ -6,7 +6,7 @@ from backend.apps.pipelines.models import Pipeline, PipelineVersion
 class VersionInline(admin.TabularInline[PipelineVersion, Pipeline]):
     model = PipelineVersion
     extra = 0
-    fields = ["number", "author", "created_at", "config"]
+    fields = ("number", "author", "created_at", "config")
     readonly_fields = fields
 
     def has_add_permission(self, request: object, obj: object = None) -> bool:
@@ -20,7 +20,7 @@ class PipelineAdmin(admin.ModelAdmin[Pipeline]):
     list_display = ["name", "workspace", "published", "paused", "updated_at"]
     list_filter = ["workspace", "paused"]
     search_fields = ["name", "id"]
-    fields = ["id", "name", "workspace", "published", "paused", "created_at", "updated_at"]
+    fields = ("id", "name", "workspace", "published", "paused", "created_at", "updated_at")
     readonly_fields = fields
     inlines = [VersionInline]
 

@@ -30,7 +30,7 @@ log = logging.getLogger(__name__)
 _SNAPSHOT_SECONDS = 60.0
 
 
-class ServiceTokenInterceptor(grpc.aio.ServerInterceptor):
+class ServiceTokenInterceptor(grpc.aio.ServerInterceptor[Any, Any]):
     """Refuses calls without the installation's service token."""
 
     def __init__(self, token: str) -> None:
@@ -57,18 +57,18 @@ class ManagerServicer(manager_pb2_grpc.ManagerServicer):
         self._redis_url = redis_url
 
     async def GetPipeline(self, request: pb.PipelineRequest, context: Any) -> pb.Pipeline:
-        found = await _in_thread(_pipeline, request.pipeline_id, request.version)
+        found: pb.Pipeline | None = await _in_thread(_pipeline, request.pipeline_id, request.version)
         if found is None:
-            await context.abort(grpc.StatusCode.NOT_FOUND, "There is no such pipeline or version.")
+            raise await _not_found(context)
         return found
 
     async def GetRuntimeConfig(self, request: pb.PipelineRequest, context: Any) -> pb.RuntimeConfig:
         try:
-            found = await _in_thread(_runtime_config, request.pipeline_id, request.version)
+            found: pb.RuntimeConfig | None = await _in_thread(_runtime_config, request.pipeline_id, request.version)
         except UnreadableSecretError as error:
-            await context.abort(grpc.StatusCode.FAILED_PRECONDITION, str(error))
+            raise await _abort(context, grpc.StatusCode.FAILED_PRECONDITION, str(error)) from None
         if found is None:
-            await context.abort(grpc.StatusCode.NOT_FOUND, "There is no such pipeline or version.")
+            raise await _not_found(context)
         return found
 
     async def WatchPipelines(self, request: pb.WatchRequest, context: Any) -> AsyncIterator[pb.WatchEvent]:
@@ -85,7 +85,7 @@ class ManagerServicer(manager_pb2_grpc.ManagerServicer):
                         if message is not None:
                             yield await _in_thread(_change, message["data"].decode())
         except (RedisError, OSError) as error:
-            await context.abort(grpc.StatusCode.UNAVAILABLE, f"Redis is not available: {error}")
+            raise await _abort(context, grpc.StatusCode.UNAVAILABLE, f"Redis is not available: {error}") from None
         finally:
             await client.aclose()
 
@@ -99,6 +99,16 @@ async def serve(*, address: str, service_token: str, redis_url: str, stop: async
     log.info("Manager gRPC listens on %s.", address)
     await stop.wait()
     await server.stop(grace=1.0)
+
+
+async def _abort(context: Any, code: grpc.StatusCode, details: str) -> Exception:
+    """Ends the call with that status; ``abort`` itself raises, so nothing is ever returned."""
+    await context.abort(code, details)
+    return AssertionError("abort() raises")
+
+
+async def _not_found(context: Any) -> Exception:
+    return await _abort(context, grpc.StatusCode.NOT_FOUND, "There is no such pipeline or version.")
 
 
 async def _in_thread(function: Any, *arguments: Any) -> Any:

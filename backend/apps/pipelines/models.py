@@ -10,9 +10,7 @@ class Pipeline(models.Model):
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     workspace = models.ForeignKey(Workspace, on_delete=models.CASCADE, related_name="pipelines")
     name = models.CharField(max_length=100)
-    published = models.ForeignKey(
-        "PipelineVersion", on_delete=models.PROTECT, null=True, blank=True, related_name="+"
-    )
+    published = models.ForeignKey("PipelineVersion", on_delete=models.PROTECT, null=True, blank=True, related_name="+")
     paused = models.BooleanField(default=False)
     created_at = models.DateTimeField(auto_now_add=True)
     updated_at = models.DateTimeField(auto_now=True)

@@ -23,7 +23,7 @@ class ApiKeyAdmin(admin.ModelAdmin[ApiKey]):
     """Keys are made and revoked through the API, which shows their text once."""
 
     list_display = ["name", "workspace", "prefix", "scopes", "expires_at", "revoked_at"]
-    fields = list_display
+    fields = ("name", "workspace", "prefix", "scopes", "expires_at", "revoked_at")
     readonly_fields = fields
 
     def has_add_permission(self, request: object) -> bool:

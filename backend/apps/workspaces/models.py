@@ -1,5 +1,3 @@
-from typing import ClassVar
-
 from django.contrib.auth.models import AbstractUser
 from django.contrib.postgres.fields import ArrayField
 from django.db import models
@@ -32,7 +30,7 @@ class Workspace(models.Model):
     slug = models.SlugField(unique=True)
     name = models.CharField(max_length=100)
     created_at = models.DateTimeField(auto_now_add=True)
-    members: ClassVar[models.ManyToManyField] = models.ManyToManyField(User, through="Membership")
+    members: "models.ManyToManyField[User, Membership]" = models.ManyToManyField(User, through="Membership")
 
     def __str__(self) -> str:
         return self.name

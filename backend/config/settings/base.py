@@ -10,6 +10,7 @@ from backend.environment import environment
 
 django_stubs_ext.monkeypatch()  # lets Django's generic classes take their types at run time
 
+BASE_DIR = ROOT
 CONSOLE = ConsoleEnvironment()
 
 SECRET_KEY = CONSOLE.django_secret_key.get_secret_value() or "not-for-production"

@@ -26,4 +26,3 @@ class Transform(StrictModel, ABC):
 
 
 transforms: Registry[Transform] = Registry("backend.domain.transforms")
-

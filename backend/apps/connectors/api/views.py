@@ -19,6 +19,7 @@ from backend.apps.connectors.models import Connector
 from backend.apps.connectors.selectors import connector_types, connectors_of
 from backend.apps.connectors.services import connector_check, connector_create, connector_delete, connector_update
 from backend.apps.pipelines.selectors import pipelines_using
+from backend.apps.workspaces.api.base import actor_of, workspace_of
 
 
 class ConnectorTypesView(APIView):
@@ -39,11 +40,11 @@ class ConnectorViewSet(viewsets.ModelViewSet[Connector]):
     http_method_names = ["get", "post", "put", "delete"]
 
     def get_queryset(self) -> QuerySet[Connector]:
-        return connectors_of(self.request.auth.workspace) if self.request.auth else self.queryset
+        return connectors_of(workspace_of(self.request))
 
     def perform_create(self, serializer: BaseSerializer[Connector]) -> None:
         serializer.instance = connector_create(
-            workspace=self.request.auth.workspace, actor=self.request.user, **serializer.validated_data
+            workspace=workspace_of(self.request), actor=actor_of(self.request), **serializer.validated_data
         )
 
     def perform_update(self, serializer: BaseSerializer[Connector]) -> None:

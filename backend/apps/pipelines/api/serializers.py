@@ -1,16 +1,13 @@
 from typing import Any
 
-from drf_spectacular.contrib.pydantic import PydanticExtension
 from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
 from backend.apps.pipelines.models import Pipeline, PipelineVersion
 from backend.domain.pipeline import PipelineConfig
 
-assert PydanticExtension  # registers the extension that turns pydantic models into schemas
 
-
-@extend_schema_field(PipelineConfig)
+@extend_schema_field(PipelineConfig)  # type: ignore[arg-type]
 class ConfigField(serializers.DictField):
     """Taken as it is; the service validates it with the pipeline's model."""
 

@@ -18,6 +18,7 @@ from backend.apps.pipelines.api.serializers import (
 )
 from backend.apps.pipelines.models import Pipeline
 from backend.apps.pipelines.selectors import pipelines_of
+from backend.apps.workspaces.api.base import actor_of, workspace_of
 from backend.apps.workspaces.models import Role
 
 _MOST_MINUTES = 60
@@ -34,18 +35,18 @@ class PipelineViewSet(viewsets.ModelViewSet[Pipeline]):
     roles = {"pause": Role.OPERATOR, "resume": Role.OPERATOR}
 
     def get_queryset(self) -> QuerySet[Pipeline]:
-        return pipelines_of(self.request.auth.workspace) if self.request.auth else self.queryset
+        return pipelines_of(workspace_of(self.request))
 
     def perform_create(self, serializer: BaseSerializer[Pipeline]) -> None:
         created = services.pipeline_create(
-            workspace=self.request.auth.workspace, actor=self.request.user, **serializer.validated_data
+            workspace=workspace_of(self.request), actor=actor_of(self.request), **serializer.validated_data
         )
         serializer.instance = self.get_queryset().get(pk=created.pk)
 
     def perform_update(self, serializer: BaseSerializer[Pipeline]) -> None:
         assert serializer.instance is not None
         wanted: dict[str, Any] = serializer.validated_data
-        services.pipeline_update(pipeline=serializer.instance, actor=self.request.user, **wanted)
+        services.pipeline_update(pipeline=serializer.instance, actor=actor_of(self.request), **wanted)
         serializer.instance = self.get_queryset().get(pk=serializer.instance.pk)
 
     def perform_destroy(self, instance: Pipeline) -> None:
@@ -83,7 +84,7 @@ class PipelineViewSet(viewsets.ModelViewSet[Pipeline]):
     @action(detail=True, methods=["post"], url_path=r"versions/(?P<number>\d+)/restore")
     def restore(self, request: Request, pk: str, number: str) -> Response:
         """Save an earlier version's configuration as the newest version."""
-        pipeline = services.pipeline_restore(pipeline=self.get_object(), actor=request.user, number=int(number))
+        pipeline = services.pipeline_restore(pipeline=self.get_object(), actor=actor_of(request), number=int(number))
         return self._answer(pipeline)
 
     @extend_schema(

@@ -21,7 +21,9 @@ class MeSerializer(serializers.Serializer):
 
 class ApiKeySerializer(serializers.ModelSerializer):
     scopes = serializers.ListField(child=serializers.ChoiceField(choices=Scope.choices), allow_empty=False)
-    key = serializers.CharField(read_only=True, required=False, help_text="The key itself; only in the answer to its creation.")
+    key = serializers.CharField(
+        read_only=True, required=False, help_text="The key itself; only in the answer to its creation."
+    )
 
     class Meta:
         model = ApiKey

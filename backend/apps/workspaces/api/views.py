@@ -9,6 +9,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
+from backend.apps.workspaces.api.base import actor_of, workspace_of
 from backend.apps.workspaces.api.serializers import ApiKeySerializer, LoginSerializer, MeSerializer
 from backend.apps.workspaces.models import ApiKey, Role
 from backend.apps.workspaces.selectors import memberships_of
@@ -48,7 +49,8 @@ class MeView(APIView):
     @extend_schema(responses=MeSerializer)
     def get(self, request: Request) -> Response:
         workspaces = [
-            {"slug": m.workspace.slug, "name": m.workspace.name, "role": m.role} for m in memberships_of(request.user)
+            {"slug": m.workspace.slug, "name": m.workspace.name, "role": m.role}
+            for m in memberships_of(actor_of(request))
         ]
         return Response(MeSerializer({"username": request.user.get_username(), "workspaces": workspaces}).data)
 
@@ -63,13 +65,13 @@ class ApiKeyViewSet(
     roles = {"list": Role.ADMIN, "create": Role.ADMIN, "destroy": Role.ADMIN}
 
     def get_queryset(self) -> QuerySet[ApiKey]:
-        return ApiKey.objects.filter(workspace=self.request.auth.workspace) if self.request.auth else self.queryset
+        return ApiKey.objects.filter(workspace=workspace_of(self.request))
 
     def create(self, request: Request, *args: object, **kwargs: object) -> Response:
         """Create a key. Its text is in this answer and nowhere else."""
         wanted = self.get_serializer(data=request.data)
         wanted.is_valid(raise_exception=True)
-        key, text = api_key_create(workspace=request.auth.workspace, actor=request.user, **wanted.validated_data)
+        key, text = api_key_create(workspace=workspace_of(request), actor=actor_of(request), **wanted.validated_data)
         return Response(self.get_serializer(key).data | {"key": text}, status=201)
 
     def perform_destroy(self, instance: ApiKey) -> None:

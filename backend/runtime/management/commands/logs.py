@@ -1,3 +1,4 @@
+import contextlib
 import subprocess
 from argparse import ArgumentParser
 from typing import Any
@@ -24,7 +25,5 @@ class Command(BaseCommand):
             raise CommandError(f"There is no log of {name!r}; choose one of: {', '.join(known) or 'none yet'}.")
         files = [known[name]] if name else list(known.values())
         command = ["tail", "-n", str(options["lines"]), *(["-F"] if options["follow"] else []), *map(str, files)]
-        try:
+        with contextlib.suppress(KeyboardInterrupt):
             subprocess.run(command, check=False)
-        except KeyboardInterrupt:
-            pass

@@ -1,7 +1,8 @@
 from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
 from django.conf import settings
 from django.core.management import call_command
 from django.core.management.base import BaseCommand

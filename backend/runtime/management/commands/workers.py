@@ -39,11 +39,11 @@ class Command(BaseCommand):
         asyncio.run(self._run(coroutines))
 
     async def _run(self, coroutines: list[Coroutine[Any, Any, None]]) -> None:
-        tasks = [asyncio.create_task(coroutine) for coroutine in coroutines]
+        tasks: list[asyncio.Task[Any]] = [asyncio.create_task(coroutine) for coroutine in coroutines]
         stop = asyncio.Event()
         for number in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(number, stop.set)
-        stopped = asyncio.create_task(stop.wait())
+        stopped: asyncio.Task[Any] = asyncio.create_task(stop.wait())
         done, _ = await asyncio.wait([*tasks, stopped], return_when=asyncio.FIRST_COMPLETED)
         for task in tasks:
             task.cancel()

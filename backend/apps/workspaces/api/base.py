@@ -1,0 +1,20 @@
+"""What every workspace-scoped view knows of its caller."""
+
+from rest_framework.request import Request
+
+from backend.apps.workspaces.authentication import Access
+from backend.apps.workspaces.models import User, Workspace
+
+
+def workspace_of(request: Request) -> Workspace:
+    """The caller's workspace; RolePermission has made sure that there is one."""
+    access = request.auth
+    assert isinstance(access, Access)
+    assert access.workspace is not None
+    return access.workspace
+
+
+def actor_of(request: Request) -> User:
+    """The person who asks, or who made the API key."""
+    assert isinstance(request.user, User)
+    return request.user
