@@ -30,7 +30,7 @@ log = logging.getLogger(__name__)
 _SNAPSHOT_SECONDS = 60.0
 
 
-class ServiceTokenInterceptor(grpc.aio.ServerInterceptor[Any, Any]):
+class ServiceTokenInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
     """Refuses calls without the installation's service token."""
 
     def __init__(self, token: str) -> None:

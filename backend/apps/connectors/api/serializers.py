@@ -29,5 +29,9 @@ class ConnectionTestSerializer(serializers.Serializer):
     connection = serializers.DictField()
 
 
+class SavedConnectionTestSerializer(serializers.Serializer):
+    connection = serializers.DictField(required=False, help_text="Masks stand for the stored secrets.")
+
+
 class TestResultSerializer(serializers.Serializer):
     detail = serializers.CharField(help_text="What was reached.")

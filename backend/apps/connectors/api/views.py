@@ -13,6 +13,7 @@ from backend.apps.connectors.api.serializers import (
     ConnectionTestSerializer,
     ConnectorSerializer,
     ConnectorTypeSerializer,
+    SavedConnectionTestSerializer,
     TestResultSerializer,
 )
 from backend.apps.connectors.models import Connector
@@ -57,12 +58,15 @@ class ConnectorViewSet(viewsets.ModelViewSet[Connector]):
     def perform_destroy(self, instance: Connector) -> None:
         connector_delete(connector=instance, used_by=[p.name for p in pipelines_using(instance)])
 
-    @extend_schema(request=None, responses=TestResultSerializer)
+    @extend_schema(request=SavedConnectionTestSerializer, responses=TestResultSerializer)
     @action(detail=True, methods=["post"])
     def test(self, request: Request, pk: str) -> Response:
-        """Really connect with what is saved."""
+        """Really connect with what is saved, or with a changed connection before it is saved."""
         saved = self.get_object()
-        return Response({"detail": connector_check(type=saved.type, connection=saved.connection, stored=saved)})
+        wanted = SavedConnectionTestSerializer(data=request.data)
+        wanted.is_valid(raise_exception=True)
+        connection = wanted.validated_data.get("connection", saved.connection)
+        return Response({"detail": connector_check(type=saved.type, connection=connection, stored=saved)})
 
     @extend_schema(
         operation_id="connectors_test_unsaved", request=ConnectionTestSerializer, responses=TestResultSerializer

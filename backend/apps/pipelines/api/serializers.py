@@ -1,5 +1,6 @@
 from typing import Any
 
+from django.conf import settings
 from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
@@ -19,10 +20,25 @@ class PipelineSerializer(serializers.ModelSerializer):
         source="published.number", read_only=True, default=None, allow_null=True, help_text="Version in force."
     )
 
+    ingest_url = serializers.SerializerMethodField(help_text="Where messages are posted.")
+
     class Meta:
         model = Pipeline
-        fields = ["id", "name", "config", "version", "published_version", "paused", "created_at", "updated_at"]
+        fields = [
+            "id",
+            "name",
+            "config",
+            "version",
+            "published_version",
+            "paused",
+            "ingest_url",
+            "created_at",
+            "updated_at",
+        ]
         read_only_fields = ["id", "paused", "created_at", "updated_at"]
+
+    def get_ingest_url(self, pipeline: Pipeline) -> str:
+        return f"{settings.CONSOLE.ingest_url}/v1/pipelines/{pipeline.pk}/messages"
 
     def to_representation(self, instance: Pipeline) -> dict[str, Any]:
         instance.config = instance.latest_config  # type: ignore[attr-defined]

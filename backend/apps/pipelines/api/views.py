@@ -1,6 +1,7 @@
 from typing import Any
 
 from django.db.models import QuerySet
+from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiParameter, extend_schema
 from rest_framework import viewsets
 from rest_framework.decorators import action
@@ -20,6 +21,7 @@ from backend.apps.pipelines.models import Pipeline
 from backend.apps.pipelines.selectors import pipelines_of
 from backend.apps.workspaces.api.base import actor_of, workspace_of
 from backend.apps.workspaces.models import Role
+from backend.domain.pipeline import PipelineConfig
 
 _MOST_MINUTES = 60
 
@@ -109,6 +111,12 @@ class PipelineViewSet(viewsets.ModelViewSet[Pipeline]):
     def errors(self, request: Request, pk: str) -> Response:
         """The latest errors, newest first."""
         return Response(monitoring.latest_errors(str(self.get_object().pk)))
+
+    @extend_schema(responses=OpenApiTypes.OBJECT)
+    @action(detail=False, url_path="schema", pagination_class=None, filterset_fields=None, search_fields=[])
+    def config_schema(self, request: Request) -> Response:
+        """The JSON Schema of a pipeline's configuration, which forms are made of."""
+        return Response(PipelineConfig.model_json_schema())
 
     def _answer(self, pipeline: Pipeline) -> Response:
         return Response(self.get_serializer(self.get_queryset().get(pk=pipeline.pk)).data)

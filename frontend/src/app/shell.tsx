@@ -1,0 +1,193 @@
+import {
+  ActionIcon,
+  AppShell,
+  Badge,
+  Burger,
+  Group,
+  Menu,
+  NavLink,
+  SegmentedControl,
+  Select,
+  Text,
+  Title,
+  useComputedColorScheme,
+  useMantineColorScheme,
+} from '@mantine/core'
+import { useDisclosure } from '@mantine/hooks'
+import {
+  IconMoon,
+  IconPlugConnected,
+  IconProgress,
+  IconRoute,
+  IconServerCog,
+  IconSun,
+  IconUser,
+  IconWifi,
+  IconWifiOff,
+} from '@tabler/icons-react'
+import { useTranslation } from 'react-i18next'
+import { Link, Outlet, useLocation } from 'react-router'
+
+import { HealthBanner } from '@/features/health/components/health-banner'
+import { useMe, useSignOut } from '@/features/session/api/session'
+import { clock } from '@/lib/format'
+import i18n, { languages } from '@/lib/i18n'
+import { LiveProvider, useLive } from '@/lib/live'
+import { usePreferences } from '@/lib/preferences'
+
+/** What every page shares: navigation, top bar, live connection, and the state of the installation. */
+export function Shell() {
+  const [opened, { toggle, close }] = useDisclosure()
+  const { t } = useTranslation()
+  return (
+    <LiveProvider>
+      <a className="skip-link" href="#content">
+        {t('nav.skip')}
+      </a>
+      <AppShell
+        header={{ height: 52 }}
+        navbar={{ width: 220, breakpoint: 'sm', collapsed: { mobile: !opened } }}
+        padding="lg"
+      >
+        <AppShell.Header>
+          <Group h="100%" px="md" justify="space-between" wrap="nowrap">
+            <Group gap="sm" wrap="nowrap">
+              <Burger opened={opened} onClick={toggle} hiddenFrom="sm" size="sm" aria-label={t('nav.menu')} />
+              <Title order={1} size="h4">
+                Headrace
+              </Title>
+            </Group>
+            <Group gap="xs" wrap="nowrap">
+              <LiveBadge />
+              <ThemeSwitch />
+              <AccountMenu />
+            </Group>
+          </Group>
+        </AppShell.Header>
+        <AppShell.Navbar p="xs" aria-label={t('nav.menu')}>
+          <Navigation onNavigate={close} />
+        </AppShell.Navbar>
+        <AppShell.Main id="content">
+          <HealthBanner />
+          <Outlet />
+        </AppShell.Main>
+      </AppShell>
+    </LiveProvider>
+  )
+}
+
+function Navigation({ onNavigate }: { onNavigate: () => void }) {
+  const { t } = useTranslation()
+  const { pathname } = useLocation()
+  const groups = [
+    {
+      heading: t('nav.data'),
+      links: [
+        { to: '/pipelines', label: t('nav.pipelines'), icon: IconRoute },
+        { to: '/connectors', label: t('nav.connectors'), icon: IconPlugConnected },
+      ],
+    },
+    { heading: t('nav.operations'), links: [{ to: '/jobs', label: t('nav.jobs'), icon: IconServerCog }] },
+  ]
+  return groups.map((group) => (
+    <div key={group.heading}>
+      <Text size="xs" c="dimmed" px="sm" pt="sm" pb={4}>
+        {group.heading}
+      </Text>
+      {group.links.map(({ to, label, icon: Icon }) => (
+        <NavLink
+          key={to}
+          component={Link}
+          to={to}
+          label={label}
+          leftSection={<Icon size={18} aria-hidden />}
+          active={pathname.startsWith(to)}
+          onClick={onNavigate}
+        />
+      ))}
+    </div>
+  ))
+}
+
+function LiveBadge() {
+  const { t, i18n } = useTranslation()
+  const { state, since } = useLive()
+  const { timeZone } = usePreferences()
+  const looks = {
+    live: { color: 'gray', icon: IconWifi, label: t('live.live') },
+    reconnecting: { color: 'yellow', icon: IconProgress, label: t('live.reconnecting') },
+    stale: {
+      color: 'yellow',
+      icon: IconWifiOff,
+      label: t('live.stale', { at: since ? clock(since, i18n.language, timeZone) : '…' }),
+    },
+  }
+  const { color, icon: Icon, label } = looks[state]
+  return (
+    <Badge color={color} variant="light" leftSection={<Icon size={12} aria-hidden />} tt="none" role="status">
+      {label}
+    </Badge>
+  )
+}
+
+function ThemeSwitch() {
+  const { t } = useTranslation()
+  const { setColorScheme } = useMantineColorScheme()
+  const dark = useComputedColorScheme('light') === 'dark'
+  const Icon = dark ? IconSun : IconMoon
+  return (
+    <ActionIcon
+      variant="subtle"
+      color="gray"
+      aria-label={t('nav.theme')}
+      onClick={() => setColorScheme(dark ? 'light' : 'dark')}
+    >
+      <Icon size={18} />
+    </ActionIcon>
+  )
+}
+
+function AccountMenu() {
+  const { t, i18n: current } = useTranslation()
+  const me = useMe()
+  const signOut = useSignOut()
+  const { timeZoneChoice, setTimeZoneChoice } = usePreferences()
+  return (
+    <Menu width={240} closeOnItemClick={false}>
+      <Menu.Target>
+        <ActionIcon variant="subtle" color="gray" aria-label={t('nav.account')}>
+          <IconUser size={18} />
+        </ActionIcon>
+      </Menu.Target>
+      <Menu.Dropdown>
+        <Menu.Label>
+          {me.data?.username}, {me.data?.workspaces[0]?.name}
+        </Menu.Label>
+        <Select
+          p="xs"
+          label={t('nav.language')}
+          allowDeselect={false}
+          comboboxProps={{ withinPortal: false }}
+          data={Object.entries(languages).map(([value, label]) => ({ value, label }))}
+          value={current.language}
+          onChange={(language) => void i18n.changeLanguage(language ?? 'en')}
+        />
+        <Text size="sm" fw={500} px="xs">
+          {t('nav.timeZone')}
+        </Text>
+        <SegmentedControl
+          m="xs"
+          size="xs"
+          value={timeZoneChoice}
+          onChange={(choice) => setTimeZoneChoice(choice)}
+          data={[
+            { value: 'local', label: t('nav.timeZoneLocal') },
+            { value: 'UTC', label: 'UTC' },
+          ]}
+        />
+        <Menu.Divider />
+        <Menu.Item onClick={() => signOut.mutate()}>{t('nav.signOut')}</Menu.Item>
+      </Menu.Dropdown>
+    </Menu>
+  )
+}

@@ -1,0 +1,95 @@
+import { Alert, Anchor, List } from '@mantine/core'
+import type { IChangeEvent } from '@rjsf/core'
+import { withTheme } from '@rjsf/core'
+import { Theme } from '@rjsf/mantine'
+import type { ErrorSchema, RegistryFieldsType, RegistryWidgetsType, RJSFSchema, UiSchema } from '@rjsf/utils'
+import { IconAlertTriangle } from '@tabler/icons-react'
+import { useMemo, type ReactNode } from 'react'
+import { useTranslation } from 'react-i18next'
+
+import { SecretWidget } from './secret-widget'
+import { validator } from './validator'
+
+const Form = withTheme(Theme)
+
+export type FormData = Record<string, unknown>
+
+interface Props {
+  id: string
+  schema: RJSFSchema
+  uiSchema?: UiSchema
+  fields?: RegistryFieldsType
+  widgets?: RegistryWidgetsType
+  context?: unknown
+  value: FormData
+  onChange: (value: FormData) => void
+  onSubmit: () => void
+  /** The server's sentences by dotted field path, relative to the form's data. */
+  errors: Record<string, string[]>
+  children?: ReactNode
+}
+
+/**
+ * A form made of a JSON Schema. The server is the validator: its errors are shown at their
+ * fields and, with links, above them.
+ */
+export function SchemaForm({ id, schema, uiSchema, errors, children, ...rest }: Props) {
+  const { t } = useTranslation()
+  const widgets = useMemo(() => ({ ...rest.widgets, PasswordWidget: SecretWidget }), [rest.widgets])
+  const paths = Object.keys(errors)
+  return (
+    <>
+      {paths.length > 0 && (
+        <Alert color="red" icon={<IconAlertTriangle />} title={t('common.problems')} mb="md" role="alert">
+          <List size="sm">
+            {paths.map((path) => (
+              <List.Item key={path}>
+                <Anchor size="sm" href={`#${fieldId(id, path)}`}>
+                  {path || t('common.problems')}
+                </Anchor>
+                {': '}
+                {errors[path]?.join(' ')}
+              </List.Item>
+            ))}
+          </List>
+        </Alert>
+      )}
+      <Form
+        id={id}
+        idPrefix={id}
+        schema={schema}
+        uiSchema={{ 'ui:submitButtonOptions': { norender: true }, 'ui:title': '', 'ui:description': '', ...uiSchema }}
+        formData={rest.value}
+        formContext={rest.context}
+        validator={validator}
+        widgets={widgets}
+        fields={rest.fields}
+        extraErrors={errorSchema(errors)}
+        showErrorList={false}
+        noHtml5Validate
+        onChange={(event: IChangeEvent) => rest.onChange(event.formData as FormData)}
+        onSubmit={rest.onSubmit}
+      >
+        {children ?? <></>}
+      </Form>
+    </>
+  )
+}
+
+function fieldId(prefix: string, path: string): string {
+  return [prefix, ...path.split('.')].filter(Boolean).join('_')
+}
+
+/** Turns `{"outputs.0.name": ["…"]}` into the nested shape that the form library reads. */
+export function errorSchema(errors: Record<string, string[]>): ErrorSchema {
+  const root: Record<string, unknown> = {}
+  for (const [path, sentences] of Object.entries(errors)) {
+    let node = root
+    for (const step of path.split('.').filter(Boolean)) {
+      node[step] ??= {}
+      node = node[step] as Record<string, unknown>
+    }
+    node.__errors = sentences
+  }
+  return root as ErrorSchema
+}

@@ -1,0 +1,67 @@
+import { useMutation, useQuery, useQueryClient } from '@tanstack/react-query'
+
+import { api, dataOf } from '@/lib/api/client'
+import type { components } from '@/lib/api/schema'
+
+export type Connector = components['schemas']['Connector']
+export type ConnectorType = components['schemas']['ConnectorType']
+
+export interface ConnectorDraft {
+  name: string
+  type: string
+  connection: Record<string, unknown>
+}
+
+const keys = { all: ['connectors'], one: (id: string) => ['connectors', id], types: ['connector-types'] }
+
+export function useConnectorTypes() {
+  return useQuery({
+    queryKey: keys.types,
+    queryFn: () => dataOf(api.GET('/api/v1/connector-types/')),
+    staleTime: Infinity,
+  })
+}
+
+export function useConnectors() {
+  return useQuery({
+    queryKey: keys.all,
+    queryFn: async () => (await dataOf(api.GET('/api/v1/connectors/', { params: { query: { page_size: 500 } } }))).results,
+  })
+}
+
+export function useConnector(id: string | undefined) {
+  return useQuery({
+    queryKey: keys.one(id ?? ''),
+    queryFn: () => dataOf(api.GET('/api/v1/connectors/{id}/', { params: { path: { id: id ?? '' } } })),
+    enabled: id !== undefined,
+  })
+}
+
+export function useSaveConnector(id: string | undefined) {
+  const client = useQueryClient()
+  return useMutation({
+    mutationFn: (draft: ConnectorDraft) =>
+      id
+        ? dataOf(api.PUT('/api/v1/connectors/{id}/', { params: { path: { id } }, body: draft }))
+        : dataOf(api.POST('/api/v1/connectors/', { body: draft })),
+    onSuccess: () => client.invalidateQueries({ queryKey: keys.all }),
+  })
+}
+
+export function useDeleteConnector() {
+  const client = useQueryClient()
+  return useMutation({
+    mutationFn: (id: string) => api.DELETE('/api/v1/connectors/{id}/', { params: { path: { id } } }),
+    onSuccess: () => client.invalidateQueries({ queryKey: keys.all }),
+  })
+}
+
+/** Really connects, with what is typed; a saved connector's secrets stand in for their masks. */
+export function useTestConnector(id: string | undefined) {
+  return useMutation({
+    mutationFn: ({ type, connection }: ConnectorDraft) =>
+      id
+        ? dataOf(api.POST('/api/v1/connectors/{id}/test/', { params: { path: { id } }, body: { connection } }))
+        : dataOf(api.POST('/api/v1/connectors/test/', { body: { type, connection } })),
+  })
+}

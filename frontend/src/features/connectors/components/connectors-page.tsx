@@ -1,0 +1,87 @@
+import { Anchor, Button, Group, Menu, Table } from '@mantine/core'
+import { IconPlus } from '@tabler/icons-react'
+import { useTranslation } from 'react-i18next'
+import { Link } from 'react-router'
+
+import { ConfirmButton } from '@/components/confirm-button'
+import { Page } from '@/components/page'
+import { Empty, Loaded } from '@/components/states'
+import { Time } from '@/components/time'
+import { toastFailed } from '@/components/toasts'
+import { useConnectors, useConnectorTypes, useDeleteConnector } from '@/features/connectors/api/connectors'
+
+export function ConnectorsPage() {
+  const { t } = useTranslation()
+  const connectors = useConnectors()
+  const remove = useDeleteConnector()
+  return (
+    <Page title={t('connectors.title')} purpose={t('connectors.purpose')} action={<CreateMenu />}>
+      <Loaded query={connectors}>
+        {(found) =>
+          found.length ? (
+            <Table.ScrollContainer minWidth={560}>
+              <Table highlightOnHover>
+                <Table.Thead>
+                  <Table.Tr>
+                    <Table.Th>{t('common.name')}</Table.Th>
+                    <Table.Th>{t('common.type')}</Table.Th>
+                    <Table.Th>{t('common.updated')}</Table.Th>
+                    <Table.Th />
+                  </Table.Tr>
+                </Table.Thead>
+                <Table.Tbody>
+                  {found.map((connector) => (
+                    <Table.Tr key={connector.id}>
+                      <Table.Td>
+                        <Anchor component={Link} to={`/connectors/${connector.id}/edit`}>
+                          {connector.name}
+                        </Anchor>
+                      </Table.Td>
+                      <Table.Td>{connector.type}</Table.Td>
+                      <Table.Td>
+                        <Time at={connector.updated_at} />
+                      </Table.Td>
+                      <Table.Td>
+                        <Group justify="flex-end">
+                          <ConfirmButton
+                            size="compact-xs"
+                            title={t('connectors.deleteTitle', { name: connector.name })}
+                            text={t('connectors.deleteText')}
+                            onConfirm={() => remove.mutate(connector.id, { onError: toastFailed })}
+                          >
+                            {t('common.delete')}
+                          </ConfirmButton>
+                        </Group>
+                      </Table.Td>
+                    </Table.Tr>
+                  ))}
+                </Table.Tbody>
+              </Table>
+            </Table.ScrollContainer>
+          ) : (
+            <Empty title={t('connectors.empty')} hint={t('connectors.emptyHint')} action={<CreateMenu />} />
+          )
+        }
+      </Loaded>
+    </Page>
+  )
+}
+
+function CreateMenu() {
+  const { t } = useTranslation()
+  const types = useConnectorTypes()
+  return (
+    <Menu>
+      <Menu.Target>
+        <Button leftSection={<IconPlus size={16} />}>{t('connectors.create')}</Button>
+      </Menu.Target>
+      <Menu.Dropdown>
+        {types.data?.map((type) => (
+          <Menu.Item key={type.type} component={Link} to={`/connectors/new/${type.type}`}>
+            {type.title}
+          </Menu.Item>
+        ))}
+      </Menu.Dropdown>
+    </Menu>
+  )
+}

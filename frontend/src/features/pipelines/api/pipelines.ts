@@ -1,0 +1,110 @@
+import { useMutation, useQuery, useQueryClient } from '@tanstack/react-query'
+
+import { api, dataOf } from '@/lib/api/client'
+import type { components } from '@/lib/api/schema'
+
+export type Pipeline = components['schemas']['Pipeline']
+
+export interface PipelineDraft {
+  name: string
+  config: Record<string, unknown>
+}
+
+type Action = 'publish' | 'pause' | 'resume'
+
+const keys = {
+  all: ['pipelines'],
+  list: (search: string) => ['pipelines', 'list', search],
+  one: (id: string) => ['pipelines', id],
+  part: (id: string, part: string) => ['pipelines', id, part],
+  schema: ['pipeline-schema'],
+}
+
+const byId = (id: string) => ({ params: { path: { id } } })
+
+export function usePipelines(search: string) {
+  return useQuery({
+    queryKey: keys.list(search),
+    queryFn: async () =>
+      (await dataOf(api.GET('/api/v1/pipelines/', { params: { query: { search, page_size: 500 } } }))).results,
+  })
+}
+
+export function usePipeline(id: string | undefined) {
+  return useQuery({
+    queryKey: keys.one(id ?? ''),
+    queryFn: () => dataOf(api.GET('/api/v1/pipelines/{id}/', byId(id ?? ''))),
+    enabled: id !== undefined,
+  })
+}
+
+/** The JSON Schema of a pipeline's configuration. */
+export function usePipelineSchema() {
+  return useQuery({
+    queryKey: keys.schema,
+    queryFn: () => dataOf(api.GET('/api/v1/pipelines/schema/')),
+    staleTime: Infinity,
+  })
+}
+
+export function useMetrics(id: string) {
+  return useQuery({
+    queryKey: keys.part(id, 'metrics'),
+    queryFn: () =>
+      dataOf(api.GET('/api/v1/pipelines/{id}/metrics/', { params: { path: { id }, query: { minutes: 5 } } })),
+    refetchInterval: 10_000,
+  })
+}
+
+export function useErrors(id: string) {
+  return useQuery({
+    queryKey: keys.part(id, 'errors'),
+    queryFn: () => dataOf(api.GET('/api/v1/pipelines/{id}/errors/', byId(id))),
+    refetchInterval: 3000,
+  })
+}
+
+export function useVersions(id: string) {
+  return useQuery({
+    queryKey: keys.part(id, 'versions'),
+    queryFn: () => dataOf(api.GET('/api/v1/pipelines/{id}/versions/', byId(id))),
+  })
+}
+
+export function useSavePipeline(id: string | undefined) {
+  const client = useQueryClient()
+  return useMutation({
+    mutationFn: (draft: PipelineDraft) => {
+      const body = draft as components['schemas']['PipelineRequest']
+      return id
+        ? dataOf(api.PUT('/api/v1/pipelines/{id}/', { ...byId(id), body }))
+        : dataOf(api.POST('/api/v1/pipelines/', { body }))
+    },
+    onSuccess: () => client.invalidateQueries({ queryKey: keys.all }),
+  })
+}
+
+export function usePipelineAction(id: string) {
+  const client = useQueryClient()
+  return useMutation({
+    mutationFn: (action: Action) => dataOf(api.POST(`/api/v1/pipelines/{id}/${action}/`, byId(id))),
+    onSuccess: () => client.invalidateQueries({ queryKey: keys.all }),
+  })
+}
+
+export function useRestoreVersion(id: string) {
+  const client = useQueryClient()
+  return useMutation({
+    mutationFn: (number: number) =>
+      dataOf(api.POST('/api/v1/pipelines/{id}/versions/{number}/restore/', { params: { path: { id, number } } })),
+    onSuccess: () => client.invalidateQueries({ queryKey: keys.all }),
+  })
+}
+
+export function useDeletePipeline() {
+  const client = useQueryClient()
+  return useMutation({
+    mutationFn: (id: string) => api.DELETE('/api/v1/pipelines/{id}/', byId(id)),
+    onSuccess: () => client.invalidateQueries({ queryKey: keys.all }),
+  })
+}

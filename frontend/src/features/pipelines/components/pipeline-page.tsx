@@ -1,0 +1,135 @@
+import { Alert, Button, Code, CopyButton, Group, Tabs, Text } from '@mantine/core'
+import { useTranslation } from 'react-i18next'
+import { Link, useNavigate, useParams } from 'react-router'
+
+import { ConfirmButton } from '@/components/confirm-button'
+import { Page } from '@/components/page'
+import { Loaded } from '@/components/states'
+import { toastDone, toastFailed } from '@/components/toasts'
+import {
+  useDeletePipeline,
+  usePipeline,
+  usePipelineAction,
+  type Pipeline,
+} from '@/features/pipelines/api/pipelines'
+import { PipelineOverview } from '@/features/pipelines/components/pipeline-overview'
+import { PipelineStatus } from '@/features/pipelines/components/pipeline-status'
+import { PipelineVersions } from '@/features/pipelines/components/pipeline-versions'
+
+export function PipelinePage() {
+  const { id = '' } = useParams()
+  const pipeline = usePipeline(id)
+  return <Loaded query={pipeline}>{(found) => <PipelineDetail pipeline={found} />}</Loaded>
+}
+
+function PipelineDetail({ pipeline }: { pipeline: Pipeline }) {
+  const { t } = useTranslation()
+  const { tab = 'overview' } = useParams()
+  const navigate = useNavigate()
+  return (
+    <Page
+      title={pipeline.name}
+      purpose={
+        <Group gap="xs">
+          <PipelineStatus pipeline={pipeline} />
+          {pipeline.published_version !== null && t('pipelines.published', { version: pipeline.published_version })}
+        </Group>
+      }
+      action={<Actions pipeline={pipeline} />}
+    >
+      {pipeline.published_version !== pipeline.version && <Unpublished pipeline={pipeline} />}
+      <Address url={pipeline.ingest_url} />
+      <Tabs
+        value={tab}
+        onChange={(next) => void navigate(`/pipelines/${pipeline.id}${next === 'overview' ? '' : `/${next}`}`)}
+        keepMounted={false}
+      >
+        <Tabs.List mb="md">
+          <Tabs.Tab value="overview">{t('pipelines.overview')}</Tabs.Tab>
+          <Tabs.Tab value="versions">{t('pipelines.versions')}</Tabs.Tab>
+        </Tabs.List>
+        <Tabs.Panel value="overview">
+          <PipelineOverview pipeline={pipeline} />
+        </Tabs.Panel>
+        <Tabs.Panel value="versions">
+          <PipelineVersions pipeline={pipeline} />
+        </Tabs.Panel>
+      </Tabs>
+    </Page>
+  )
+}
+
+function Actions({ pipeline }: { pipeline: Pipeline }) {
+  const { t } = useTranslation()
+  const navigate = useNavigate()
+  const act = usePipelineAction(pipeline.id)
+  const remove = useDeletePipeline()
+  return (
+    <Group gap="xs">
+      {pipeline.published_version !== null && (
+        <Button
+          variant="default"
+          loading={act.isPending}
+          onClick={() => act.mutate(pipeline.paused ? 'resume' : 'pause', { onError: toastFailed })}
+        >
+          {pipeline.paused ? t('pipelines.resume') : t('pipelines.pause')}
+        </Button>
+      )}
+      <ConfirmButton
+        title={t('pipelines.deleteTitle', { name: pipeline.name })}
+        text={t('pipelines.deleteText')}
+        onConfirm={() =>
+          remove.mutate(pipeline.id, { onSuccess: () => void navigate('/pipelines'), onError: toastFailed })
+        }
+      >
+        {t('common.delete')}
+      </ConfirmButton>
+      <Button component={Link} to={`/pipelines/${pipeline.id}/edit`}>
+        {t('common.edit')}
+      </Button>
+    </Group>
+  )
+}
+
+function Unpublished({ pipeline }: { pipeline: Pipeline }) {
+  const { t } = useTranslation()
+  const act = usePipelineAction(pipeline.id)
+  return (
+    <Alert color="yellow" mb="md">
+      <Group justify="space-between">
+        <Text size="sm">{t('pipelines.unpublished', { version: pipeline.version })}</Text>
+        <Button
+          size="xs"
+          loading={act.isPending}
+          onClick={() =>
+            act.mutate('publish', {
+              onSuccess: () => toastDone(t('pipelines.published', { version: pipeline.version })),
+              onError: toastFailed,
+            })
+          }
+        >
+          {t('pipelines.publish', { version: pipeline.version })}
+        </Button>
+      </Group>
+    </Alert>
+  )
+}
+
+function Address({ url }: { url: string }) {
+  const { t } = useTranslation()
+  return (
+    <Group gap="xs" mb="md">
+      <Text size="sm" c="dimmed">
+        {t('pipelines.address')}
+      </Text>
+      <Code style={{ overflowWrap: 'anywhere' }}>POST {url}</Code>
+      <CopyButton value={url}>
+        {({ copied, copy }) => (
+          <Button size="compact-xs" variant="default" onClick={copy}>
+            {copied ? t('pipelines.copied') : t('pipelines.copy')}
+          </Button>
+        )}
+      </CopyButton>
+    </Group>
+  )
+}

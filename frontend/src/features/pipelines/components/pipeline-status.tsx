@@ -1,0 +1,20 @@
+import { Badge } from '@mantine/core'
+import { IconCircleCheck, IconPencil, IconPlayerPause } from '@tabler/icons-react'
+import { useTranslation } from 'react-i18next'
+
+import type { Pipeline } from '@/features/pipelines/api/pipelines'
+
+export function PipelineStatus({ pipeline }: { pipeline: Pipeline }) {
+  const { t } = useTranslation()
+  const [color, Icon, label] =
+    pipeline.published_version === null
+      ? (['gray', IconPencil, t('pipelines.draft')] as const)
+      : pipeline.paused
+        ? (['yellow', IconPlayerPause, t('pipelines.paused')] as const)
+        : (['gray', IconCircleCheck, t('pipelines.accepting')] as const)
+  return (
+    <Badge color={color} variant="light" tt="none" leftSection={<Icon size={12} aria-hidden />}>
+      {label}
+    </Badge>
+  )
+}

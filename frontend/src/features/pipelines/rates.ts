@@ -1,0 +1,41 @@
+import type { Seconds } from '@/lib/live'
+
+/** Executors report once a second, so the newest seconds are incomplete. */
+const settling = 2
+
+export interface Point {
+  second: number
+  in: number
+  delivered: number
+  dead: number
+}
+
+const delivered = /^output\..+\.delivered$/
+const dead = /^(output\..+\.dead|adapting\.dead)$/
+
+export function sumOf(counts: Record<string, number>, pattern: RegExp): number {
+  return Object.entries(counts).reduce((sum, [event, n]) => (pattern.test(event) ? sum + n : sum), 0)
+}
+
+export const accepted = (counts: Record<string, number>) => counts['input.accepted'] ?? 0
+export const deliveredIn = (counts: Record<string, number>) => sumOf(counts, delivered)
+export const deadIn = (counts: Record<string, number>) => sumOf(counts, dead)
+
+/** One point a second up to now; seconds without counts are zero, because nothing happened in them. */
+export function timeline(seconds: Seconds, now: number, length: number): Point[] {
+  const last = now - settling
+  return Array.from({ length }, (_, index) => {
+    const second = last - length + 1 + index
+    const counts = seconds[second] ?? {}
+    return { second, in: accepted(counts), delivered: deliveredIn(counts), dead: deadIn(counts) }
+  })
+}
+
+/** Mean per second of an event over the last `window` settled seconds. */
+export function ratesByEvent(seconds: Seconds, now: number, window: number): Record<string, number> {
+  const totals: Record<string, number> = {}
+  for (let second = now - settling - window + 1; second <= now - settling; second++) {
+    for (const [event, n] of Object.entries(seconds[second] ?? {})) totals[event] = (totals[event] ?? 0) + n
+  }
+  return Object.fromEntries(Object.entries(totals).map(([event, n]) => [event, n / window]))
+}

@@ -1,0 +1,25 @@
+import { useMutation, useQuery, useQueryClient } from '@tanstack/react-query'
+
+import { api, dataOf } from '@/lib/api/client'
+
+const key = ['me']
+
+export function useMe() {
+  return useQuery({ queryKey: key, queryFn: () => dataOf(api.GET('/api/v1/me/')), staleTime: 60_000 })
+}
+
+export function useSignIn() {
+  const client = useQueryClient()
+  return useMutation({
+    mutationFn: (body: { username: string; password: string }) => api.POST('/api/v1/session/', { body }),
+    onSuccess: () => client.resetQueries(),
+  })
+}
+
+export function useSignOut() {
+  return useMutation({
+    mutationFn: () => api.DELETE('/api/v1/session/'),
+    // A full load drops everything that was fetched for this person, and the socket.
+    onSuccess: () => location.assign('/login'),
+  })
+}

@@ -1,0 +1,35 @@
+import createClient, { type Middleware } from 'openapi-fetch'
+
+import { Problem, type ProblemBody } from './problem'
+import type { paths } from './schema'
+
+function cookie(name: string): string {
+  const found = document.cookie.split('; ').find((pair) => pair.startsWith(`${name}=`))
+  return found?.slice(name.length + 1) ?? ''
+}
+
+/** Sends the CSRF token and the chosen workspace; turns every error answer into a Problem. */
+const conventions: Middleware = {
+  onRequest({ request }) {
+    if (request.method !== 'GET') request.headers.set('X-CSRFToken', cookie('csrftoken'))
+    const workspace = localStorage.getItem('workspace')
+    if (workspace) request.headers.set('Headrace-Workspace', workspace)
+    return request
+  },
+  async onResponse({ response }) {
+    if (response.ok) return response
+    const body = (await response
+      .clone()
+      .json()
+      .catch(() => ({ title: response.statusText }))) as ProblemBody
+    throw new Problem(response.status, body)
+  },
+}
+
+export const api = createClient<paths>({ baseUrl: '/' })
+api.use(conventions)
+
+/** The data of an answer; error answers have become a Problem before this. */
+export async function dataOf<T>(answer: Promise<{ data?: T }>): Promise<T> {
+  return (await answer).data as T
+}

@@ -1,0 +1,24 @@
+export interface ProblemBody {
+  title?: string
+  detail?: string
+  errors?: Record<string, string[]>
+  service?: string
+}
+
+/** An error answer of the API (RFC 9457). `errors` maps dotted field paths to sentences. */
+export class Problem extends Error {
+  readonly errors: Record<string, string[]>
+
+  constructor(
+    readonly status: number,
+    body: ProblemBody,
+  ) {
+    super(body.detail ?? body.title ?? `The server answered ${status}.`)
+    this.errors = body.errors ?? {}
+  }
+}
+
+/** The sentence to show for anything that was thrown. */
+export function sentence(error: unknown): string {
+  return error instanceof Error ? error.message : String(error)
+}
