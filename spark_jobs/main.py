@@ -98,6 +98,8 @@ def run(job: str, stages: tuple[str, ...], lane_slots: int, checkpoints: str, st
         heartbeat.send("stopping")
         for stage in running:
             stage.stop()
+        if stop.is_set():
+            heartbeat.send("stopped")
         return 0 if stop.is_set() else 1
     finally:
         spark.stop()

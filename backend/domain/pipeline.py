@@ -4,7 +4,7 @@ validation, OpenAPI, the form and the data plane."""
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Union
 from uuid import UUID
 
-from pydantic import Field, field_validator
+from pydantic import ConfigDict, Field, field_validator
 
 from backend.domain.model import StrictModel
 from backend.domain.paths import FieldPath
@@ -39,6 +39,8 @@ class RetryPolicy(StrictModel):
 
 class OutputConfig(StrictModel):
     """One place that every message of the pipeline is delivered to."""
+
+    model_config = ConfigDict(title="Output")
 
     name: str = Field(
         pattern=r"^[a-z0-9][a-z0-9_-]{0,62}$",

@@ -73,7 +73,7 @@ def status(layout: Layout) -> dict[str, Any]:
     environment = json.loads(layout.environment_file.read_text())
     said = _heartbeat(environment)
     application = {
-        "name": keys.EMBEDDED_JOB,
+        "name": keys.DEFAULT_JOB,
         "state": str(said["state"]).upper() if said else "UNKNOWN",
         "pid": said["pid"] if said else 0,
         "since": int(said["started_at"]) if said else 0,
@@ -108,7 +108,7 @@ def _components(console: str) -> dict[str, str]:
 
 def _heartbeat(environment: dict[str, str]) -> dict[str, Any] | None:
     try:
-        said: Any = redis.from_url(environment["HEADRACE_REDIS_URL"]).get(keys.job_heartbeat(keys.EMBEDDED_JOB))
+        said: Any = redis.from_url(environment["HEADRACE_REDIS_URL"]).get(keys.job_heartbeat(keys.DEFAULT_JOB))
     except redis.RedisError:
         return None
     return json.loads(said) if said else None
@@ -121,7 +121,7 @@ def _wait_for_spark(layout: Layout, environment: dict[str, str], since: float) -
         if said is not None and said["at"] > since and said["state"] == "running":
             return
         if time.monotonic() > deadline:
-            log = layout.log / f"spark-{keys.EMBEDDED_JOB}.log"
+            log = layout.log / f"spark-{keys.DEFAULT_JOB}.log"
             raise CannotStartError(f"The Spark application did not report itself; see {log}.")
         time.sleep(0.2)
 

@@ -91,5 +91,9 @@ def checksums(layout: Layout) -> dict[str, str]:
     }
 
 
-def spark_jars(layout: Layout) -> str:
-    return ",".join(str(path) for path in sorted((layout.jars / "spark").glob("*.jar")))
+if __name__ == "__main__":
+    from backend.runtime.java import java_home
+    from backend.runtime.layout import var_folder
+
+    installed = Layout(var_folder())
+    ensure_jars(installed, java_home(installed))

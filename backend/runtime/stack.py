@@ -20,9 +20,10 @@ from confluent_kafka.admin import AdminClient
 
 from backend.runtime import servers
 from backend.runtime.errors import CannotStartError
-from backend.runtime.jars import ensure_jars, spark_jars
+from backend.runtime.jars import ensure_jars
 from backend.runtime.java import java_home
 from backend.runtime.layout import PORTS, ROOT, Layout, write_private
+from backend.runtime.node import ensure_frontend
 
 _READY_SECONDS = 2.0
 
@@ -54,6 +55,7 @@ def prepare(layout: Layout) -> Stack:
     layout.create()
     home = java_home(layout)
     ensure_jars(layout, home)
+    ensure_frontend(layout)
     servers.postgresql_prepare(layout.var / "postgresql", layout.secret("postgresql-password"))
     servers.kafka_prepare(
         layout.var / "kafka", layout.port("kafka"), layout.port("kafka_controller"), home, layout.jars
@@ -107,7 +109,6 @@ def _environment(layout: Layout, home: Path) -> dict[str, str]:
         "HEADRACE_PUBLIC_URL": f"http://127.0.0.1:{layout.port('console')}",
         "HEADRACE_INGEST_URL": f"http://127.0.0.1:{layout.port('ingest')}",
         "HEADRACE_JAVA_HOME": str(home),
-        "HEADRACE_SPARK_JARS": spark_jars(layout),
     }
 
 
@@ -117,19 +118,19 @@ def _servers(layout: Layout, home: Path, environment: dict[str, str]) -> list[Pr
         Process(
             "postgresql",
             servers.postgresql_command(postgresql, layout.port("postgresql")),
-            lambda: _postgresql_ready(environment["HEADRACE_DATABASE_URL"]),
+            lambda: postgresql_ready(environment["HEADRACE_DATABASE_URL"]),
             user=servers.postgresql_user(),
             stop_signal="INT",  # fast shutdown
         ),
         Process(
             "redis",
             servers.redis_command(layout.var / "redis", layout.port("redis")),
-            lambda: _redis_ready(environment["HEADRACE_REDIS_URL"]),
+            lambda: redis_ready(environment["HEADRACE_REDIS_URL"]),
         ),
         Process(
             "kafka",
             servers.kafka_command(layout.var / "kafka", home, layout.jars),
-            lambda: _kafka_ready(environment["HEADRACE_KAFKA_BOOTSTRAP_SERVERS"]),
+            lambda: kafka_ready(environment["HEADRACE_KAFKA_BOOTSTRAP_SERVERS"]),
             stop_seconds=30,
         ),
     ]
@@ -141,7 +142,7 @@ def _services(layout: Layout) -> list[Process]:
     beat = layout.run / "celerybeat-schedule"
     ingest, console = layout.port("ingest"), layout.port("console")
     return [
-        Process("manager", [*manage, "manager_grpc"], lambda: _grpc_ready(layout.port("manager"))),
+        Process("manager", [*manage, "manager_grpc"], lambda: grpc_ready(layout.port("manager"))),
         Process(
             "worker",
             [
@@ -157,7 +158,7 @@ def _services(layout: Layout) -> list[Process]:
                 *(*python, "uvicorn", "backend.ingest.app:app", "--host", "127.0.0.1", "--port", str(ingest)),
                 *("--loop", "uvloop", "--http", "httptools", "--no-access-log", "--log-level", "warning"),
             ],
-            lambda: _http_ready(f"http://127.0.0.1:{ingest}/health/ready"),
+            lambda: http_ready(f"http://127.0.0.1:{ingest}/health/ready"),
         ),
         Process(
             "console",
@@ -166,7 +167,7 @@ def _services(layout: Layout) -> list[Process]:
                 *("--port", str(console), "--loop", "uvloop", "--lifespan", "off"),
                 *("--no-access-log", "--log-level", "warning", "--timeout-graceful-shutdown", "3"),
             ],
-            lambda: _http_ready(f"http://127.0.0.1:{console}/health/live"),
+            lambda: http_ready(f"http://127.0.0.1:{console}/health/live"),
         ),
         Process("workers", [*manage, "workers"], lambda: True),
     ]
@@ -186,7 +187,7 @@ def run_manage(environment: dict[str, str], *arguments: str) -> str:
     return done.stdout
 
 
-def _postgresql_ready(url: str) -> bool:
+def postgresql_ready(url: str) -> bool:
     try:
         psycopg.connect(url, connect_timeout=2).close()
     except psycopg.OperationalError:
@@ -194,14 +195,14 @@ def _postgresql_ready(url: str) -> bool:
     return True
 
 
-def _redis_ready(url: str) -> bool:
+def redis_ready(url: str) -> bool:
     try:
         return bool(redis.from_url(url, socket_timeout=_READY_SECONDS).ping())
     except redis.RedisError:
         return False
 
 
-def _kafka_ready(bootstrap_servers: str) -> bool:
+def kafka_ready(bootstrap_servers: str) -> bool:
     try:
         AdminClient({"bootstrap.servers": bootstrap_servers, "log_level": 0}).list_topics(timeout=_READY_SECONDS)
     except KafkaException:
@@ -209,7 +210,7 @@ def _kafka_ready(bootstrap_servers: str) -> bool:
     return True
 
 
-def _grpc_ready(port: int) -> bool:
+def grpc_ready(port: int) -> bool:
     with grpc.insecure_channel(f"127.0.0.1:{port}") as channel:
         try:
             grpc.channel_ready_future(channel).result(timeout=_READY_SECONDS)
@@ -218,7 +219,7 @@ def _grpc_ready(port: int) -> bool:
     return True
 
 
-def _http_ready(url: str) -> bool:
+def http_ready(url: str) -> bool:
     try:
         with urllib.request.urlopen(url, timeout=_READY_SECONDS):
             return True

@@ -25,5 +25,5 @@ def job_heartbeat(job: str) -> str:
     return f"headrace:job:{job}:heartbeat"
 
 
-EMBEDDED_JOB = "data-plane"
-"""The job that runs all stages in the embedded installation."""
+DEFAULT_JOB = "data-plane"
+"""The job that runs all stages in one Spark application."""

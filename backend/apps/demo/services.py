@@ -11,19 +11,16 @@ from django.db import transaction
 
 from backend.apps.connectors.models import Connector
 from backend.apps.connectors.services import connector_create, connector_update
-from backend.apps.jobs.services import job_ensure
 from backend.apps.pipelines.models import Pipeline
 from backend.apps.pipelines.services import pipeline_create, pipeline_publish
 from backend.apps.workspaces.models import Scope, User, Workspace
 from backend.apps.workspaces.selectors import key_by_text
 from backend.apps.workspaces.services import api_key_create, workspace_create
-from backend.telemetry.keys import EMBEDDED_JOB
 
 SLUG = "demo"
 USERNAME = "admin"
 UNTRANSFORMED = "Orders as they come"
 TRANSFORMED = "Brazilian orders, adapted"
-STAGES = ["adapting", "adapting_transformer", "syndicating"]
 
 GENERATOR_RATE = "headrace:demo:generator:rate"
 MOST_PER_SECOND = 500
@@ -44,7 +41,6 @@ def demo_ensure() -> None:
         connector = _receiver_connector(workspace, admin)
         _pipeline(UNTRANSFORMED, connector, receiver="untransformed", transforms=[])
         _pipeline(TRANSFORMED, connector, receiver="transformed", transforms=_TRANSFORMS)
-        job_ensure(name=EMBEDDED_JOB, stages=STAGES)
 
 
 def demo_facts() -> dict[str, Any]:

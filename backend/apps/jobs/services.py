@@ -17,6 +17,8 @@ from backend.telemetry import keys
 
 log = logging.getLogger(__name__)
 
+STAGES = ["adapting", "adapting_transformer", "syndicating"]
+
 _HEARTBEAT_LIMIT = timedelta(seconds=30)
 _START_LIMIT = timedelta(minutes=3)
 _DRAIN_LIMIT = timedelta(seconds=45)
@@ -24,9 +26,9 @@ _RUNS_WELL_AFTER = timedelta(minutes=2)
 _LONGEST_BACK_OFF = timedelta(minutes=2)
 
 
-def job_ensure(*, name: str, stages: list[str], slots: int = 1) -> SparkJob:
-    """The job with that name, made when it is missing."""
-    return SparkJob.objects.get_or_create(name=name, defaults={"stages": stages, "slots": slots})[0]
+def job_ensure_default() -> SparkJob:
+    """The job that runs every stage in one application, made when it is missing."""
+    return SparkJob.objects.get_or_create(name=keys.DEFAULT_JOB, defaults={"stages": STAGES})[0]
 
 
 def job_start(*, job: SparkJob) -> None:
@@ -89,7 +91,9 @@ def _reconcile(job: SparkJob) -> None:
 def _note_end(job: SparkJob) -> None:
     assert job.pid is not None
     job.exit_code = spark.exit_code(job.pid)
-    asked = job.stop_asked_at is not None
+    # Nobody waited for an application that ended while no worker ran; its last words tell.
+    said = heartbeat(job.name) if job.exit_code is None else None
+    asked = job.stop_asked_at is not None or (said or {}).get("state") == "stopped"
     job.pid = job.process_started = job.stop_asked_at = None
     if asked or job.exit_code == 0:
         job.status = SparkJob.Status.STOPPED

@@ -27,7 +27,7 @@ def submit(*, job: str, stages: list[str], slots: int) -> psutil.Process:
     command = [
         str(Path(pyspark.__file__).parent / "bin/spark-submit"),
         *("--master", console.spark_master, "--name", f"headrace-{job}", "--driver-memory", "512m"),
-        *_options(console.spark_jars, console.spark_master),
+        *_options(console.spark_jars or _downloaded_jars(), console.spark_master),
         str(settings.BASE_DIR / "spark_jobs/main.py"),
         *("--job", job, "--stages", ",".join(stages), "--slots", str(slots)),
         *("--checkpoints", str(Path(console.var) / "spark/checkpoints")),
@@ -108,6 +108,10 @@ def _options(jars: str, master: str) -> list[str]:
         conf |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
     options = [text for name, value in conf.items() for text in ("--conf", f"{name}={value}")]
     return options + (["--jars", jars] if jars else [])
+
+
+def _downloaded_jars() -> str:
+    return ",".join(str(jar) for jar in sorted((Path(settings.CONSOLE.var) / "jars/spark").glob("*.jar")))
 
 
 def _process_env() -> dict[str, str]:

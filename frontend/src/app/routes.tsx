@@ -1,17 +1,20 @@
 import { Anchor } from '@mantine/core'
+import { lazy } from 'react'
 import { useTranslation } from 'react-i18next'
 import { Link, Navigate, Route, Routes } from 'react-router'
 
 import { Shell } from '@/app/shell'
 import { Page } from '@/components/page'
-import { ConnectorFormPage } from '@/features/connectors/components/connector-form-page'
-import { ConnectorsPage } from '@/features/connectors/components/connectors-page'
-import { JobsPage } from '@/features/jobs/components/jobs-page'
-import { PipelineFormPage } from '@/features/pipelines/components/pipeline-form-page'
-import { PipelinePage } from '@/features/pipelines/components/pipeline-page'
-import { PipelinesPage } from '@/features/pipelines/components/pipelines-page'
 import { LoginPage } from '@/features/session/components/login-page'
 import { RequireSession } from '@/features/session/components/require-session'
+
+// Each page is loaded when it is first opened.
+const ConnectorFormPage = lazy(async () => ({ default: (await import('@/features/connectors/components/connector-form-page')).ConnectorFormPage }))
+const ConnectorsPage = lazy(async () => ({ default: (await import('@/features/connectors/components/connectors-page')).ConnectorsPage }))
+const JobsPage = lazy(async () => ({ default: (await import('@/features/jobs/components/jobs-page')).JobsPage }))
+const PipelineFormPage = lazy(async () => ({ default: (await import('@/features/pipelines/components/pipeline-form-page')).PipelineFormPage }))
+const PipelinePage = lazy(async () => ({ default: (await import('@/features/pipelines/components/pipeline-page')).PipelinePage }))
+const PipelinesPage = lazy(async () => ({ default: (await import('@/features/pipelines/components/pipelines-page')).PipelinesPage }))
 
 export function AppRoutes() {
   return (

@@ -8,6 +8,7 @@ import {
   NavLink,
   SegmentedControl,
   Select,
+  Skeleton,
   Text,
   Title,
   useComputedColorScheme,
@@ -25,9 +26,11 @@ import {
   IconWifi,
   IconWifiOff,
 } from '@tabler/icons-react'
+import { Suspense } from 'react'
 import { useTranslation } from 'react-i18next'
 import { Link, Outlet, useLocation } from 'react-router'
 
+import { ErrorBoundary } from '@/components/error-boundary'
 import { HealthBanner } from '@/features/health/components/health-banner'
 import { useMe, useSignOut } from '@/features/session/api/session'
 import { clock } from '@/lib/format'
@@ -39,6 +42,7 @@ import { usePreferences } from '@/lib/preferences'
 export function Shell() {
   const [opened, { toggle, close }] = useDisclosure()
   const { t } = useTranslation()
+  const { pathname } = useLocation()
   return (
     <LiveProvider>
       <a className="skip-link" href="#content">
@@ -69,7 +73,11 @@ export function Shell() {
         </AppShell.Navbar>
         <AppShell.Main id="content">
           <HealthBanner />
-          <Outlet />
+          <ErrorBoundary key={pathname}>
+            <Suspense fallback={<Skeleton height={320} />}>
+              <Outlet />
+            </Suspense>
+          </ErrorBoundary>
         </AppShell.Main>
       </AppShell>
     </LiveProvider>

@@ -7,6 +7,8 @@ import { IconAlertTriangle } from '@tabler/icons-react'
 import { useMemo, type ReactNode } from 'react'
 import { useTranslation } from 'react-i18next'
 
+import { prepareSchema } from './prepare-schema'
+import { SchemaObjectField } from './schema-object-field'
 import { SecretWidget } from './secret-widget'
 import { validator } from './validator'
 
@@ -36,6 +38,8 @@ interface Props {
 export function SchemaForm({ id, schema, uiSchema, errors, children, ...rest }: Props) {
   const { t } = useTranslation()
   const widgets = useMemo(() => ({ ...rest.widgets, PasswordWidget: SecretWidget }), [rest.widgets])
+  const fields = useMemo(() => ({ ObjectField: SchemaObjectField, ...rest.fields }), [rest.fields])
+  const prepared = useMemo(() => prepareSchema(schema), [schema])
   const paths = Object.keys(errors)
   return (
     <>
@@ -57,13 +61,18 @@ export function SchemaForm({ id, schema, uiSchema, errors, children, ...rest }: 
       <Form
         id={id}
         idPrefix={id}
-        schema={schema}
-        uiSchema={{ 'ui:submitButtonOptions': { norender: true }, 'ui:title': '', 'ui:description': '', ...uiSchema }}
+        schema={prepared}
+        uiSchema={{
+          'ui:submitButtonOptions': { norender: true },
+          'ui:title': ' ',
+          'ui:options': { label: false },
+          ...uiSchema,
+        }}
         formData={rest.value}
         formContext={rest.context}
         validator={validator}
         widgets={widgets}
-        fields={rest.fields}
+        fields={fields}
         extraErrors={errorSchema(errors)}
         showErrorList={false}
         noHtml5Validate

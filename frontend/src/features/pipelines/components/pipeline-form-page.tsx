@@ -1,5 +1,4 @@
 import { Button, Card, Group, Select, TextInput } from '@mantine/core'
-import { getDefaultRegistry } from '@rjsf/core'
 import type { FieldProps, RJSFSchema, UiSchema, WidgetProps } from '@rjsf/utils'
 import { useState } from 'react'
 import { useTranslation } from 'react-i18next'
@@ -7,6 +6,8 @@ import { Link, useNavigate, useParams } from 'react-router'
 
 import { Page } from '@/components/page'
 import { SchemaForm } from '@/components/schema-form/schema-form'
+import { prepareSchema } from '@/components/schema-form/prepare-schema'
+import { SchemaObjectField } from '@/components/schema-form/schema-object-field'
 import { Loaded } from '@/components/states'
 import { toastDone, toastFailed } from '@/components/toasts'
 import {
@@ -28,8 +29,6 @@ interface Context {
   connectors: Connector[]
   types: ConnectorType[]
 }
-
-const { ObjectField } = getDefaultRegistry().fields
 
 export function PipelineFormPage() {
   const { id } = useParams()
@@ -140,10 +139,10 @@ function OutputField(props: FieldProps) {
   const options = types.find((candidate) => candidate.type === type)?.destination_schema
   const resolved = props.registry.schemaUtils.retrieveSchema(props.schema, props.formData)
   const properties = { ...resolved.properties }
-  if (options) properties.options = { title: 'Options', ...(options as RJSFSchema) }
+  if (options) properties.options = prepareSchema(options)
   else delete properties.options
   const uiSchema = { ...props.uiSchema, 'ui:field': undefined }
-  return ObjectField && <ObjectField {...props} schema={{ ...resolved, properties }} uiSchema={uiSchema} />
+  return <SchemaObjectField {...props} schema={{ ...resolved, properties }} uiSchema={uiSchema} />
 }
 
 function ConnectorWidget({ id, label, value, required, rawErrors, options, registry, onChange }: WidgetProps) {

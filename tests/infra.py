@@ -1,0 +1,145 @@
+"""Real servers for the tests, on free ports of loopback.
+
+Loaded as a pytest plugin before Django's settings are read, so that these already name the
+servers; each server starts when the first test asks for it.
+"""
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from backend.runtime import servers, stack
+from backend.runtime.jars import ensure_jars
+from backend.runtime.java import java_home
+from backend.runtime.layout import ROOT, Layout
+
+VAR = Path(tempfile.mkdtemp(prefix="headrace-test-"))
+VAR.chmod(0o755)  # PostgreSQL may run as another user
+PASSWORD = "test-password"
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports that were free just now, all different."""
+    probes = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    ports = [probe.getsockname()[1] for probe in probes]
+    for probe in probes:
+        probe.close()
+    return ports
+
+
+POSTGRESQL_PORT, REDIS_PORT, KAFKA_PORT, CONTROLLER_PORT, MANAGER_PORT = free_ports(5)
+DATABASE_URL = f"postgresql://{servers.DATABASE}:{PASSWORD}@127.0.0.1:{POSTGRESQL_PORT}/postgres"
+REDIS_URL = f"redis://127.0.0.1:{REDIS_PORT}/0"
+KAFKA = f"127.0.0.1:{KAFKA_PORT}"
+SERVICE_TOKEN = "test-service-token"
+
+os.environ |= {
+    "DJANGO_SETTINGS_MODULE": "backend.config.settings.test",
+    "HEADRACE_VAR": str(VAR),
+    "HEADRACE_DATABASE_URL": DATABASE_URL,
+    "HEADRACE_REDIS_URL": REDIS_URL,
+    "HEADRACE_KAFKA_BOOTSTRAP_SERVERS": KAFKA,
+    "HEADRACE_MANAGER_ADDRESS": f"127.0.0.1:{MANAGER_PORT}",
+    "HEADRACE_SERVICE_TOKEN": SERVICE_TOKEN,
+    "HEADRACE_SECRET_KEYS_FILE": str(VAR / "secrets/secret-keys.json"),
+}
+
+
+def wait_until(condition: Callable[[], object], timeout: float = 30.0, interval: float = 0.05) -> None:
+    """Returns once the condition holds; fails the test when it does not in time."""
+    deadline = time.monotonic() + timeout
+    while not condition():
+        if time.monotonic() > deadline:
+            pytest.fail(f"Not true within {timeout:g} s: {condition}")
+        time.sleep(interval)
+
+
+class Server:
+    """A server process that a test may stop and start again on the same data."""
+
+    def __init__(self, name: str, command: list[str], ready: Callable[[], bool], user: str | None = None) -> None:
+        self._name = name
+        self._command = command
+        self._ready = ready
+        self._user = user
+        self.process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        with (VAR / f"{self._name}.log").open("ab") as log:
+            self.process = subprocess.Popen(self._command, stdout=log, stderr=log, user=self._user, cwd="/")
+        wait_until(self._ready, timeout=60)
+
+    def stop(self, number: signal.Signals = signal.SIGINT) -> None:
+        if self.process is not None:
+            self.process.send_signal(number)
+            self.process.wait(30)
+            self.process = None
+
+
+def _running(server: Server) -> Iterator[Server]:
+    server.start()
+    yield server
+    server.stop()
+
+
+@pytest.fixture(scope="session")
+def project_layout() -> Layout:
+    """The project's own var folder, whose downloaded jars the tests share."""
+    layout = Layout(ROOT / "var")
+    layout.create()
+    ensure_jars(layout, java_home(layout))
+    return layout
+
+
+@pytest.fixture(scope="session")
+def postgresql() -> Iterator[Server]:
+    data = VAR / "postgresql"
+    servers.postgresql_prepare(data, PASSWORD)
+    yield from _running(
+        Server(
+            "postgresql",
+            servers.postgresql_command(data, POSTGRESQL_PORT),
+            lambda: stack.postgresql_ready(DATABASE_URL),
+            servers.postgresql_user(),
+        )
+    )
+
+
+@pytest.fixture(scope="session")
+def redis_server() -> Iterator[Server]:
+    command = servers.redis_command(VAR / "redis", REDIS_PORT)
+    yield from _running(Server("redis", command, lambda: stack.redis_ready(REDIS_URL)))
+
+
+@pytest.fixture(scope="session")
+def kafka(project_layout: Layout) -> Iterator[Server]:
+    home, folder = java_home(project_layout), VAR / "kafka"
+    servers.kafka_prepare(folder, KAFKA_PORT, CONTROLLER_PORT, home, project_layout.jars)
+    command = servers.kafka_command(folder, home, project_layout.jars)
+    yield from _running(Server("kafka", command, lambda: stack.kafka_ready(KAFKA)))
+
+
+@pytest.fixture(scope="session")
+def secret_keys() -> None:
+    from backend.apps.connectors.secrets import create_keys_file
+
+    path = VAR / "secrets/secret-keys.json"
+    if not path.exists():
+        create_keys_file(path)
+
+
+@pytest.fixture(scope="session")
+def django_db_modify_db_settings(postgresql: Server, redis_server: Server, secret_keys: None) -> None:
+    """Any test that uses the database gets PostgreSQL, Redis and the encryption keys with it."""
+
+
+def pytest_unconfigure() -> None:
+    shutil.rmtree(VAR, ignore_errors=True)
