@@ -23,6 +23,7 @@ from backend.runtime.layout import ROOT, Layout
 
 VAR = Path(tempfile.mkdtemp(prefix="headrace-test-"))
 VAR.chmod(0o755)  # PostgreSQL may run as another user
+(VAR / "static").mkdir()
 PASSWORD = "test-password"
 
 
@@ -134,11 +135,6 @@ def secret_keys() -> None:
     path = VAR / "secrets/secret-keys.json"
     if not path.exists():
         create_keys_file(path)
-
-
-@pytest.fixture(scope="session")
-def django_db_modify_db_settings(postgresql: Server, redis_server: Server, secret_keys: None) -> None:
-    """Any test that uses the database gets PostgreSQL, Redis and the encryption keys with it."""
 
 
 def pytest_unconfigure() -> None:

@@ -79,7 +79,14 @@ class KafkaDestination(Destination[KafkaConnection, KafkaOptions]):
     options_model = KafkaOptions
 
     async def open(self) -> None:
-        self._producer = AsyncProducer({**_client_config(self.connection), "linger.ms": 2})
+        self._producer = AsyncProducer(
+            {
+                **_client_config(self.connection),
+                "linger.ms": 2,
+                # A missing topic is told before an attempt's default time limit ends.
+                "topic.metadata.propagation.max.ms": 3000,
+            }
+        )
 
     async def deliver(self, message: Message) -> Receipt:
         try:

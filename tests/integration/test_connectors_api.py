@@ -1,0 +1,139 @@
+from collections.abc import Callable
+
+import pytest
+from django.contrib.admin.sites import site
+from rest_framework.test import APIClient
+
+from backend.apps.connectors.models import Connector, StoredSecret
+from backend.apps.connectors.services import connection_with_secrets
+from backend.apps.workspaces.models import Role, User, Workspace
+from backend.domain.masking import MASK
+from tests import factories
+
+URL = "/api/v1/connectors/"
+BEARER = {"url": "https://example.com/", "authentication": {"type": "bearer", "token": "t0p-secret"}}
+
+pytestmark = pytest.mark.django_db
+
+
+def create(client: APIClient, **changes: object) -> dict[str, object]:
+    body = {"name": "ERP", "type": "http", "connection": BEARER} | changes
+    answer = client.post(URL, body, format="json")
+    assert answer.status_code == 201, answer.content
+    return answer.json()
+
+
+def test_a_secret_goes_in_and_never_comes_back(client: APIClient) -> None:
+    created = create(client)
+    assert created["connection"]["authentication"]["token"] == MASK  # type: ignore[index]
+    for answer in (client.get(URL), client.get(f"{URL}{created['id']}/")):
+        assert b"t0p-secret" not in answer.content
+    connector = Connector.objects.get(pk=created["id"])
+    assert "t0p-secret" not in str(connector.connection)
+    assert b"t0p-secret" not in bytes(StoredSecret.objects.get(connector=connector).sealed)
+    assert connection_with_secrets(connector)["authentication"]["token"] == "t0p-secret"
+
+
+def test_the_mask_sent_back_keeps_the_secret_and_a_new_value_replaces_it(client: APIClient) -> None:
+    created = create(client)
+    url = f"{URL}{created['id']}/"
+    changed = created | {"name": "ERP 2"}
+    assert client.put(url, changed, format="json").status_code == 200
+    connector = Connector.objects.get(pk=created["id"])
+    assert connection_with_secrets(connector)["authentication"]["token"] == "t0p-secret"
+    changed["connection"] = {"url": "https://example.com/", "authentication": {"type": "bearer", "token": "new"}}
+    assert client.put(url, changed, format="json").status_code == 200
+    connector.refresh_from_db()
+    assert connection_with_secrets(connector)["authentication"]["token"] == "new"
+
+
+def test_a_mask_without_a_stored_secret_is_refused(client: APIClient) -> None:
+    connection = {"url": "https://example.com/", "authentication": {"type": "bearer", "token": MASK}}
+    answer = client.post(URL, {"name": "ERP", "type": "http", "connection": connection}, format="json")
+    assert answer.status_code == 400
+    assert list(answer.json()["errors"]) == ["connection.authentication.token"]
+
+
+@pytest.mark.parametrize(
+    ("body", "path"),
+    [
+        ({"name": "x", "type": "nope", "connection": {}}, "type"),
+        ({"name": "x", "type": "http", "connection": {}}, "connection.url"),
+        ({"name": "x", "type": "http", "connection": {"url": "ftp://x/"}}, "connection.url"),
+        ({"name": "x", "type": "http", "connection": {"url": "http://x/", "ulr": 1}}, "connection.ulr"),
+        ({"type": "http", "connection": {"url": "http://x/"}}, "name"),
+        ({"name": "x", "type": "http", "connection": "text"}, "connection"),
+    ],
+)
+def test_bad_input_is_told_at_its_field_and_nothing_is_saved(
+    client: APIClient, body: dict[str, object], path: str
+) -> None:
+    answer = client.post(URL, body, format="json")
+    assert answer.status_code == 400
+    assert answer["content-type"] == "application/problem+json"
+    assert path in answer.json()["errors"]
+    assert not Connector.objects.exists()
+
+
+def test_a_name_is_used_once(client: APIClient) -> None:
+    create(client)
+    answer = client.post(URL, {"name": "ERP", "type": "http", "connection": BEARER}, format="json")
+    assert answer.status_code == 400
+    assert "name" in answer.json()["errors"]
+
+
+def test_a_connector_in_use_is_not_deleted(client: APIClient, workspace: Workspace) -> None:
+    connector = factories.make_connector(workspace)
+    pipeline = factories.make_pipeline(workspace, connector)
+    answer = client.delete(f"{URL}{connector.pk}/")
+    assert answer.status_code == 409
+    assert pipeline.name in answer.json()["detail"]
+    assert client.delete(f"{URL}{factories.make_connector(workspace).pk}/").status_code == 204
+
+
+def test_another_workspaces_connector_does_not_exist(client: APIClient) -> None:
+    foreign = factories.make_connector(factories.make_workspace())
+    for call in (client.get, client.delete):
+        assert call(f"{URL}{foreign.pk}/").status_code == 404
+    assert client.get(URL).json()["results"] == []
+
+
+@pytest.mark.parametrize(
+    ("role", "read", "write"),
+    [(Role.VIEWER, 200, 403), (Role.OPERATOR, 200, 403), (Role.EDITOR, 200, 201), (Role.ADMIN, 200, 201)],
+)
+def test_roles(workspace: Workspace, client_of: Callable[[User], APIClient], role: Role, read: int, write: int) -> None:
+    client = client_of(factories.add_member(workspace, role))
+    assert client.get(URL).status_code == read
+    assert client.post(URL, {"name": "x", "type": "http", "connection": BEARER}, format="json").status_code == write
+
+
+def test_nobody_signed_in_gets_401(db: None) -> None:
+    answer = APIClient().get(URL)
+    assert answer.status_code == 401
+    assert answer["content-type"] == "application/problem+json"
+
+
+def test_a_connection_test_says_what_failed(client: APIClient) -> None:
+    body = {"type": "http", "connection": {"url": "http://127.0.0.1:1/"}}
+    answer = client.post(f"{URL}test/", body, format="json")
+    assert answer.status_code == 400
+    assert "No connection" in answer.json()["errors"]["connection.url"][0]
+
+
+def test_the_admin_site_masks_secrets(workspace: Workspace) -> None:
+    user = factories.make_user(is_staff=True, is_superuser=True)
+    connector = factories.make_connector(workspace, authentication={"type": "bearer", "token": "t0p-secret"})
+    client = APIClient()
+    client.force_login(user)
+    page = client.get(f"/admin/connectors/connector/{connector.pk}/change/")
+    assert page.status_code == 200
+    assert b"t0p-secret" not in page.content
+    assert StoredSecret not in site._registry
+
+
+def test_types_publish_their_schemas_with_secrets_marked(client: APIClient) -> None:
+    types = {found["type"]: found for found in client.get("/api/v1/connector-types/").json()}
+    assert {"http", "kafka"} <= set(types)
+    schema = types["http"]["connection_schema"]
+    assert schema["$defs"]["BearerAuthentication"]["properties"]["token"]["writeOnly"] is True

@@ -1,0 +1,178 @@
+import hashlib
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+import uuid
+from collections.abc import Iterator
+from typing import Any
+
+import aiohttp
+import pytest
+import redis
+from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+
+from backend.domain import routing
+from backend.domain.pipeline import PipelineConfig, PipelineSnapshot
+from backend.ingest.requests import MAX_BODY_BYTES
+from backend.manager_api import snapshot as stored
+from backend.runtime import stack
+from tests.infra import KAFKA, REDIS_URL, Server, free_ports, wait_until
+
+CONNECTOR = "0198a7e5-0000-7000-8000-000000000000"
+KEY = "hr_test-key"
+WORKSPACE = uuid.uuid4()
+
+
+def publish(**changes: Any) -> str:
+    """Puts a pipeline into the snapshot in Redis, which the ingest starts from."""
+    pipeline_id = uuid.uuid4()
+    config = {"outputs": [{"name": "out", "connector": CONNECTOR}], **changes.pop("config", {})}
+    fields = {"workspace_id": WORKSPACE, "version": 7, "accepting": True} | changes
+    snapshot = PipelineSnapshot(id=pipeline_id, config=PipelineConfig.model_validate(config), **fields)
+    redis.from_url(REDIS_URL).hset(stored.PIPELINES, str(pipeline_id), stored.dump_pipeline(snapshot))
+    return str(pipeline_id)
+
+
+PIPELINES: dict[str, str] = {}
+
+
+@pytest.fixture(scope="module")
+def ingest(kafka: Server, redis_server: Server) -> Iterator[str]:
+    admin = AdminClient({"bootstrap.servers": KAFKA})
+    for future in admin.create_topics(
+        [NewTopic(topic, 1, 1, config={"max.message.bytes": "4194304"}) for topic in routing.TOPICS]
+    ).values():
+        future.result()
+    key = stored.IngestKey(hashlib.sha256(KEY.encode()).hexdigest(), WORKSPACE, 0)
+    redis.from_url(REDIS_URL).hset(stored.INGEST_KEYS, key.hash, key.to_json())
+    PIPELINES.update(
+        plain=publish(),
+        transformed=publish(config={"transforms": [{"type": "set", "path": "a", "value": 1}]}),
+        keyed=publish(config={"input": {"type": "http", "ordering_key": "order.id"}}),
+        paused=publish(accepting=False),
+        foreign=publish(workspace_id=uuid.uuid4()),
+    )
+    [port] = free_ports(1)
+    command = [sys.executable, "-m", "uvicorn", "backend.ingest.app:app", "--port", str(port), "--no-access-log"]
+    process = subprocess.Popen([*command, "--loop", "uvloop"], env=os.environ | {"HEADRACE_REDIS_URL": REDIS_URL})
+    url = f"http://127.0.0.1:{port}"
+    wait_until(lambda: stack.http_ready(f"{url}/health/ready"), 30)
+    yield url
+    process.send_signal(signal.SIGTERM)
+    process.wait(20)
+
+
+async def post(url: str, pipeline: str, body: bytes, **headers: str) -> tuple[int, dict[str, Any], str]:
+    sent = {"Authorization": f"Bearer {KEY}", "Content-Type": "application/json"} | headers
+    sent = {name: value for name, value in sent.items() if value}
+    skip = [] if "Content-Type" in sent else ["Content-Type"]
+    async with (
+        aiohttp.ClientSession(skip_auto_headers=skip) as session,
+        session.post(f"{url}/v1/pipelines/{pipeline}/messages", data=io.BytesIO(body), headers=sent) as answer,
+    ):
+        return answer.status, await answer.json(content_type=None), answer.headers["Content-Type"]
+
+
+def records(topic: str, ids: list[str]) -> dict[str, Any]:
+    """The records with these message ids, once all have been found."""
+    consumer = Consumer({"bootstrap.servers": KAFKA, "group.id": str(uuid.uuid4())})
+    consumer.assign([TopicPartition(topic, 0, 0)])
+    found: dict[str, Any] = {}
+
+    def all_there() -> bool:
+        record = consumer.poll(1)
+        if record is not None and record.error() is None:
+            found[dict(record.headers())["message-id"].decode()] = record
+        return set(ids) <= set(found)
+
+    wait_until(all_there, 20, 0)
+    consumer.close()
+    return {message_id: found[message_id] for message_id in ids}
+
+
+async def test_a_message_is_in_kafka_with_its_headers_when_202_is_answered(ingest: str) -> None:
+    body = b'{"a": 1.10}'
+    status, answer, _ = await post(ingest, PIPELINES["plain"], body, traceparent="00-abc")
+    assert status == 202
+    [message_id] = answer["message_ids"]
+    record = records(routing.INPUT, [message_id])[message_id]
+    headers = {name: value.decode() for name, value in record.headers()}
+    assert record.value() == body
+    assert record.key() == message_id.encode()
+    assert headers["pipeline"] == PIPELINES["plain"]
+    assert headers["version"] == "7"
+    assert headers["content-type"] == "application/json"
+    assert headers["routing-slip"] == "firehose_adapted"
+    assert headers["traceparent"] == "00-abc"
+
+
+async def test_pipelines_with_transforms_enter_at_their_own_topic(ingest: str) -> None:
+    _, answer, _ = await post(ingest, PIPELINES["transformed"], b"{}")
+    assert records(routing.TRANSFORMER, answer["message_ids"])
+
+
+async def test_the_ordering_key_becomes_the_records_key(ingest: str) -> None:
+    _, answer, _ = await post(ingest, PIPELINES["keyed"], b'{"order": {"id": 42}}')
+    [record] = records(routing.INPUT, answer["message_ids"]).values()
+    assert record.key() == b"42"
+
+
+async def test_a_batch_of_lines_is_accepted_whole_or_not_at_all(ingest: str) -> None:
+    ndjson = {"Content-Type": "application/x-ndjson"}
+    status, answer, _ = await post(ingest, PIPELINES["plain"], b'{"n":1}\n\n{"n":2}\n', **ndjson)
+    assert status == 202
+    bodies = [json.loads(r.value())["n"] for r in records(routing.INPUT, answer["message_ids"]).values()]
+    assert bodies == [1, 2]
+    status, answer, kind = await post(ingest, PIPELINES["plain"], b'{"n":3}\n{"n":\n', **ndjson)
+    assert (status, kind) == (400, "application/problem+json")
+    assert answer["detail"].startswith("Line 2 is not JSON")
+
+
+@pytest.mark.parametrize(
+    ("pipeline", "body", "headers", "status"),
+    [
+        ("plain", b"{}", {"Authorization": ""}, 401),
+        ("plain", b"{}", {"Authorization": "Bearer wrong"}, 401),
+        ("plain", b"{}", {"Authorization": "Basic abc"}, 401),
+        ("unknown", b"{}", {}, 404),
+        ("foreign", b"{}", {}, 404),
+        ("paused", b"{}", {}, 503),
+        ("plain", b"{}", {"Content-Type": ""}, 415),
+        ("plain", b"{broken", {}, 400),
+        ("plain", b"", {}, 400),
+        ("plain", b"\n \n", {"Content-Type": "application/x-ndjson"}, 400),
+        ("plain", b"x" * (MAX_BODY_BYTES + 1), {"Content-Type": "text/plain"}, 413),
+        ("plain", b"x" * MAX_BODY_BYTES, {"Content-Type": "text/plain"}, 202),
+        ("plain", b"\xff\x00 not json", {"Content-Type": "application/octet-stream"}, 202),
+    ],
+)
+async def test_answers(ingest: str, pipeline: str, body: bytes, headers: dict[str, str], status: int) -> None:
+    got, answer, kind = await post(ingest, PIPELINES.get(pipeline, pipeline), body, **headers)
+    assert got == status
+    if status != 202:
+        assert kind == "application/problem+json"
+        assert answer["detail"].endswith(".")
+
+
+async def test_a_body_without_a_length_is_cut_off_at_the_limit(ingest: str) -> None:
+    async def chunks() -> Any:
+        for _ in range(20):
+            yield b"x" * 100_000
+
+    headers = {"Authorization": f"Bearer {KEY}", "Content-Type": "text/plain"}
+    url = f"{ingest}/v1/pipelines/{PIPELINES['plain']}/messages"
+    async with aiohttp.ClientSession() as session, session.post(url, data=chunks(), headers=headers) as answer:
+        assert answer.status == 413
+
+
+async def test_other_addresses_and_methods(ingest: str) -> None:
+    async with aiohttp.ClientSession() as session:
+        async with session.get(f"{ingest}/v1/pipelines/x/messages") as answer:
+            assert answer.status == 405
+        async with session.get(f"{ingest}/nothing") as answer:
+            assert answer.status == 404

@@ -1,0 +1,157 @@
+import asyncio
+import uuid
+from collections.abc import AsyncIterator
+from typing import Any
+
+import grpc
+import pytest
+from asgiref.sync import sync_to_async
+from django.db import connections
+
+from backend.apps.pipelines import grpc as manager
+from backend.apps.pipelines.models import Pipeline
+from backend.apps.pipelines.services import pipeline_pause, pipeline_publish, pipeline_update, snapshot_rewrite
+from backend.apps.workspaces.models import Workspace
+from backend.apps.workspaces.services import api_key_create, api_key_revoke, key_hash
+from backend.manager_api.client import ConfigClient, UnknownPipelineError
+from backend.manager_api.generated import manager_pb2 as pb
+from backend.manager_api.generated.manager_pb2_grpc import ManagerStub
+from tests import factories
+from tests.infra import MANAGER_PORT, REDIS_URL, SERVICE_TOKEN
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+ADDRESS = f"127.0.0.1:{MANAGER_PORT}"
+
+
+class RunningManager:
+    """The gRPC service on the test's event loop; may be stopped and started."""
+
+    async def start(self) -> None:
+        self._stop = asyncio.Event()
+        self._task = asyncio.create_task(
+            manager.serve(address=ADDRESS, service_token=SERVICE_TOKEN, redis_url=REDIS_URL, stop=self._stop)
+        )
+
+    async def stop(self) -> None:
+        self._stop.set()
+        await self._task
+
+
+@pytest.fixture
+async def running() -> AsyncIterator[RunningManager]:
+    service = RunningManager()
+    await service.start()
+    yield service
+    await service.stop()
+    await sync_to_async(connections.close_all)()
+
+
+@pytest.fixture
+async def client(running: RunningManager) -> AsyncIterator[ConfigClient]:
+    await sync_to_async(snapshot_rewrite)()
+    found = ConfigClient(manager_address=ADDRESS, service_token=SERVICE_TOKEN, redis_url=REDIS_URL)
+    await found.start()
+    yield found
+    await found.close()
+
+
+def make_published() -> tuple[Workspace, Pipeline]:
+    workspace = factories.make_workspace()
+    connector = factories.make_connector(workspace, authentication={"type": "bearer", "token": "t0p-secret"})
+    pipeline = factories.make_pipeline(workspace, connector)
+    return workspace, pipeline_publish(pipeline=pipeline)
+
+
+async def eventually(condition: Any) -> None:
+    async with asyncio.timeout(5):
+        while not condition():
+            await asyncio.sleep(0.01)
+
+
+async def test_a_publish_reaches_the_data_plane_at_once(client: ConfigClient) -> None:
+    _, pipeline = await sync_to_async(make_published)()
+    await eventually(lambda: client.pipeline(str(pipeline.pk)) is not None)
+    await sync_to_async(pipeline_pause)(pipeline=pipeline)
+    await eventually(lambda: not client.pipeline(str(pipeline.pk)).accepting)  # type: ignore[union-attr]
+
+
+async def test_runtime_configuration_has_secrets_and_the_snapshot_has_none(client: ConfigClient) -> None:
+    _, pipeline = await sync_to_async(make_published)()
+    runtime = await client.runtime(str(pipeline.pk), 1)
+    assert runtime.outputs[0].connection["authentication"]["token"] == "t0p-secret"
+    assert "t0p-secret" not in repr(runtime)
+    assert "t0p-secret" not in runtime.snapshot.model_dump_json()
+
+
+async def test_past_versions_can_be_had(client: ConfigClient) -> None:
+    workspace, pipeline = await sync_to_async(make_published)()
+    version = await sync_to_async(lambda: pipeline.published)()
+    assert version is not None
+    actor = await sync_to_async(factories.admin_of)(workspace)
+    changed = version.config | {"transforms": [{"type": "set", "path": "a", "value": 1}]}
+    await sync_to_async(pipeline_update)(pipeline=pipeline, actor=actor, name=pipeline.name, config=changed)
+    await sync_to_async(pipeline_publish)(pipeline=pipeline)
+    await eventually(lambda: getattr(client.pipeline(str(pipeline.pk)), "version", 0) == 2)
+    assert (await client.version(str(pipeline.pk), 1)).config.transforms == []
+    with pytest.raises(UnknownPipelineError):
+        await client.version(str(pipeline.pk), 99)
+    with pytest.raises(UnknownPipelineError):
+        await client.runtime(str(uuid.uuid4()), 1)
+
+
+async def test_keys_come_and_go(client: ConfigClient) -> None:
+    workspace = await sync_to_async(factories.make_workspace)()
+    actor = await sync_to_async(factories.admin_of)(workspace)
+    key, text = await sync_to_async(api_key_create)(workspace=workspace, actor=actor, name="k", scopes=["ingest"])
+    await eventually(lambda: client.key(key_hash(text)) is not None)
+    await sync_to_async(api_key_revoke)(key=key)
+    await eventually(lambda: client.key(key_hash(text)) is None)
+
+
+async def test_without_the_manager_the_client_goes_on_and_starts_from_redis(
+    running: RunningManager, client: ConfigClient
+) -> None:
+    _, pipeline = await sync_to_async(make_published)()
+    pipeline_id = str(pipeline.pk)
+    await client.runtime(pipeline_id, 1)
+    await eventually(lambda: client.pipeline(pipeline_id) is not None)
+    await running.stop()
+    await eventually(lambda: not client.connected)
+    assert client.pipeline(pipeline_id) is not None
+    assert (await client.runtime(pipeline_id, 1)).outputs
+    late = ConfigClient(manager_address=ADDRESS, service_token=SERVICE_TOKEN, redis_url=REDIS_URL)
+    await late.start()
+    assert late.pipeline(pipeline_id) is not None
+    await running.start()
+    await eventually(lambda: client.connected and late.connected)
+    await late.close()
+
+
+async def test_a_wrong_token_is_refused(running: RunningManager) -> None:
+    async with grpc.aio.insecure_channel(ADDRESS) as channel:
+        stub = ManagerStub(channel)  # type: ignore[no-untyped-call]
+        with pytest.raises(grpc.aio.AioRpcError) as refused:
+            await stub.GetPipeline(
+                pb.PipelineRequest(), metadata=(("authorization", "Bearer no"),), wait_for_ready=True
+            )
+    assert refused.value.code() == grpc.StatusCode.UNAUTHENTICATED
+
+
+async def test_a_tampered_secret_fails_that_connector_alone(client: ConfigClient) -> None:
+    from backend.apps.connectors.models import StoredSecret
+
+    _, broken = await sync_to_async(make_published)()
+    _, sound = await sync_to_async(make_published)()
+
+    def tamper() -> None:
+        stored = StoredSecret.objects.get(connector__workspace=broken.workspace_id)
+        sealed = bytearray(stored.sealed)
+        sealed[-1] ^= 1
+        stored.sealed = bytes(sealed)
+        stored.save()
+
+    await sync_to_async(tamper)()
+    assert (await client.runtime(str(sound.pk), 1)).outputs
+    with pytest.raises(Exception, match="was changed since it was saved"):
+        await client.runtime(str(broken.pk), 1)
