@@ -9,6 +9,16 @@ from typing import Any
 from confluent_kafka import KafkaError, KafkaException, Producer
 from confluent_kafka import Message as Record
 
+PARTITIONER = "murmur2_random"
+"""The Java client's, which Spark uses: whoever writes, a key is always in the same partition."""
+
+_DEFAULTS: dict[str, Any] = {
+    "enable.idempotence": True,
+    "acks": "all",
+    "message.timeout.ms": 10_000,
+    "partitioner": PARTITIONER,
+}
+
 Headers = Sequence[tuple[str, bytes]]
 Report = tuple[asyncio.Future[Record], KafkaError | None, Record]
 
@@ -25,7 +35,7 @@ class AsyncProducer:
         self._reports: deque[Report] = deque()
         self._wake_pending = False
         self._closed = False
-        self._producer = Producer({"enable.idempotence": True, "acks": "all", "message.timeout.ms": 10_000, **config})
+        self._producer = Producer({**_DEFAULTS, **config})
         self._poller = threading.Thread(target=self._poll, name="kafka-producer-poll", daemon=True)
         self._poller.start()
 

@@ -21,6 +21,7 @@ from confluent_kafka import Message as KafkaRecord
 from backend.delivery.results import Record, malformed_dead_letter
 from backend.domain.message import MalformedMessageError, Message
 from backend.environment import Environment
+from backend.kafka_client.producer import PARTITIONER
 from backend.manager_api.client import ConfigClient
 from backend.telemetry.recorder import Recorder
 from spark_jobs.streaming.stop_channel import Address, wait_for_stop
@@ -33,6 +34,7 @@ _POLL_RECORDS = 500
 _DRAIN_SECONDS = 20.0
 _CONFIG_SECONDS = 60.0
 _TRANSACTION_SECONDS = 30.0
+_ABORTED_SECONDS = 0.05
 
 
 class Handler(Protocol):
@@ -68,6 +70,16 @@ def run_slot(lane: Lane, environment: Environment, stop_address: Address, slot: 
     """The body of a Spark task: runs until the driver says stop, or raises so that Spark restarts it."""
     logging.basicConfig(level=logging.INFO, format=f"%(asctime)s %(levelname)s {lane.stage}[{slot}] %(message)s")
     uvloop.run(_LaneTask(lane, environment, slot).run(stop_address))
+
+
+@dataclass(frozen=True)
+class _Done:
+    """The finished prefix of a partition's window, to be committed."""
+
+    partition: int
+    window: PartitionWindow
+    offset: int
+    records: list[Record]
 
 
 class _LaneTask:
@@ -112,6 +124,7 @@ class _LaneTask:
                 "retry.backoff.max.ms": 1000,
                 "compression.type": "lz4",
                 "message.max.bytes": 4 * 1024 * 1024,
+                "partitioner": PARTITIONER,
                 "reconnect.backoff.max.ms": 1000,
             }
         )
@@ -171,10 +184,13 @@ class _LaneTask:
 
     def _poll(self, seconds: float) -> KafkaRecord | None:
         record = self._consumer.poll(seconds)
-        # Asked here, because the client lets no other thread in while this one polls; asked
-        # every time, because the group's generation changes without notice.
-        self._group = self._consumer.consumer_group_metadata()
+        self._note_generation()
         return record
+
+    def _note_generation(self) -> None:
+        """Asked in this thread, because the client lets no other in while this one polls; asked
+        at every poll and rebalance, because the group's generation changes without notice."""
+        self._group = self._consumer.consumer_group_metadata()
 
     def _accept(self, records: list[KafkaRecord]) -> None:
         accepted: list[tuple[KafkaRecord, Entry]] = []
@@ -215,12 +231,14 @@ class _LaneTask:
 
     def _assigned(self, _consumer: Consumer, partitions: list[TopicPartition]) -> None:
         log.info("Assigned: %s", [tp.partition for tp in partitions])
+        self._note_generation()
         with self._changed:
             for tp in partitions:
                 self._windows[tp.partition] = PartitionWindow()
 
     def _revoked(self, _consumer: Consumer, partitions: list[TopicPartition]) -> None:
         log.info("Revoked: %s", [tp.partition for tp in partitions])
+        self._note_generation()
         self._wait_until_empty(_DRAIN_SECONDS, [tp.partition for tp in partitions])
         self._drop(partitions)
 
@@ -296,26 +314,46 @@ class _LaneTask:
     def _commit_done(self) -> None:
         with self._changed:
             self._committing = True
-            taken = {partition: window.take_done() for partition, window in self._windows.items()}
-        offsets = [
-            TopicPartition(self._lane.topic, partition, offset)
-            for partition, (offset, _) in taken.items()
-            if offset is not None
-        ]
+            done = [
+                _Done(partition, window, offset, records)
+                for partition, window in self._windows.items()
+                for offset, records in [window.take_done()]
+                if offset is not None
+            ]
         try:
-            if offsets:
-                self._transact(offsets, [record for _, records in taken.values() for record in records])
+            self._commit(done)
         finally:
             with self._changed:
                 self._committing = False
                 self._changed.notify_all()
 
-    def _transact(self, offsets: list[TopicPartition], records: list[Record]) -> None:
-        """Raises KafkaException when the transaction cannot be completed: the task then ends,
-        and its restart reads everything uncommitted again."""
+    def _commit(self, done: list[_Done]) -> None:
+        """Tries again under the group's new generation when a rebalance refused the offsets.
+
+        Raises KafkaException when that does not help: the task then ends, and its restart reads
+        everything uncommitted again.
+        """
+        deadline = time.monotonic() + _TRANSACTION_SECONDS
+        while done:
+            try:
+                self._transact(done)
+                return
+            except KafkaException as error:
+                if not error.args[0].txn_requires_abort() or time.monotonic() > deadline:
+                    raise
+                log.info("Transaction aborted, trying again: %s", error.args[0].str())
+            self._producer.abort_transaction(_TRANSACTION_SECONDS)
+            with self._changed:
+                # What was lost meanwhile belongs to its new owner, who reads it again.
+                done = [part for part in done if self._windows.get(part.partition) is part.window]
+                self._changed.wait(_ABORTED_SECONDS)
+
+    def _transact(self, done: list[_Done]) -> None:
         self._producer.begin_transaction()
-        for record in records:
-            self._produce(record)
+        for part in done:
+            for record in part.records:
+                self._produce(record)
+        offsets = [TopicPartition(self._lane.topic, part.partition, part.offset) for part in done]
         self._producer.send_offsets_to_transaction(offsets, self._group, _TRANSACTION_SECONDS)
         while True:
             try:

@@ -1,0 +1,35 @@
+"""One lane task as a process of its own, so that a test can kill it:
+``python -m tests.integration.lane_process INPUT OUTPUT SLOT STOP_PORT``."""
+
+import asyncio
+import random
+import sys
+
+from backend.delivery.results import Record
+from backend.domain.message import Message
+from backend.environment import Environment
+from backend.manager_api.client import ConfigClient
+from backend.telemetry.recorder import Recorder
+from spark_jobs.streaming.lane import Lane, run_slot
+
+
+class Copying:
+    """Copies each message after a random while, so that messages finish out of order."""
+
+    topic = ""
+
+    def __init__(self, config: ConfigClient, recorder: Recorder) -> None:
+        pass
+
+    async def handle(self, message: Message) -> list[Record]:
+        await asyncio.sleep(random.uniform(0, 0.2))
+        return [Record.of(self.topic, message)]
+
+    async def close(self) -> None:
+        pass
+
+
+if __name__ == "__main__":
+    topic, Copying.topic, slot, stop_port = sys.argv[1:]
+    lane = Lane(stage=f"test-{topic}", topic=topic, handler=Copying, commit_seconds=0.0)
+    run_slot(lane, Environment(), ("127.0.0.1", int(stop_port)), int(slot))
