@@ -64,7 +64,7 @@ class Supervisor:
     def start_processes(self, processes: list[Process], timeout: float) -> None:
         """Starts them together and waits until each is ready. Raises CannotStartError with a log's end."""
         for process in processes:
-            self._api.startProcess(process.name, False)
+            self.start_process(process.name)
         waiting = list(processes)
         deadline = time.monotonic() + timeout
         while waiting:
@@ -77,6 +77,10 @@ class Supervisor:
                     )
             if waiting:
                 time.sleep(0.1)
+
+    def start_process(self, name: str) -> None:
+        """Starts it without waiting until it is ready."""
+        self._api.startProcess(name, False)
 
     def stop_process(self, name: str) -> None:
         try:

@@ -85,6 +85,7 @@ class _Done:
 class _LaneTask:
     def __init__(self, lane: Lane, environment: Environment, slot: int) -> None:
         self._lane = lane
+        self._name = f"headrace-{lane.stage}-{slot}"
         self._environment = environment
         self._windows: dict[int, PartitionWindow] = {}
         self._in_flight = 0
@@ -99,7 +100,10 @@ class _LaneTask:
             {
                 "bootstrap.servers": environment.kafka_bootstrap_servers,
                 "group.id": f"headrace-{lane.stage}",
-                "client.id": f"headrace-{lane.stage}-{slot}",
+                "client.id": self._name,
+                # A restarted task takes its partitions over at once, without waiting for the
+                # session of a killed predecessor to end.
+                "group.instance.id": self._name,
                 "enable.auto.commit": False,
                 "auto.offset.reset": "earliest",
                 "isolation.level": "read_committed",
@@ -109,23 +113,6 @@ class _LaneTask:
                 "queued.max.messages.kbytes": 16 * 1024,
                 "reconnect.backoff.max.ms": 1000,
                 "topic.metadata.refresh.interval.ms": 30_000,
-            }
-        )
-        self._producer = Producer(
-            {
-                "bootstrap.servers": environment.kafka_bootstrap_servers,
-                # Stable per slot: a restarted task fences its predecessor and ends its open transaction.
-                "transactional.id": f"headrace-{lane.stage}-{slot}",
-                "transaction.timeout.ms": int(_TRANSACTION_SECONDS * 1000),
-                "linger.ms": 0,
-                # The coordinator answers "concurrent transactions" for some milliseconds after a
-                # commit; the default back-off of 100 ms would be paid by every transaction.
-                "retry.backoff.ms": 2,
-                "retry.backoff.max.ms": 1000,
-                "compression.type": "lz4",
-                "message.max.bytes": 4 * 1024 * 1024,
-                "partitioner": PARTITIONER,
-                "reconnect.backoff.max.ms": 1000,
             }
         )
 
@@ -294,8 +281,31 @@ class _LaneTask:
 
     # -- commit thread -------------------------------------------------------
 
-    def _commit_loop(self) -> None:
+    def _open_producer(self) -> None:
+        self._producer = Producer(
+            {
+                "bootstrap.servers": self._environment.kafka_bootstrap_servers,
+                # Stable per slot: a restarted task fences its predecessor and ends its open transaction.
+                "transactional.id": self._name,
+                "transaction.timeout.ms": int(_TRANSACTION_SECONDS * 1000),
+                "linger.ms": 0,
+                # The coordinator answers "concurrent transactions" for some milliseconds after a
+                # commit; the default back-off of 100 ms would be paid by every transaction.
+                "retry.backoff.ms": 2,
+                "retry.backoff.max.ms": 1000,
+                # librdkafka 2.16 forgets the broker it waits for when it starts over from the
+                # bootstrap list, and then sends a transaction's offsets never.
+                "metadata.recovery.strategy": "none",
+                "compression.type": "lz4",
+                "message.max.bytes": 4 * 1024 * 1024,
+                "partitioner": PARTITIONER,
+                "reconnect.backoff.max.ms": 1000,
+            }
+        )
         self._producer.init_transactions(_TRANSACTION_SECONDS)
+
+    def _commit_loop(self) -> None:
+        self._open_producer()
         while True:
             with self._changed:
                 self._changed.wait_for(lambda: self._drained or self._something_done())
@@ -328,7 +338,8 @@ class _LaneTask:
                 self._changed.notify_all()
 
     def _commit(self, done: list[_Done]) -> None:
-        """Tries again under the group's new generation when a rebalance refused the offsets.
+        """Tries again when the transaction was aborted: under the group's new generation after a
+        rebalance, with a new producer after Kafka gave the old one up.
 
         Raises KafkaException when that does not help: the task then ends, and its restart reads
         everything uncommitted again.
@@ -339,10 +350,14 @@ class _LaneTask:
                 self._transact(done)
                 return
             except KafkaException as error:
-                if not error.args[0].txn_requires_abort() or time.monotonic() > deadline:
+                cause: KafkaError = error.args[0]
+                if time.monotonic() > deadline or not (cause.txn_requires_abort() or cause.fatal()):
                     raise
-                log.info("Transaction aborted, trying again: %s", error.args[0].str())
-            self._producer.abort_transaction(_TRANSACTION_SECONDS)
+                log.warning("Transaction aborted, trying again: %s", cause.str())
+                if cause.fatal():
+                    self._open_producer()
+                else:
+                    self._producer.abort_transaction(_TRANSACTION_SECONDS)
             with self._changed:
                 # What was lost meanwhile belongs to its new owner, who reads it again.
                 done = [part for part in done if self._windows.get(part.partition) is part.window]

@@ -13,7 +13,7 @@ from backend.domain.message import Message, new_message_id, utc_now
 from backend.domain.pipeline import OutputConfig, RuntimeOutput
 from backend.telemetry.recorder import Recorder
 from tests.infra import KAFKA, REDIS_URL, Server
-from tests.integration.receiver import receiver
+from tests.receiver import receiver
 
 CONNECTOR = "0198a7e5-0000-7000-8000-000000000000"
 

@@ -121,5 +121,6 @@ def _process_env() -> dict[str, str]:
         "PYTHONPATH": str(settings.BASE_DIR),
         "PYSPARK_PYTHON": sys.executable,
         "PYSPARK_DRIVER_PYTHON": sys.executable,
+        **({"SPARK_LOCAL_IP": "127.0.0.1"} if console.spark_master.startswith("local") else {}),
         **({"JAVA_HOME": console.java_home} if console.java_home else {}),
     }

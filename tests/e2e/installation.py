@@ -1,0 +1,141 @@
+"""A whole installation, brought up as a user would, in a folder and on ports of its own."""
+
+import json
+import os
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from backend.runtime.layout import PORTS, ROOT, Layout
+from backend.runtime.supervisor import Supervisor
+from tests.infra import free_ports
+
+Answer = tuple[int, Any]
+
+
+def _environment(var: Path) -> dict[str, str]:
+    """The tests' own servers must not reach the installation."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("HEADRACE_", "DJANGO_"))}
+    return kept | {"HEADRACE_VAR": str(var)}
+
+
+def _free_offset() -> int:
+    """An offset that moves every port to one that was free just now."""
+    base = min(PORTS.values())
+    for candidate in free_ports(20):
+        offset = candidate - base
+        if all(_is_free(port + offset) for port in PORTS.values()):
+            return offset
+    raise AssertionError("No free range of ports was found.")
+
+
+def _is_free(port: int) -> bool:
+    return port < 65536 and not any(c.laddr and c.laddr.port == port for c in psutil.net_connections("tcp"))
+
+
+@dataclass
+class Installation:
+    """``manage.py up`` and what a client sees of it."""
+
+    var: Path
+    offset: int = field(default_factory=_free_offset)
+    facts: dict[str, Any] = field(default_factory=dict)
+
+    def up(self) -> None:
+        self.manage("up", "--detach", "--port-offset", str(self.offset))
+        self.facts = json.loads(self.manage("status", "--json"))
+
+    def down(self) -> None:
+        self.manage("down")
+
+    def manage(self, *arguments: str) -> str:
+        done = subprocess.run(
+            [sys.executable, str(ROOT / "manage.py"), *arguments],
+            env=_environment(self.var),
+            capture_output=True,
+            text=True,
+            timeout=300,
+            check=False,
+        )
+        assert done.returncode == 0, f"{arguments}: {done.stdout}\n{done.stderr}"
+        return done.stdout
+
+    def endpoint(self, name: str) -> str:
+        return str(self.facts["endpoints"][name])
+
+    @property
+    def password(self) -> str:
+        return Path(self.facts["demo"]["password_file"]).read_text().strip()
+
+    # -- servers -------------------------------------------------------------
+
+    @property
+    def supervisor(self) -> Supervisor:
+        return Supervisor(Layout(self.var, self.offset))
+
+    def spark(self) -> psutil.Process | None:
+        """The driver's JVM, when it runs."""
+        for process in psutil.process_iter(["cmdline"]):
+            command = process.info["cmdline"] or []
+            if "org.apache.spark.deploy.SparkSubmit" in command and any(str(self.var) in part for part in command):
+                return process
+        return None
+
+    def components(self) -> dict[str, str]:
+        """What the console says of each component."""
+        _, states = call("GET", f"{self.endpoint('console')}/health/ready")
+        return states if isinstance(states, dict) else {}
+
+    # -- API -----------------------------------------------------------------
+
+    def api(self, method: str, path: str, body: Any = None) -> Answer:
+        return call(method, f"{self.endpoint('api')}{path}", body, self.facts["demo"]["api_key"])
+
+    def create(self, path: str, body: Any) -> dict[str, Any]:
+        status, answer = self.api("POST", path, body)
+        assert status in (200, 201), answer
+        return dict(answer)
+
+    def publish_pipeline(self, name: str, url: str, **config: Any) -> str:
+        """A published pipeline that delivers to the URL; its id."""
+        connector = self.create("connectors/", {"name": name, "type": "http", "connection": {"url": url}})
+        output = {"name": "out", "connector": connector["id"], "retry": {"attempts": 20, "initial_seconds": 0.1}}
+        pipeline = self.create("pipelines/", {"name": name, "config": {"outputs": [output], **config}})
+        self.create(f"pipelines/{pipeline['id']}/publish/", {})
+        return str(pipeline["id"])
+
+    def post(self, pipeline: str, message: Any) -> Answer:
+        """One message to the HTTP input."""
+        url = f"{self.endpoint('ingest')}/v1/pipelines/{pipeline}/messages"
+        return call("POST", url, message, self.facts["demo"]["api_key"])
+
+    def accepted(self, pipeline: str, messages: Iterable[Any]) -> list[str]:
+        """Posts them one by one; the ids of all."""
+        ids = []
+        for message in messages:
+            status, answer = self.post(pipeline, message)
+            assert status == 202, answer
+            ids += answer["message_ids"]
+        return ids
+
+
+def call(method: str, url: str, body: Any = None, key: str = "") -> Answer:
+    """Status and JSON body; 0 when nobody answers."""
+    data = None if body is None else json.dumps(body).encode()
+    headers = {"Content-Type": "application/json"} | ({"Authorization": f"Bearer {key}"} if key else {})
+    request = urllib.request.Request(url, data, headers, method=method)
+    try:
+        with urllib.request.urlopen(request, timeout=30) as answer:
+            return answer.status, json.load(answer)
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.code, json.load(error)
+    except OSError as error:
+        return 0, str(error)

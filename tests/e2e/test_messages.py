@@ -1,0 +1,87 @@
+"""Messages through the whole platform: HTTP, Kafka, Spark, receiver."""
+
+import json
+import threading
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from backend.domain.message import new_message_id
+from tests.e2e.installation import Installation
+from tests.infra import wait_until
+from tests.receiver import Receiver
+
+MESSAGES = 1000
+BATCH = 100
+TRANSFORMS: list[dict[str, Any]] = [
+    {"type": "drop_unless", "path": "n", "condition": "less_than", "value": 900},
+    {"type": "rename", "path": "user", "to": "customer"},
+    {"type": "set", "path": "source", "value": "test"},
+]
+LANES: list[tuple[str, list[dict[str, Any]]]] = [("untransformed", []), ("transformed", TRANSFORMS)]
+
+
+def name() -> str:
+    return f"Test {new_message_id()}"
+
+
+def ids(inbox: Receiver) -> Counter[str]:
+    return Counter(headers["Headrace-Message-Id"] for headers in inbox.headers)
+
+
+def order(number: int) -> dict[str, Any]:
+    return {"n": number, "user": {"name": "Ana"}}
+
+
+@pytest.mark.parametrize(("lane", "transforms"), LANES)
+def test_a_thousand_messages_each_accounted_for(
+    installation: Installation, inbox: Receiver, lane: str, transforms: list[dict[str, Any]]
+) -> None:
+    pipeline = installation.publish_pipeline(name(), inbox.url, transforms=transforms)
+    wait_until(lambda: installation.post(pipeline, order(901))[0] == 202)
+    sent = dict(zip(installation.accepted(pipeline, map(order, range(MESSAGES))), range(MESSAGES), strict=True))
+    expected = {found: n for found, n in sent.items() if not transforms or n < 900}
+    extra = 0 if transforms else 1  # the first message, which the transforms drop
+    wait_until(lambda: len(inbox.bodies) >= len(expected) + extra, 60)
+    delivered = ids(inbox)
+    assert {found: delivered[found] for found in expected} == dict.fromkeys(expected, 1)
+    assert delivered.total() == len(expected) + extra
+    for headers, body in zip(inbox.headers, inbox.bodies, strict=True):
+        got = json.loads(body)
+        assert ("source" in got) == bool(transforms)
+        assert ("customer" in got) == bool(transforms)
+        assert sent.get(headers["Headrace-Message-Id"], 901) == got["n"]
+
+    def counts() -> dict[str, int]:
+        _, metrics = installation.api("GET", f"pipelines/{pipeline}/metrics/")
+        return dict(metrics["last_24_hours"])
+
+    wait_until(lambda: counts().get("output.out.delivered") == len(expected) + extra, 10)
+    assert counts()["input.accepted"] == MESSAGES + 1
+    assert counts().get("adapting.dropped", 0) == MESSAGES + 1 - len(expected) - extra
+
+
+@pytest.mark.parametrize(("lane", "transforms"), LANES)
+def test_nothing_is_lost_when_the_spark_driver_is_killed(
+    installation: Installation, inbox: Receiver, lane: str, transforms: list[dict[str, Any]]
+) -> None:
+    pipeline = installation.publish_pipeline(name(), inbox.url, transforms=transforms[1:])
+    wait_until(lambda: installation.post(pipeline, order(-1))[0] == 202)
+    sent: list[str] = []
+    sender = threading.Thread(
+        target=lambda: sent.extend(installation.accepted(pipeline, map(order, range(MESSAGES)))), daemon=True
+    )
+    sender.start()
+    wait_until(lambda: len(inbox.bodies) > MESSAGES // 4)
+    driver = installation.spark()
+    assert driver is not None
+    for process in [driver, *driver.children(recursive=True)]:
+        process.kill()
+    sender.join(60)
+    assert len(sent) == MESSAGES
+    wait_until(lambda: set(sent) <= set(ids(inbox)), 120)
+    wait_until(lambda: installation.components()["spark"] == "ok", 60)
+    assert {json.loads(body)["n"] for body in inbox.bodies} == {-1, *range(MESSAGES)}
+    jobs = installation.api("GET", "jobs/")[1]
+    assert jobs[0]["restarts"] >= 1
