@@ -13,5 +13,6 @@ export default defineConfig({
   server: {
     proxy: { '/api': console, '/health': console, '/ws': { target: console, ws: true } },
   },
-  test: { environment: 'jsdom' },
+  // The form library's theme imports files without their extension, which only Vite resolves.
+  test: { environment: 'jsdom', server: { deps: { inline: ['@rjsf/mantine'] } } },
 })

@@ -5,6 +5,9 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
+ADVANCED: dict[str, Any] = {"advanced": True}
+"""``json_schema_extra`` of a field with a default that few people change: forms fold it."""
+
 _ACRONYMS = {"http": "HTTP", "url": "URL", "tls": "TLS", "sasl": "SASL", "id": "ID", "api": "API"}
 
 

@@ -6,7 +6,7 @@ from uuid import UUID
 
 from pydantic import ConfigDict, Field, field_validator
 
-from backend.domain.model import StrictModel
+from backend.domain.model import ADVANCED, StrictModel
 from backend.domain.paths import FieldPath
 from backend.domain.transforms.base import Transform, transforms
 
@@ -51,9 +51,15 @@ class OutputConfig(StrictModel):
     options: dict[str, Any] = Field(
         default_factory=dict, description="Settings of this delivery, as the connector's type defines them."
     )
-    timeout_seconds: float = Field(10.0, gt=0, le=120, description="Longest time for one try, in seconds.")
-    concurrency: int = Field(32, ge=1, le=512, description="Deliveries at the same time, per task.")
-    retry: RetryPolicy = Field(default_factory=RetryPolicy, description="What happens after a failed delivery.")
+    timeout_seconds: float = Field(
+        10.0, gt=0, le=120, description="Longest time for one try, in seconds.", json_schema_extra=ADVANCED
+    )
+    concurrency: int = Field(
+        32, ge=1, le=512, description="Deliveries at the same time, per task.", json_schema_extra=ADVANCED
+    )
+    retry: RetryPolicy = Field(
+        default_factory=RetryPolicy, description="What happens after a failed delivery.", json_schema_extra=ADVANCED
+    )
 
 
 class PipelineConfig(StrictModel):

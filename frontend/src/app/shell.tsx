@@ -10,7 +10,6 @@ import {
   Select,
   Skeleton,
   Text,
-  Title,
   useComputedColorScheme,
   useMantineColorScheme,
 } from '@mantine/core'
@@ -57,9 +56,9 @@ export function Shell() {
           <Group h="100%" px="md" justify="space-between" wrap="nowrap">
             <Group gap="sm" wrap="nowrap">
               <Burger opened={opened} onClick={toggle} hiddenFrom="sm" size="sm" aria-label={t('nav.menu')} />
-              <Title order={1} size="h4">
+              <Text fw={700} size="lg">
                 Headrace
-              </Title>
+              </Text>
             </Group>
             <Group gap="xs" wrap="nowrap">
               <LiveBadge />

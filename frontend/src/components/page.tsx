@@ -17,7 +17,7 @@ export function Page({ title, purpose, action, children }: Props) {
     <Box maw={1400} mx="auto">
       <Group justify="space-between" align="flex-start" mb="lg">
         <Stack gap={2}>
-          <Title order={2}>{title}</Title>
+          <Title order={1} size="h2">{title}</Title>
           {purpose && (
             <Text c="dimmed" component="div">
               {purpose}

@@ -25,13 +25,24 @@ function rewrite(value: unknown): unknown {
   return Object.fromEntries(Object.entries(node).map(([name, child]) => [name, rewrite(child)]))
 }
 
-/** Hides constants wherever they are; the form library reads this beside the schema. */
-export function hideConstants(schema: RJSFSchema, uiSchema: UiSchema = {}): UiSchema {
+/** One of several shapes of a field, told apart by a constant. */
+export function isVariant(schema: RJSFSchema): boolean {
+  return Object.values(schema.properties ?? {}).some((found) => typeof found === 'object' && found.const !== undefined)
+}
+
+const typing = ['type', 'const', 'enum', '$ref', 'anyOf', 'oneOf', 'allOf']
+
+/**
+ * What the form library has to be told beside the schema: constants are not shown, and a field
+ * that may hold any value is edited as JSON.
+ */
+export function uiSchemaOf(schema: RJSFSchema, uiSchema: UiSchema = {}): UiSchema {
   const found: UiSchema = { ...uiSchema }
   for (const [name, property] of Object.entries(schema.properties ?? {})) {
-    if (typeof property === 'object' && property.const !== undefined) {
-      found[name] = { 'ui:widget': 'hidden', ...(found[name] as UiSchema) }
-    }
+    if (typeof property !== 'object') continue
+    const said = found[name] as UiSchema | undefined
+    if (property.const !== undefined) found[name] = { 'ui:widget': 'hidden', ...said }
+    else if (!typing.some((keyword) => keyword in property)) found[name] = { 'ui:field': 'JsonField', ...said }
   }
   return found
 }

@@ -7,9 +7,11 @@ import { IconAlertTriangle } from '@tabler/icons-react'
 import { useMemo, type ReactNode } from 'react'
 import { useTranslation } from 'react-i18next'
 
+import { JsonField } from './json-field'
 import { prepareSchema } from './prepare-schema'
 import { SchemaObjectField } from './schema-object-field'
 import { SecretWidget } from './secret-widget'
+import { templates } from './templates'
 import { validator } from './validator'
 
 const Form = withTheme(Theme)
@@ -38,7 +40,7 @@ interface Props {
 export function SchemaForm({ id, schema, uiSchema, errors, children, ...rest }: Props) {
   const { t } = useTranslation()
   const widgets = useMemo(() => ({ ...rest.widgets, PasswordWidget: SecretWidget }), [rest.widgets])
-  const fields = useMemo(() => ({ ObjectField: SchemaObjectField, ...rest.fields }), [rest.fields])
+  const fields = useMemo(() => ({ ObjectField: SchemaObjectField, JsonField, ...rest.fields }), [rest.fields])
   const prepared = useMemo(() => prepareSchema(schema), [schema])
   const paths = Object.keys(errors)
   return (
@@ -73,6 +75,7 @@ export function SchemaForm({ id, schema, uiSchema, errors, children, ...rest }: 
         validator={validator}
         widgets={widgets}
         fields={fields}
+        templates={templates}
         extraErrors={errorSchema(errors)}
         showErrorList={false}
         noHtml5Validate

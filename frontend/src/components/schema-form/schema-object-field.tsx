@@ -1,12 +1,12 @@
 import { getDefaultRegistry } from '@rjsf/core'
 import type { FieldProps } from '@rjsf/utils'
 
-import { hideConstants } from './prepare-schema'
+import { uiSchemaOf } from './prepare-schema'
 
 const { ObjectField } = getDefaultRegistry().fields
 
-/** The library's object field, without the constants that only tell variants apart. */
+/** The library's object field, told what a schema alone does not say. */
 export function SchemaObjectField(props: FieldProps) {
   const resolved = props.registry.schemaUtils.retrieveSchema(props.schema, props.formData)
-  return ObjectField && <ObjectField {...props} uiSchema={hideConstants(resolved, props.uiSchema)} />
+  return ObjectField && <ObjectField {...props} uiSchema={uiSchemaOf(resolved, props.uiSchema)} />
 }

@@ -526,7 +526,7 @@ export interface components {
          */
         DesiredEnum: "running" | "stopped";
         /**
-         * DropUnless
+         * Drop unless
          * @description Drops every message that does not meet a condition.
          */
         DropUnless: {
@@ -548,6 +548,7 @@ export interface components {
              */
             condition: components["schemas"]["ConditionEnum"];
             /**
+             * Value
              * @description Value to compare with; a list for the condition 'in'.
              * @default null
              */
@@ -562,7 +563,7 @@ export interface components {
             rate: number;
         };
         /**
-         * HttpInput
+         * HTTP input
          * @description Messages are posted to the pipeline's own address.
          */
         HttpInput: {
@@ -573,7 +574,7 @@ export interface components {
              */
             type: "http";
             /**
-             * Ordering Key
+             * Ordering key
              * @description Field whose value orders messages: those with the same value are delivered in the order they came. Without it, messages are independent.
              * @default null
              * @example order.id
@@ -611,7 +612,7 @@ export interface components {
         /** @enum {string} */
         OnMissingEnum: "skip" | "dead_letter";
         /**
-         * OutputConfig
+         * Output
          * @description One place that every message of the pipeline is delivered to.
          */
         OutputConfig: {
@@ -635,7 +636,7 @@ export interface components {
                 [key: string]: unknown;
             };
             /**
-             * Timeout Seconds
+             * Timeout seconds
              * @description Longest time for one try, in seconds.
              * @default 10
              */
@@ -646,7 +647,10 @@ export interface components {
              * @default 32
              */
             concurrency: number;
-            /** @description What happens after a failed delivery. */
+            /**
+             * Retry
+             * @description What happens after a failed delivery.
+             */
             retry?: components["schemas"]["RetryPolicy"];
         };
         PaginatedApiKeyList: {
@@ -707,11 +711,14 @@ export interface components {
             readonly updated_at: string;
         };
         /**
-         * PipelineConfig
+         * Pipeline config
          * @description Everything that decides what happens to a message.
          */
         PipelineConfig: {
-            /** @description Where messages come from. */
+            /**
+             * Input
+             * @description Where messages come from.
+             */
             input?: components["schemas"]["HttpInput"];
             /**
              * Transforms
@@ -725,11 +732,14 @@ export interface components {
             outputs: components["schemas"]["OutputConfig"][];
         };
         /**
-         * PipelineConfig
+         * Pipeline config
          * @description Everything that decides what happens to a message.
          */
         PipelineConfigRequest: {
-            /** @description Where messages come from. */
+            /**
+             * Input
+             * @description Where messages come from.
+             */
             input?: components["schemas"]["HttpInput"];
             /**
              * Transforms
@@ -778,14 +788,14 @@ export interface components {
              */
             to: string;
             /**
-             * On Missing
+             * On missing
              * @description What happens to a message without the field.
              * @default skip
              */
             on_missing: components["schemas"]["OnMissingEnum"];
         };
         /**
-         * RetryPolicy
+         * Retry policy
          * @description How often and how patiently a failed delivery is tried again before it is a dead letter.
          */
         RetryPolicy: {
@@ -796,7 +806,7 @@ export interface components {
              */
             attempts: number;
             /**
-             * Initial Seconds
+             * Initial seconds
              * @description Wait before the second try, in seconds.
              * @default 0.2
              */
@@ -808,7 +818,7 @@ export interface components {
              */
             factor: number;
             /**
-             * Max Seconds
+             * Max seconds
              * @description No wait is longer than this, in seconds.
              * @default 10
              */
@@ -851,7 +861,10 @@ export interface components {
              * @example order.id
              */
             path: string;
-            /** @description Value to write. */
+            /**
+             * Value
+             * @description Value to write.
+             */
             value: components["schemas"]["JsonValue"];
         };
         Stage: {

@@ -1,6 +1,7 @@
 import { Button, Card, Group, Select, TextInput } from '@mantine/core'
 import type { FieldProps, RJSFSchema, UiSchema, WidgetProps } from '@rjsf/utils'
-import { useState } from 'react'
+import type { TFunction } from 'i18next'
+import { useMemo, useState } from 'react'
 import { useTranslation } from 'react-i18next'
 import { Link, useNavigate, useParams } from 'react-router'
 
@@ -71,8 +72,17 @@ function useFormContext() {
   })
 }
 
-const uiSchema: UiSchema = {
-  outputs: { items: { 'ui:field': 'OutputField', connector: { 'ui:widget': 'ConnectorWidget' } } },
+function formLayout(t: TFunction): UiSchema {
+  return {
+    transforms: { items: { 'ui:title': t('pipelines.step') } },
+    outputs: {
+      items: {
+        'ui:title': t('pipelines.output'),
+        'ui:field': 'OutputField',
+        connector: { 'ui:widget': 'ConnectorWidget' },
+      },
+    },
+  }
 }
 
 function PipelineForm(props: { id?: string; schema: RJSFSchema; context: Context; draft: PipelineDraft }) {
@@ -82,6 +92,7 @@ function PipelineForm(props: { id?: string; schema: RJSFSchema; context: Context
   const [draft, setDraft] = useState(props.draft)
   const [errors, setErrors] = useState<Record<string, string[]>>({})
   const save = useSavePipeline(id)
+  const uiSchema = useMemo(() => formLayout(t), [t])
 
   function submit() {
     save.mutate(draft, {

@@ -1,0 +1,36 @@
+import { JsonInput } from '@mantine/core'
+import type { FieldProps } from '@rjsf/utils'
+import { useState } from 'react'
+import { useTranslation } from 'react-i18next'
+
+/** Any JSON value, typed as JSON. What is no JSON yet is kept as it was typed and told. */
+export function JsonField({ fieldPathId, schema, formData, required, rawErrors, name, onChange }: FieldProps) {
+  const { t } = useTranslation()
+  const [text, setText] = useState(formData === undefined ? '' : JSON.stringify(formData))
+  const isBroken = text.trim() !== '' && parsed(text) === undefined
+  return (
+    <JsonInput
+      id={fieldPathId.$id}
+      label={schema.title ?? name}
+      description={schema.description}
+      withAsterisk={required}
+      autosize
+      minRows={1}
+      value={text}
+      placeholder='"text", 42, true, ["a", "b"]'
+      error={isBroken ? t('form.notJson') : rawErrors?.join(' ')}
+      onChange={(next) => {
+        setText(next)
+        onChange(next.trim() === '' ? undefined : (parsed(next) ?? next), fieldPathId.path)
+      }}
+    />
+  )
+}
+
+function parsed(text: string): unknown {
+  try {
+    return JSON.parse(text) as unknown
+  } catch {
+    return undefined
+  }
+}

@@ -1,0 +1,84 @@
+import { MantineProvider } from '@mantine/core'
+import { cleanup, fireEvent, render, screen } from '@testing-library/react'
+import { useState } from 'react'
+import { afterEach, beforeAll, expect, test, vi } from 'vitest'
+
+import '@/lib/i18n'
+
+import { errorSchema, SchemaForm, type FormData } from './schema-form'
+
+const schema = {
+  type: 'object',
+  properties: {
+    url: { type: 'string', title: 'Address' },
+    token: { type: 'string', title: 'Token', format: 'password', writeOnly: true },
+    value: { title: 'Value' },
+    patience: { type: 'number', title: 'Patience', default: 3, advanced: true },
+  },
+} as never
+
+beforeAll(() => {
+  vi.stubGlobal('matchMedia', () => ({ matches: false, addEventListener: vi.fn(), removeEventListener: vi.fn() }))
+  // What jsdom lacks and the components ask for.
+  Object.defineProperty(document, 'fonts', { value: new EventTarget() })
+  vi.stubGlobal('ResizeObserver', class {
+    observe = vi.fn()
+    unobserve = vi.fn()
+    disconnect = vi.fn()
+  })
+})
+
+afterEach(cleanup)
+
+function Harness({ start, seen, errors = {} }: { start: FormData; seen: (value: FormData) => void; errors?: Record<string, string[]> }) {
+  const [value, setValue] = useState(start)
+  return (
+    <MantineProvider env="test">
+      <SchemaForm
+        id="form"
+        schema={schema}
+        value={value}
+        onChange={(next) => {
+          setValue(next)
+          seen(next)
+        }}
+        onSubmit={vi.fn()}
+        errors={errors}
+      />
+    </MantineProvider>
+  )
+}
+
+test('server errors are nested the way the form library reads them', () => {
+  expect(errorSchema({ 'outputs.0.name': ['Too long.'] })).toEqual({ outputs: { 0: { name: { __errors: ['Too long.'] } } } })
+})
+
+test('an error is shown above the form with a link, and at its field', () => {
+  render(<Harness start={{}} seen={vi.fn()} errors={{ url: ['Not an address.'] }} />)
+  expect(screen.getByRole('link', { name: 'url' }).getAttribute('href')).toBe('#form_url')
+  expect(screen.getByRole('textbox', { name: 'Address' }).getAttribute('aria-invalid')).toBe('true')
+})
+
+test('a stored secret is never shown, and can be replaced', () => {
+  const seen = vi.fn()
+  render(<Harness start={{ token: '********' }} seen={seen} />)
+  expect(document.body.innerHTML).not.toContain('********')
+  fireEvent.click(screen.getByRole('button', { name: 'Replace' }))
+  expect(seen).toHaveBeenLastCalledWith(expect.objectContaining({ token: '' }))
+})
+
+test('a value of any type is edited as JSON', () => {
+  const seen = vi.fn()
+  render(<Harness start={{ value: ['BR'] }} seen={seen} />)
+  const input = screen.getByLabelText('Value')
+  expect((input as HTMLTextAreaElement).value).toBe('["BR"]')
+  fireEvent.change(input, { target: { value: '{"a": 1}' } })
+  expect(seen).toHaveBeenLastCalledWith(expect.objectContaining({ value: { a: 1 } }))
+  fireEvent.change(input, { target: { value: '{"a":' } })
+  expect(screen.getByText(/This is not JSON/)).toBeTruthy()
+})
+
+test('advanced fields are folded', () => {
+  render(<Harness start={{}} seen={vi.fn()} />)
+  expect(screen.getByRole('button', { name: 'Advanced' }).getAttribute('aria-expanded')).toBe('false')
+})

@@ -1,0 +1,120 @@
+import { Accordion, Button, Card, Group, Stack, Text } from '@mantine/core'
+import {
+  descriptionId,
+  titleId,
+  type ArrayFieldItemTemplateProps,
+  type DescriptionFieldProps,
+  type IconButtonProps,
+  type MultiSchemaFieldTemplateProps,
+  type ObjectFieldTemplatePropertyType,
+  type ObjectFieldTemplateProps,
+  type TitleFieldProps,
+} from '@rjsf/utils'
+import { IconPlus } from '@tabler/icons-react'
+import { useTranslation } from 'react-i18next'
+
+import { isVariant } from './prepare-schema'
+
+/** An object's fields one below the other; those marked `advanced` are folded. */
+function ObjectFieldTemplate(props: ObjectFieldTemplateProps) {
+  const { title, description, schema, uiSchema, registry, fieldPathId, required } = props
+  const { t } = useTranslation()
+  const isAdvanced = ({ name }: ObjectFieldTemplatePropertyType) => {
+    const property = schema.properties?.[name]
+    return typeof property === 'object' && (property as { advanced?: boolean }).advanced === true
+  }
+  const shown = props.properties.filter((property) => !property.hidden)
+  const advanced = shown.filter(isAdvanced)
+  return (
+    <Stack id={fieldPathId.$id} gap="sm">
+      <TitleFieldTemplate id={titleId(fieldPathId)} title={title} {...{ schema, uiSchema, registry, required }} />
+      <DescriptionFieldTemplate
+        id={descriptionId(fieldPathId)}
+        description={description ?? ''}
+        {...{ schema, uiSchema, registry }}
+      />
+      {shown
+        .filter((property) => !isAdvanced(property))
+        .map((property) => (
+          <div key={property.name}>{property.content}</div>
+        ))}
+      {advanced.length > 0 && (
+        <Accordion variant="contained" chevronPosition="left">
+          <Accordion.Item value="advanced">
+            <Accordion.Control>{t('form.advanced')}</Accordion.Control>
+            <Accordion.Panel>
+              <Stack gap="sm">
+                {advanced.map((property) => (
+                  <div key={property.name}>{property.content}</div>
+                ))}
+              </Stack>
+            </Accordion.Panel>
+          </Accordion.Item>
+        </Accordion>
+      )}
+    </Stack>
+  )
+}
+
+/** The name of a chosen variant stands in the selection above it already. */
+function TitleFieldTemplate({ id, title, schema }: TitleFieldProps) {
+  if (!title.trim() || isVariant(schema)) return null
+  return (
+    <Text id={id} fw={600}>
+      {title}
+    </Text>
+  )
+}
+
+function DescriptionFieldTemplate({ id, description }: DescriptionFieldProps) {
+  if (!description) return null
+  return (
+    <Text id={id} size="sm" c="dimmed">
+      {description}
+    </Text>
+  )
+}
+
+function ArrayFieldItemTemplate(props: ArrayFieldItemTemplateProps) {
+  const { buttonsProps, hasToolbar, registry, children } = props
+  const { ArrayFieldItemButtonsTemplate: Buttons } = registry.templates
+  return (
+    <Card withBorder padding="sm" mb="sm">
+      <Group align="flex-start" wrap="nowrap" gap="sm">
+        <div style={{ flex: 1, minWidth: 0 }}>{children}</div>
+        {hasToolbar && (
+          <Group wrap="nowrap" gap={2}>
+            <Buttons {...buttonsProps} />
+          </Group>
+        )}
+      </Group>
+    </Card>
+  )
+}
+
+function MultiSchemaFieldTemplate({ selector, optionSchemaField }: MultiSchemaFieldTemplateProps) {
+  return (
+    <Stack gap="xs">
+      {selector}
+      {optionSchemaField}
+    </Stack>
+  )
+}
+
+function AddButton({ id, disabled, onClick }: IconButtonProps) {
+  const { t } = useTranslation()
+  return (
+    <Button id={id} variant="default" size="xs" leftSection={<IconPlus size={14} />} disabled={disabled} onClick={onClick}>
+      {t('form.add')}
+    </Button>
+  )
+}
+
+export const templates = {
+  ObjectFieldTemplate,
+  TitleFieldTemplate,
+  DescriptionFieldTemplate,
+  ArrayFieldItemTemplate,
+  MultiSchemaFieldTemplate,
+  ButtonTemplates: { AddButton },
+}
