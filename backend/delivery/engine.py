@@ -21,6 +21,7 @@ class DeliveryEngine:
         self._recorder = recorder
         self._outputs: dict[tuple[str, str], Output] = {}
         self._retired: set[asyncio.Task[None]] = set()
+        self._waiting: set[str] = set()
 
     async def deliver(self, message: Message) -> list[Record]:
         """Delivers to every output of the message's version; returns what is to be recorded of it.
@@ -42,16 +43,26 @@ class DeliveryEngine:
     async def _runtime_outputs(self, message: Message) -> tuple[RuntimeOutput, ...]:
         while True:
             try:
-                return (await self._config.runtime(message.pipeline_id, message.version)).outputs
+                outputs = (await self._config.runtime(message.pipeline_id, message.version)).outputs
             except ConfigUnavailableError as error:
-                self._recorder.error(
-                    message.pipeline_id,
-                    stage=_STAGE,
-                    reason="configuration_unavailable",
-                    message=str(error),
-                    message_id=message.id,
-                )
+                self._note_waiting(message, error)
                 await asyncio.sleep(_CONFIG_RETRY_SECONDS)
+            else:
+                self._waiting.discard(message.pipeline_id)
+                return outputs
+
+    def _note_waiting(self, message: Message, error: ConfigUnavailableError) -> None:
+        """Told once for all messages of a pipeline that wait."""
+        if message.pipeline_id in self._waiting:
+            return
+        self._waiting.add(message.pipeline_id)
+        self._recorder.error(
+            message.pipeline_id,
+            stage=_STAGE,
+            reason="configuration_unavailable",
+            message=str(error),
+            message_id=message.id,
+        )
 
     async def _deliver_to(self, runtime: RuntimeOutput, message: Message) -> list[Record]:
         outcome = await self._output(message.pipeline_id, runtime).send(message)

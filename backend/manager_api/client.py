@@ -5,7 +5,9 @@ import contextlib
 import logging
 import random
 import time
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
+from typing import Any, TypeVar
 from uuid import UUID
 
 import grpc
@@ -21,6 +23,10 @@ from backend.manager_api.generated.manager_pb2_grpc import ManagerStub
 from backend.manager_api.snapshot import IngestKey
 
 log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+_Version = tuple[str, int]
+"""A pipeline's id and the number of one of its versions."""
 
 _CALL_SECONDS = 5.0
 _RUNTIME_FRESH_SECONDS = 60.0
@@ -58,8 +64,9 @@ class ConfigClient:
         self._redis_url = redis_url
         self._pipelines: dict[str, PipelineSnapshot] = {}
         self._keys: dict[str, IngestKey] = {}
-        self._versions: dict[tuple[str, int], PipelineSnapshot] = {}
-        self._runtime: dict[tuple[str, int], tuple[float, RuntimePipeline]] = {}
+        self._versions: dict[_Version, PipelineSnapshot] = {}
+        self._runtime: dict[_Version, tuple[float, RuntimePipeline]] = {}
+        self._fetches: dict[tuple[Any, _Version], asyncio.Task[Any]] = {}
         self._loaded = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self.connected = False
@@ -107,26 +114,51 @@ class ConfigClient:
             return current
         known = self._versions.get((pipeline_id, version))
         if known is None:
-            answer = await self._call(self._stub.GetPipeline, pipeline_id, version)
-            known = self._versions[pipeline_id, version] = stored.load_pipeline(answer.snapshot)
+            known = await self._fetch(self._fetch_version, (pipeline_id, version))
         return known
 
     async def runtime(self, pipeline_id: str, version: int) -> RuntimePipeline:
-        """A version with its outputs' connections, at most a minute old while the manager answers.
+        """A version with its outputs' connections, about a minute old at most while the manager answers.
 
         Raises UnknownPipelineError, ConfigUnavailableError.
         """
-        held = self._runtime.get((pipeline_id, version))
-        now = time.monotonic()
-        if held is not None and now - held[0] < _RUNTIME_FRESH_SECONDS:
-            return held[1]
+        key = (pipeline_id, version)
+        fetched_at, held = self._runtime.get(key, (float("-inf"), None))
+        age = time.monotonic() - fetched_at
+        if held is not None and age < _RUNTIME_FRESH_SECONDS:
+            return held
+        fetch = self._fetch(self._fetch_runtime, key)
+        if held is not None and age < 2 * _RUNTIME_FRESH_SECONDS:
+            return held  # the next message has the fresh one
         try:
-            answer = await self._call(self._stub.GetRuntimeConfig, pipeline_id, version)
+            return await fetch
         except ConfigUnavailableError:
             if held is None:
                 raise
-            self._runtime[pipeline_id, version] = (now, held[1])
-            return held[1]
+            self._runtime[key] = (time.monotonic(), held)
+            return held
+
+    def _fetch(self, fetch: Callable[[_Version], Coroutine[Any, Any, T]], key: _Version) -> asyncio.Future[T]:
+        """One call to the manager for all messages that wait for the same thing."""
+        task: asyncio.Task[T] | None = self._fetches.get((fetch, key))
+        if task is None:
+            task = self._fetches[fetch, key] = asyncio.create_task(fetch(key))
+
+            def forget(done: asyncio.Task[T]) -> None:
+                del self._fetches[fetch, key]
+                if not done.cancelled():
+                    done.exception()  # whoever waits gets it; nobody may
+
+            task.add_done_callback(forget)
+        return asyncio.shield(task)
+
+    async def _fetch_version(self, key: _Version) -> PipelineSnapshot:
+        answer = await self._call(self._stub.GetPipeline, *key)
+        known = self._versions[key] = stored.load_pipeline(answer.snapshot)
+        return known
+
+    async def _fetch_runtime(self, key: _Version) -> RuntimePipeline:
+        answer = await self._call(self._stub.GetRuntimeConfig, *key)
         snapshot = stored.load_pipeline(answer.pipeline.snapshot)
         configs = {output.name: output for output in snapshot.config.outputs}
         runtime = RuntimePipeline(
@@ -141,7 +173,7 @@ class ConfigClient:
                 for output in answer.outputs
             ),
         )
-        self._runtime[pipeline_id, version] = (now, runtime)
+        self._runtime[key] = (time.monotonic(), runtime)
         return runtime
 
     async def _call(self, method, pipeline_id: str, version: int):  # type: ignore[no-untyped-def]

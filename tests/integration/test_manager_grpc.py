@@ -84,6 +84,21 @@ async def test_runtime_configuration_has_secrets_and_the_snapshot_has_none(clien
     assert "t0p-secret" not in runtime.snapshot.model_dump_json()
 
 
+async def test_many_messages_that_wait_for_one_configuration_ask_once(
+    client: ConfigClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, pipeline = await sync_to_async(make_published)()
+    answer, asked = manager._runtime_config, []
+
+    def counted(*arguments: Any) -> Any:
+        asked.append(arguments)
+        return answer(*arguments)
+
+    monkeypatch.setattr(manager, "_runtime_config", counted)
+    await asyncio.gather(*(client.runtime(str(pipeline.pk), 1) for _ in range(500)))
+    assert len(asked) == 1
+
+
 async def test_past_versions_can_be_had(client: ConfigClient) -> None:
     workspace, pipeline = await sync_to_async(make_published)()
     version = await sync_to_async(lambda: pipeline.published)()
