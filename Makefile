@@ -4,7 +4,7 @@ SHELL := /bin/bash
 PYTHON ?= python3
 BIN := .venv/bin
 INSTALLED := .venv/installed
-NPM := cd frontend && npm
+NPM := $(BIN)/python -m backend.runtime.node
 
 .PHONY: help
 help:  ## Show what can be done
@@ -16,7 +16,7 @@ $(INSTALLED): requirements.lock
 	VIRTUAL_ENV=.venv $(BIN)/uv pip install --quiet --require-hashes -r requirements.lock
 	touch $(INSTALLED)
 
-frontend/node_modules/.package-lock.json: frontend/package-lock.json
+frontend/node_modules/.package-lock.json: frontend/package-lock.json $(INSTALLED)
 	$(NPM) ci --no-audit --no-fund
 
 .PHONY: install

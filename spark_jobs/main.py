@@ -96,8 +96,11 @@ def run(job: str, stages: tuple[str, ...], lane_slots: int, checkpoints: str, st
                 break
             stop.wait(_HEARTBEAT_SECONDS)
         heartbeat.send("stopping")
-        for stage in running:
-            stage.stop()
+        stopping = [threading.Thread(target=stage.stop) for stage in running]
+        for thread in stopping:
+            thread.start()
+        for thread in stopping:
+            thread.join()
         if stop.is_set():
             heartbeat.send("stopped")
         return 0 if stop.is_set() else 1
@@ -145,7 +148,7 @@ def _start_query(spark: SparkSession, environment: Environment, checkpoints: str
         last = query.lastProgress
         return {} if last is None else {"rows_per_second": last["processedRowsPerSecond"]}
 
-    return RunningStage(adapting.STAGE, 0, lambda: query.isActive, failure, progress, query.stop)
+    return RunningStage(adapting.STAGE, 0, lambda: query.isActive, failure, progress, lambda: adapting.stop(query))
 
 
 def _start_lane(spark: SparkSession, environment: Environment, lane: Lane, slots: int) -> RunningStage:

@@ -7,7 +7,6 @@ servers; each server starts when the first test asks for it.
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import tempfile
 import time
@@ -20,20 +19,12 @@ from backend.runtime import servers, stack
 from backend.runtime.jars import ensure_jars
 from backend.runtime.java import java_home
 from backend.runtime.layout import ROOT, Layout
+from tests.ports import free_ports
 
 VAR = Path(tempfile.mkdtemp(prefix="headrace-test-"))
 VAR.chmod(0o755)  # PostgreSQL may run as another user
 (VAR / "static").mkdir()
 PASSWORD = "test-password"
-
-
-def free_ports(count: int) -> list[int]:
-    """Ports that were free just now, all different."""
-    probes = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [probe.getsockname()[1] for probe in probes]
-    for probe in probes:
-        probe.close()
-    return ports
 
 
 POSTGRESQL_PORT, REDIS_PORT, KAFKA_PORT, CONTROLLER_PORT, MANAGER_PORT = free_ports(5)

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 from backend.runtime.errors import CannotStartError
-from backend.runtime.layout import ROOT, Layout
+from backend.runtime.layout import ROOT, Layout, var_folder
 from backend.runtime.versions import versions
 
 FRONTEND = ROOT / "frontend"
@@ -79,7 +79,14 @@ def _bundled() -> tuple[list[str], dict[str, str]]:
     return [str(home / "bin/node"), str(home / "lib/node_modules/npm/bin/npm-cli.js")], environment
 
 
-if __name__ == "__main__":
-    from backend.runtime.layout import var_folder
+def main(arguments: list[str]) -> int:
+    """Without arguments builds the front end; else runs npm with them in its folder."""
+    if not arguments:
+        ensure_frontend(Layout(var_folder()))
+        return 0
+    npm, environment = _npm()
+    return subprocess.run([*npm, *arguments], cwd=FRONTEND, env=environment, check=False).returncode
 
-    ensure_frontend(Layout(var_folder()))
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

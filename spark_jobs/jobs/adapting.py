@@ -2,6 +2,8 @@
 slip. Structured Streaming in real-time mode, native expressions only: milliseconds per message
 and no Python per row."""
 
+import time
+
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
@@ -11,7 +13,7 @@ from backend.domain import routing
 
 STAGE = "adapting"
 
-_CHECKPOINT_INTERVAL = "5 seconds"
+_CHECKPOINT_SECONDS = 5
 """Real-time mode's batch duration; after a kill everything since the last checkpoint is repeated."""
 
 
@@ -84,5 +86,19 @@ def write(records: DataFrame, bootstrap_servers: str, checkpoint: str) -> Stream
         .outputMode("update")
     )
     # PySpark's own annotations do not know this trigger yet.
-    query: StreamingQuery = writer.trigger(realTime=_CHECKPOINT_INTERVAL).start()  # type: ignore[call-overload]
+    query: StreamingQuery = writer.trigger(realTime=f"{_CHECKPOINT_SECONDS} seconds").start()  # type: ignore[call-overload]
     return query
+
+
+def stop(query: StreamingQuery) -> None:
+    """Stops the query at the end of a batch: what an unfinished one has moved would be moved again."""
+    deadline = time.monotonic() + 2 * _CHECKPOINT_SECONDS
+    running = _finished_batch(query)
+    while query.isActive and _finished_batch(query) == running and time.monotonic() < deadline:
+        time.sleep(0.01)
+    query.stop()
+
+
+def _finished_batch(query: StreamingQuery) -> int:
+    last = query.lastProgress
+    return -1 if last is None else int(last["batchId"])

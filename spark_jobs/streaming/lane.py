@@ -31,6 +31,7 @@ log = logging.getLogger(__name__)
 
 _POLL_SECONDS = 0.25
 _POLL_RECORDS = 500
+_PATIENCE_SECONDS = 1.0
 _DRAIN_SECONDS = 20.0
 _CONFIG_SECONDS = 60.0
 _TRANSACTION_SECONDS = 30.0
@@ -200,18 +201,24 @@ class _LaneTask:
             self._loop.call_soon_threadsafe(self._start, accepted)
 
     def _hold_back(self) -> None:
-        """With a full window, polls without receiving until half of it is done."""
-        if not self._is_full(1):
+        """With a full window, waits until half of it is done."""
+        if not self._is_full(1) or self._wait_for_room():
             return
+        # A consumer that does not poll for long loses its partitions. Pausing throws away what
+        # was fetched ahead, so only a long wait is worth it.
         held = self._consumer.assignment()
         self._consumer.pause(held)
-        while self._is_full(2) and not self._stopping:
+        while not self._wait_for_room():
             # Records that were already on their way still come; they are few.
-            record = self._poll(0.01)
+            record = self._poll(0)
             if record is not None:
                 self._accept([record])
         assigned = {(tp.topic, tp.partition) for tp in self._consumer.assignment()}
         self._consumer.resume([tp for tp in held if (tp.topic, tp.partition) in assigned])
+
+    def _wait_for_room(self) -> bool:
+        with self._changed:
+            return self._changed.wait_for(lambda: self._stopping or not self._is_full(2), _PATIENCE_SECONDS)
 
     def _is_full(self, share: int) -> bool:
         return self._in_flight > self._lane.window // share or self._bytes_in_flight > self._lane.window_bytes // share

@@ -9,7 +9,7 @@ import pytest
 from aiohttp import web
 
 from backend.runtime.layout import Layout
-from tests.e2e.installation import Installation
+from tests.installation import Installation
 from tests.receiver import Receiver, receiver
 
 

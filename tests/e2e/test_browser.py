@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
-from tests.e2e.installation import Installation
 from tests.e2e.test_messages import name
+from tests.installation import Installation
 from tests.receiver import Receiver
 
 FLAGS = [

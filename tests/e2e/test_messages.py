@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from backend.domain.message import new_message_id
-from tests.e2e.installation import Installation
 from tests.infra import wait_until
+from tests.installation import Installation
 from tests.receiver import Receiver
 
 MESSAGES = 1000

@@ -4,9 +4,9 @@ import time
 
 import pytest
 
-from tests.e2e.installation import Installation
 from tests.e2e.test_messages import ids, name, order
 from tests.infra import wait_until
+from tests.installation import Installation
 from tests.receiver import Receiver
 
 

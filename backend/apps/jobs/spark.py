@@ -13,6 +13,16 @@ from django.conf import settings
 
 _LOG_KEPT_BYTES = 20 * 1024 * 1024
 
+_LOCAL_CHECKPOINTS = {
+    # A batch of the adapting stage ends in 15 ms instead of 95 ms with plain files: messages that
+    # come at its end wait that long.
+    "spark.sql.streaming.checkpointFileManagerClass": (
+        "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+    ),
+    "spark.sql.streaming.checkpoint.fileChecksum.enabled": "false",
+    "spark.hadoop.fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
+}
+
 _children: dict[int, subprocess.Popen[bytes]] = {}
 """Applications started by this process; their exit codes are had by waiting for them."""
 
@@ -105,7 +115,7 @@ def _options(jars: str, master: str) -> list[str]:
         "spark.eventLog.enabled": "false",
     }
     if master.startswith("local"):
-        conf |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+        conf |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1", **_LOCAL_CHECKPOINTS}
     options = [text for name, value in conf.items() for text in ("--conf", f"{name}={value}")]
     return options + (["--jars", jars] if jars else [])
 

@@ -15,7 +15,7 @@ import psutil
 
 from backend.runtime.layout import PORTS, ROOT, Layout
 from backend.runtime.supervisor import Supervisor
-from tests.infra import free_ports
+from tests.ports import free_ports
 
 Answer = tuple[int, Any]
 
