@@ -1,11 +1,13 @@
 """A Java for Kafka and Spark: the machine's own, or the one that comes as a wheel."""
 
+import contextlib
 import os
 import re
 import shutil
 import ssl
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 
 from cryptography import x509
@@ -74,9 +76,11 @@ def _bundled(layout: Layout) -> Path:
 
 def _trusted_certificates() -> bytes:
     """The machine's certificate authorities as Java reads them, so that Java trusts whom the machine trusts."""
-    certificates = [
-        pkcs12.PKCS12Certificate(x509.load_der_x509_certificate(der), f"{index}".encode())
-        for index, der in enumerate(ssl.create_default_context().get_ca_certs(binary_form=True))
-    ]
+    certificates: list[pkcs12.PKCS12Certificate] = []
+    for der in ssl.create_default_context().get_ca_certs(binary_form=True):
+        with warnings.catch_warnings(), contextlib.suppress(ValueError):
+            warnings.simplefilter("ignore")  # some old authorities are not quite in the standard's form
+            certificate = x509.load_der_x509_certificate(der)
+            certificates.append(pkcs12.PKCS12Certificate(certificate, f"{len(certificates)}".encode()))
     protection = serialization.BestAvailableEncryption(_TRUSTSTORE_PASSWORD.encode())
     return pkcs12.serialize_java_truststore(certificates, protection)
