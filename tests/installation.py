@@ -106,7 +106,7 @@ class Installation:
     def publish_pipeline(self, name: str, url: str, **config: Any) -> str:
         """A published pipeline that delivers to the URL; its id."""
         connector = self.create("connectors/", {"name": name, "type": "http", "connection": {"url": url}})
-        output = {"name": "out", "connector": connector["id"], "retry": {"attempts": 20, "initial_seconds": 0.1}}
+        output = {"name": "out", "connector": connector["id"]}
         pipeline = self.create("pipelines/", {"name": name, "config": {"outputs": [output], **config}})
         self.create(f"pipelines/{pipeline['id']}/publish/", {})
         return str(pipeline["id"])

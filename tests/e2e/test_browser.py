@@ -28,8 +28,9 @@ def _chromium() -> str | None:
     return shutil.which("chromium") or shutil.which("chromium-browser")
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
+    # For this module alone: Playwright keeps an event loop running, which tests with one of their own refuse.
     with sync_playwright() as playwright:
         running = playwright.chromium.launch(executable_path=_chromium(), args=FLAGS)
         yield running
