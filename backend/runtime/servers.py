@@ -115,8 +115,9 @@ def kafka_prepare(folder: Path, port: int, controller_port: int, java_home: Path
     if (data / "meta.properties").exists():
         return
     cluster = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+    # In one argument, since the id may begin with a dash.
     done = subprocess.run(
-        [*_java(java_home, jars), "kafka.tools.StorageTool", "format", "-t", cluster, "-c", properties],
+        [*_java(java_home, jars), "kafka.tools.StorageTool", "format", f"--cluster-id={cluster}", "-c", properties],
         capture_output=True,
         text=True,
         check=False,
