@@ -5,6 +5,8 @@ from functools import lru_cache
 from pydantic import SecretStr
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
+from backend.domain.breaker import BreakerPolicy
+
 
 class Environment(BaseSettings):
     """Addresses and tokens of one process. The defaults are those of the embedded installation."""
@@ -15,6 +17,8 @@ class Environment(BaseSettings):
     redis_url: str = "redis://127.0.0.1:6379/0"
     manager_address: str = "127.0.0.1:8090"
     service_token: SecretStr = SecretStr("")
+    breaker: BreakerPolicy = BreakerPolicy.model_validate({})
+    """Default of outputs that set none, as JSON."""
 
 
 @lru_cache

@@ -14,7 +14,7 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -154,7 +154,7 @@ def _start_query(spark: SparkSession, environment: Environment, checkpoints: str
 def _start_lane(spark: SparkSession, environment: Environment, lane: Lane, slots: int) -> RunningStage:
     context = spark.sparkContext
     channel = StopChannel(context.getConf().get("spark.driver.host", socket.gethostname()))
-    body = functools.partial(_run_partition, lane, environment, channel.address)
+    body = functools.partial(_run_partition, lane, environment, channel.address, slots)
     errors: list[str] = []
 
     def job() -> None:
@@ -174,9 +174,11 @@ def _start_lane(spark: SparkSession, environment: Environment, lane: Lane, slots
     return RunningStage(lane.stage, slots, thread.is_alive, lambda: next(iter(errors), None), dict, stop)
 
 
-def _run_partition(lane: Lane, environment: Environment, stop_address: tuple[str, int], slots: Any) -> None:
-    for slot in slots:
-        run_slot(lane, environment, stop_address, slot)
+def _run_partition(
+    lane: Lane, environment: Environment, stop_address: tuple[str, int], slots: int, partition: Iterable[int]
+) -> None:
+    for slot in partition:
+        run_slot(lane, environment, stop_address, slot, slots)
 
 
 class _Heartbeat:

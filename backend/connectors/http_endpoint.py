@@ -1,10 +1,11 @@
-import email.utils
+import asyncio
+import base64
 import time
 from typing import Annotated, Literal
 
-import aiohttp
 from pydantic import Field, HttpUrl, SecretStr, field_validator
 
+from backend.domain import webhook_signature
 from backend.domain.connector import (
     CheckFailedError,
     Connection,
@@ -16,10 +17,10 @@ from backend.domain.connector import (
     connectors,
 )
 from backend.domain.message import Message
-from backend.domain.model import StrictModel
+from backend.domain.model import ADVANCED, StrictModel
+from backend.http_client.client import HttpClient, HttpError, Response
 
-_BODY_LIMIT = 2048
-"""Characters of the receiver's answer that are kept."""
+_CHECK_SECONDS = 10.0
 
 _FINAL = "the receiver refused the message; correct the pipeline or the receiver, then redeliver"
 
@@ -57,7 +58,20 @@ class HttpConnection(Connection):
     secret_headers: dict[str, SecretStr] = Field(
         default_factory=dict, description="Further headers whose values are secrets, such as an API key."
     )
+    signing_secrets: dict[str, SecretStr] = Field(
+        default_factory=dict,
+        description="Secrets that sign each message as Standard Webhooks defines it, by a name of your choice. "
+        "With several, each signs: add the new one, change the receiver, then remove the old one.",
+        examples=[{"2026": "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"}],
+    )
     verify_tls: bool = Field(True, description="Refuse a server whose certificate is not trusted.")
+
+    @field_validator("signing_secrets")
+    @classmethod
+    def _check_secrets(cls, secrets: dict[str, SecretStr]) -> dict[str, SecretStr]:
+        for secret in secrets.values():
+            webhook_signature.key_of(secret.get_secret_value())
+        return secrets
 
 
 class HttpOptions(DestinationOptions):
@@ -66,6 +80,17 @@ class HttpOptions(DestinationOptions):
     method: Literal["POST", "PUT", "PATCH"] = Field("POST", description="HTTP method.")
     path: str = Field("", max_length=2000, description="Appended to the connector's address.", examples=["/orders"])
     headers: dict[str, str] = Field(default_factory=dict, description="Further headers sent with each message.")
+    connect_timeout_seconds: float = Field(
+        5.0, gt=0, le=60, description="Longest time to connect, in seconds.", json_schema_extra=ADVANCED
+    )
+    read_timeout_seconds: float | None = Field(
+        None,
+        ge=1,
+        le=120,
+        description="Longest silence of the receiver within one try, in seconds; without it only the try's whole "
+        "time is limited.",
+        json_schema_extra=ADVANCED,
+    )
 
     @field_validator("headers")
     @classmethod
@@ -77,59 +102,75 @@ class HttpOptions(DestinationOptions):
 
 
 class HttpDestination(Destination[HttpConnection, HttpOptions]):
-    """One keep-alive client per output."""
+    """One client per output: its connections are kept alive and shared with nobody."""
 
     options_model = HttpOptions
 
     async def open(self) -> None:
-        self._session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=0, ttl_dns_cache=30, ssl=self.connection.verify_tls),
-            auto_decompress=False,
-            cookie_jar=aiohttp.DummyCookieJar(),
+        connection, options = self.connection, self.options
+        self._client = HttpClient(
+            verify_tls=connection.verify_tls,
+            connect_timeout=options.connect_timeout_seconds,
+            read_timeout=options.read_timeout_seconds,
         )
-        self._url = (
-            str(self.connection.url).rstrip("/") + self.options.path if self.options.path else str(self.connection.url)
-        )
-        self._headers = {**_static_headers(self.connection), **self.options.headers}
+        self._url = str(connection.url).rstrip("/") + options.path if options.path else str(connection.url)
+        self._headers = [*_static_headers(connection), *(_line(*header) for header in options.headers.items())]
+        self._keys = [webhook_signature.key_of(s.get_secret_value()) for s in connection.signing_secrets.values()]
 
     async def deliver(self, message: Message) -> Receipt:
-        headers = {
-            **self._headers,
-            "Content-Type": message.content_type,
-            "Headrace-Message-Id": message.id,
-            "Headrace-Pipeline": message.pipeline_id,
-            "Headrace-Version": str(message.version),
-        }
+        headers = [
+            *self._headers,
+            f"Content-Type: {message.content_type}",
+            f"Headrace-Message-Id: {message.id}",
+            f"Headrace-Pipeline: {message.pipeline_id}",
+            f"Headrace-Version: {message.version}",
+            *self._signature(message),
+        ]
         try:
-            async with self._session.request(
-                self.options.method, self._url, data=message.body, headers=headers, allow_redirects=False
-            ) as answer:
-                body = await answer.content.read(_BODY_LIMIT)
-                text = body.decode(errors="replace")
-                if answer.status < 300:
-                    return Receipt(status=str(answer.status), body=text)
-                raise _refused(answer, text)
-        except aiohttp.ClientError as error:
-            raise DeliveryError("connection", f"{self._host()}: {error}", retryable=True) from None
+            answer = await self._client.request(self.options.method, self._url, headers, message.body)
+        except HttpError as error:
+            raise DeliveryError(error.kind, f"{self._host()}: {error}", retryable=True) from None
+        text = answer.body.decode(errors="replace")
+        if answer.status < 300:
+            return Receipt(status=str(answer.status), body=text)
+        raise _refused(answer, text)
 
     async def close(self) -> None:
-        await self._session.close()
+        await self._client.close()
+
+    def _signature(self, message: Message) -> list[str]:
+        if not self._keys:
+            return []
+        now = int(time.time())
+        signature = webhook_signature.sign(self._keys, message.id, now, message.body)
+        return [
+            f"{webhook_signature.ID_HEADER}: {message.id}",
+            f"{webhook_signature.TIMESTAMP_HEADER}: {now}",
+            f"{webhook_signature.SIGNATURE_HEADER}: {signature}",
+        ]
 
     def _host(self) -> str:
         return f"{self.connection.url.host}:{self.connection.url.port}"
 
 
-def _static_headers(connection: HttpConnection) -> dict[str, str]:
-    headers = {name: value.get_secret_value() for name, value in connection.secret_headers.items()}
+def _line(name: str, value: str) -> str:
+    """As libcurl wants it: an empty value after a colon would mean that the header is left out."""
+    return f"{name}: {value}" if value else f"{name};"
+
+
+def _static_headers(connection: HttpConnection) -> list[str]:
+    # libcurl would ask the receiver's leave before it sends a large body.
+    headers = ["Expect:", *(_line(name, value.get_secret_value()) for name, value in connection.secret_headers.items())]
     match connection.authentication:
         case BearerAuthentication(token=token):
-            headers["Authorization"] = f"Bearer {token.get_secret_value()}"
+            headers.append(f"Authorization: Bearer {token.get_secret_value()}")
         case BasicAuthentication(username=username, password=password):
-            headers["Authorization"] = aiohttp.BasicAuth(username, password.get_secret_value()).encode()
+            pair = f"{username}:{password.get_secret_value()}".encode()
+            headers.append(f"Authorization: Basic {base64.b64encode(pair).decode()}")
     return headers
 
 
-def _refused(answer: aiohttp.ClientResponse, text: str) -> DeliveryError:
+def _refused(answer: Response, text: str) -> DeliveryError:
     retryable = answer.status in (408, 425, 429) or answer.status >= 500
     said = f": {text[:200]}" if text else ""
     advice = "it will be tried again" if retryable else _FINAL
@@ -137,20 +178,10 @@ def _refused(answer: aiohttp.ClientResponse, text: str) -> DeliveryError:
         f"http_{answer.status}",
         f"The receiver answered {answer.status}{said} ({advice}).",
         retryable=retryable,
-        retry_after=_seconds(answer.headers.get("Retry-After")),
+        retry_after=answer.retry_after,
+        status=str(answer.status),
+        response=text,
     )
-
-
-def _seconds(retry_after: str | None) -> float | None:
-    """RFC 9110 section 10.2.3: a number of seconds or a date."""
-    if not retry_after:
-        return None
-    if retry_after.strip().isdigit():
-        return float(retry_after)
-    try:
-        return max(0.0, email.utils.parsedate_to_datetime(retry_after).timestamp() - time.time())
-    except ValueError:
-        return None
 
 
 @connectors.register
@@ -169,29 +200,28 @@ class HttpEndpoint(Connector):
     @staticmethod
     async def check(connection: HttpConnection) -> str:
         """Sends an OPTIONS request, which asks for nothing to be done."""
-        timeout = aiohttp.ClientTimeout(total=10)
+        client = HttpClient(verify_tls=connection.verify_tls, connect_timeout=_CHECK_SECONDS)
         try:
-            async with (
-                aiohttp.ClientSession(
-                    timeout=timeout, connector=aiohttp.TCPConnector(ssl=connection.verify_tls)
-                ) as session,
-                session.options(
-                    str(connection.url), headers=_static_headers(connection), allow_redirects=False
-                ) as answer,
-            ):
-                status = answer.status
-        except aiohttp.ClientConnectorDNSError:
-            raise CheckFailedError(
-                f"The host {connection.url.host} is not known: check its spelling.", field="url"
-            ) from None
-        except aiohttp.ClientConnectorCertificateError as error:
-            raise CheckFailedError(f"The certificate is not trusted: {error}.", field="verify_tls") from None
-        except aiohttp.ClientError as error:
-            raise CheckFailedError(f"No connection: {error}.", field="url") from None
+            async with asyncio.timeout(_CHECK_SECONDS):
+                answer = await client.request("OPTIONS", str(connection.url), _static_headers(connection))
+        except HttpError as error:
+            raise _check_failed(connection, error) from None
         except TimeoutError:
             raise CheckFailedError("No answer within 10 seconds.", field="url") from None
-        if status in (401, 403):
+        finally:
+            await client.close()
+        if answer.status in (401, 403):
             raise CheckFailedError(
-                f"The endpoint answered {status}: it does not accept these credentials.", field="authentication"
+                f"The endpoint answered {answer.status}: it does not accept these credentials.",
+                field="authentication",
             )
-        return f"Connected; the endpoint answered {status} to OPTIONS."
+        return f"Connected; the endpoint answered {answer.status} to OPTIONS."
+
+
+def _check_failed(connection: HttpConnection, error: HttpError) -> CheckFailedError:
+    match error.kind:
+        case "dns":
+            return CheckFailedError(f"The host {connection.url.host} is not known: check its spelling.", field="url")
+        case "tls":
+            return CheckFailedError(f"No trusted TLS connection: {error}.", field="verify_tls")
+    return CheckFailedError(f"No connection: {error}.", field="url")

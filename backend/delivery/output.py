@@ -1,19 +1,34 @@
-"""One output of one pipeline version: bounded concurrency, order per key, retries."""
+"""One output of one pipeline version: bounded share, order per key, retries, breaker and rate limit."""
 
 import asyncio
 import contextlib
 import random
-from dataclasses import dataclass
+import time
+from dataclasses import dataclass, field
 from typing import Any
 
 from pydantic import ValidationError
 
+from backend.delivery.gate import Gate, Held, Kind, OutputGate, Repeat
+from backend.delivery.results import Attempt
+from backend.delivery.scripts import OutputKey
+from backend.domain.breaker import BreakerPolicy
 from backend.domain.connector import DeliveryError, Destination, connectors
-from backend.domain.message import Message
+from backend.domain.message import Message, utc_now
 from backend.domain.pipeline import RetryPolicy, RuntimeOutput
 from backend.domain.registry import UnknownComponentError
 from backend.telemetry import events
 from backend.telemetry.recorder import Recorder
+
+_QUEUE_BYTES = 16 * 1024 * 1024
+_SATURATED_SECONDS = 15.0
+_LONGEST_WAIT_SECONDS = 30.0
+"""A longer wait is not spent in the window, whose offsets it would hold back, but as a dead letter."""
+
+_HELD = {
+    "breaker_open": "The circuit breaker of this output is open; the message is delivered once it has closed.",
+    "rate_limited": "The output's rate limit is used up; the message is delivered as the limit allows.",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,19 +36,29 @@ class Delivered:
     """The receiver has the message."""
 
     status: str
-    attempts: int
+    attempts: list[Attempt] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class Suppressed:
+    """The receiver had the message before. ``same_read`` tells that it was this very record, read again."""
+
+    same_read: bool
+    attempts: list[Attempt] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
 class Undeliverable:
-    """The message is to become a dead letter."""
+    """The message is to become a dead letter; ``due`` and ``retryable`` as for ``dead_letter``."""
 
     reason: str
     error: str
-    attempts: int
+    attempts: list[Attempt] = field(default_factory=list)
+    due: float | None = None
+    retryable: bool = False
 
 
-Outcome = Delivered | Undeliverable
+Outcome = Delivered | Suppressed | Undeliverable
 
 
 def build_destination(output: RuntimeOutput) -> Destination[Any, Any]:
@@ -57,34 +82,39 @@ def build_destination(output: RuntimeOutput) -> Destination[Any, Any]:
 class Output:
     """Delivers messages to one destination.
 
-    Messages with the same key go one after the other; at most ``concurrency`` at the same time.
+    Messages with the same key go one after the other; at most ``concurrency`` at the same time,
+    and no more than ``queue`` of them and 16 MiB are under way or waiting.
     """
 
-    def __init__(self, pipeline_id: str, runtime: RuntimeOutput, recorder: Recorder) -> None:
+    def __init__(
+        self, pipeline_id: str, runtime: RuntimeOutput, *, recorder: Recorder, gate: Gate, breaker: BreakerPolicy
+    ) -> None:
         self.runtime = runtime
         self._pipeline_id = pipeline_id
         self._recorder = recorder
+        self._gate: OutputGate = gate.output(
+            OutputKey(pipeline_id, runtime.name), runtime.config.breaker or breaker, runtime.config.rate_limit
+        )
         self._slots = asyncio.Semaphore(runtime.config.concurrency)
         self._tails: dict[bytes, asyncio.Future[None]] = {}
         self._opened: asyncio.Task[Destination[Any, Any]] | None = None
         self.in_flight = 0
+        self._bytes_in_flight = 0
 
-    async def send(self, message: Message) -> Outcome:
-        """Delivers the message or says why it could not be. Never raises."""
-        self.in_flight += 1
-        before = self._tails.get(message.key)
-        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._tails[message.key] = done
-        try:
-            if before is not None:
-                await before
-            async with self._slots:
-                outcome = await self._deliver_with_retries(message)
-        finally:
-            self.in_flight -= 1
-            done.set_result(None)
-            if self._tails.get(message.key) is done:
-                del self._tails[message.key]
+    async def send(self, message: Message, position: str, kind: Kind = "first") -> Outcome:
+        """Delivers the message, read at ``position``, or says why it could not be. Never raises."""
+        config = self.runtime.config
+        # A message that is alone is always taken, however large.
+        if self.in_flight and (
+            self.in_flight >= config.queue or self._bytes_in_flight + len(message.body) > _QUEUE_BYTES
+        ):
+            outcome: Outcome = Undeliverable(
+                "output_saturated",
+                f"The output has {self.in_flight} messages waiting, which is its share; the message is tried again.",
+                due=time.time() + _SATURATED_SECONDS,
+            )
+        else:
+            outcome = await self._send_in_turn(message, position, kind)
         self._note(message, outcome)
         return outcome
 
@@ -94,29 +124,91 @@ class Output:
         with contextlib.suppress(DeliveryError):
             await (await self._opened).close()
 
-    async def _deliver_with_retries(self, message: Message) -> Outcome:
+    async def _send_in_turn(self, message: Message, position: str, kind: Kind) -> Outcome:
+        size = len(message.body)
+        self.in_flight += 1
+        self._bytes_in_flight += size
+        before = self._tails.get(message.key)
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._tails[message.key] = done
+        try:
+            if before is not None:
+                await before
+            return await self._deliver_with_retries(message, position, kind)
+        finally:
+            self.in_flight -= 1
+            self._bytes_in_flight -= size
+            done.set_result(None)
+            if self._tails.get(message.key) is done:
+                del self._tails[message.key]
+
+    async def _deliver_with_retries(self, message: Message, position: str, kind: Kind) -> Outcome:
         policy = self.runtime.config.retry
-        for attempt in range(1, policy.attempts + 1):
-            try:
-                async with asyncio.timeout(self.runtime.config.timeout_seconds):
-                    destination = await self._destination()
-                    receipt = await destination.deliver(message)
-                return Delivered(receipt.status, attempt)
-            except TimeoutError:
-                limit = self.runtime.config.timeout_seconds
-                error = DeliveryError("timeout", f"No answer within {limit:g} seconds.", retryable=True)
-            except DeliveryError as refused:
-                error = refused
-            if not error.retryable or attempt == policy.attempts:
-                break
+        attempts: list[Attempt] = []
+        number = 0
+        while True:
+            number += 1
+            async with self._slots:
+                outcome = await self._try(message, position, kind, number, attempts)
+            if not isinstance(outcome, DeliveryError):
+                return outcome
+            if not outcome.retryable:
+                return Undeliverable(outcome.reason, str(outcome), attempts)
+            if number == policy.attempts:
+                return Undeliverable(outcome.reason, str(outcome), attempts, retryable=True)
+            wait = _wait(policy, number, outcome.retry_after)
+            if wait > _LONGEST_WAIT_SECONDS:
+                return Undeliverable(outcome.reason, str(outcome), attempts, due=time.time() + wait)
             self._recorder.count(self._pipeline_id, events.retried(self.runtime.name))
-            await asyncio.sleep(_wait(policy, attempt, error.retry_after))
-        return Undeliverable(error.reason, str(error), attempt)
+            # An open breaker makes waiting pointless: what is next is the answer that it is open.
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._gate.opened.wait(), wait)
+            kind = "retry"
+
+    async def _try(
+        self, message: Message, position: str, kind: Kind, number: int, attempts: list[Attempt]
+    ) -> Outcome | DeliveryError:
+        admission = await self._gate.admit(kind, message.id)
+        if isinstance(admission, Repeat):
+            return Suppressed(admission.position == position, attempts)
+        if isinstance(admission, Held):
+            return Undeliverable(admission.reason, _HELD[admission.reason], attempts, due=admission.due)
+        if admission.wait > 0:
+            await asyncio.sleep(admission.wait)
+        config = self.runtime.config
+        began = time.perf_counter()
+        try:
+            async with asyncio.timeout(config.timeout_seconds):
+                destination = await self._destination()
+                receipt = await destination.deliver(message)
+        except TimeoutError:
+            error = DeliveryError("timeout", f"No answer within {config.timeout_seconds:g} seconds.", retryable=True)
+        except DeliveryError as refused:
+            error = refused
+        else:
+            self._gate.delivered(message.id, position, probe=admission.probe)
+            took = time.perf_counter() - began
+            self._recorder.latency(self._pipeline_id, self.runtime.name, took)
+            if random.random() < config.logged_successes:
+                attempts.append(
+                    Attempt(utc_now(), number, round(took * 1000, 3), receipt.status, response=receipt.body)
+                )
+            return Delivered(receipt.status, attempts)
+        self._gate.failed(f"{error}"[:300], probe=admission.probe)
+        took = time.perf_counter() - began
+        attempts.append(
+            Attempt(
+                utc_now(), number, round(took * 1000, 3), error.status, error.reason, str(error)[:2000], error.response
+            )
+        )
+        return error
 
     async def _destination(self) -> Destination[Any, Any]:
         # Opened once, by the first message; a failed opening is tried anew by the next try.
         if self._opened is None or (self._opened.done() and self._opened.exception() is not None):
             self._opened = asyncio.create_task(self._open())
+        if self._opened.done():
+            return self._opened.result()
         return await asyncio.shield(self._opened)
 
     async def _open(self) -> Destination[Any, Any]:
@@ -126,23 +218,23 @@ class Output:
 
     def _note(self, message: Message, outcome: Outcome) -> None:
         name = self.runtime.name
-        if isinstance(outcome, Delivered):
-            self._recorder.count(self._pipeline_id, events.delivered(name))
-            return
-        self._recorder.count(self._pipeline_id, events.dead(name))
-        self._recorder.error(
-            self._pipeline_id,
-            stage=f"output {name}",
-            reason=outcome.reason,
-            message=outcome.error,
-            message_id=message.id,
-        )
+        match outcome:
+            case Delivered():
+                self._recorder.count(self._pipeline_id, events.delivered(name))
+            case Suppressed():
+                self._recorder.count(self._pipeline_id, events.suppressed(name))
+            case Undeliverable():
+                self._recorder.count(self._pipeline_id, events.dead(name))
+                self._recorder.error(
+                    self._pipeline_id,
+                    stage=f"output {name}",
+                    reason=outcome.reason,
+                    message=outcome.error,
+                    message_id=message.id,
+                )
 
 
 def _wait(policy: RetryPolicy, attempt: int, retry_after: float | None) -> float:
-    """Seconds before the next try: exponential with jitter, or the receiver's wish within bounds."""
+    """Seconds before the next try: exponential with jitter, but no sooner than the receiver wishes."""
     planned = min(policy.initial_seconds * policy.factor ** (attempt - 1), policy.max_seconds)
-    jittered = planned * random.uniform(0.5, 1.0)
-    if retry_after is None:
-        return jittered
-    return min(max(retry_after, jittered), policy.max_seconds)
+    return max(planned * random.uniform(0.5, 1.0), retry_after or 0.0)

@@ -2,9 +2,12 @@
 
 from dataclasses import dataclass, replace
 
+from backend.domain import json, routing
 from backend.domain import message as names
-from backend.domain import routing
-from backend.domain.message import KafkaHeaders, Message
+from backend.domain.message import KafkaHeaders, Message, utc_now
+
+RESOLVED = "dead-letter-resolved"
+"""Header of the record on the dead-letter topic which says that a redelivered dead letter is done with."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,10 +24,35 @@ class Record:
         return cls(topic, message.key, message.body, message.headers())
 
 
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """One try of a delivery. ``at`` is ISO 8601 in UTC; ``error`` and ``reason`` are empty after a success."""
+
+    at: str
+    number: int
+    milliseconds: float
+    status: str
+    reason: str = ""
+    error: str = ""
+    response: str = ""
+
+
 def dead_letter(
-    message: Message, *, stage: str, reason: str, error: str, output: str = "", attempts: int = 0
+    message: Message,
+    *,
+    stage: str,
+    reason: str,
+    error: str,
+    output: str = "",
+    attempts: int = 0,
+    due: float | None = None,
+    retryable: bool = False,
 ) -> Record:
-    """The message with its cause, for the dead-letter topic."""
+    """The message with its cause, for the dead-letter topic.
+
+    ``due`` is the Unix time from which it may be sent again by itself, where the cause tells;
+    ``retryable`` marks a cause that may pass although nobody knows when.
+    """
     cause = {
         names.DEAD_STAGE: stage,
         names.DEAD_REASON: reason,
@@ -32,6 +60,10 @@ def dead_letter(
         names.DEAD_OUTPUT: output,
         names.DEAD_ATTEMPTS: str(attempts),
     }
+    if due is not None:
+        cause[names.DEAD_DUE] = f"{due:.3f}"
+    if retryable:
+        cause[names.DEAD_RETRYABLE] = "yes"
     return Record.of(routing.DEAD_LETTER, replace(message, extra=message.extra | cause))
 
 
@@ -46,3 +78,41 @@ def malformed_dead_letter(
         (names.DEAD_ERROR, error.encode()),
     ]
     return Record(routing.DEAD_LETTER, key, value or b"", kept + cause)
+
+
+def resolved(message: Message, dead_letter_id: str) -> Record:
+    """The redelivered dead letter needs nothing more. On the same topic and key as itself, so it comes after it."""
+    return Record(routing.DEAD_LETTER, message.key, b"", [(RESOLVED, dead_letter_id.encode())])
+
+
+def billing_event(message: Message, *, workspace_id: str, output: str) -> Record:
+    """One delivered (message, output)."""
+    event = {
+        "message_id": message.id,
+        "workspace_id": workspace_id,
+        "pipeline_id": message.pipeline_id,
+        "output": output,
+        "version": message.version,
+        "bytes": len(message.body),
+        "at": utc_now(),
+    }
+    return Record(routing.BILLING, message.key, json.dumps(event), [])
+
+
+def attempt_record(message: Message, attempt: Attempt, *, workspace_id: str, output: str) -> Record:
+    """One try, for the attempts log."""
+    entry = {
+        "message_id": message.id,
+        "workspace_id": workspace_id,
+        "pipeline_id": message.pipeline_id,
+        "output": output,
+        "version": message.version,
+        "at": attempt.at,
+        "number": attempt.number,
+        "milliseconds": attempt.milliseconds,
+        "status": attempt.status,
+        "reason": attempt.reason,
+        "error": attempt.error,
+        "response": attempt.response,
+    }
+    return Record(routing.ATTEMPTS, message.key, json.dumps(entry), [])

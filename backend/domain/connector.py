@@ -35,14 +35,25 @@ class DeliveryError(Exception):
 
     ``reason`` is a stable word for counting, the message says what happened and what to do.
     ``retryable`` tells a passing fault from a final answer; ``retry_after`` is the receiver's
-    own wish in seconds.
+    own wish in seconds. ``status`` and ``response`` are the receiver's answer, for the attempts log.
     """
 
-    def __init__(self, reason: str, message: str, *, retryable: bool, retry_after: float | None = None) -> None:
+    def __init__(
+        self,
+        reason: str,
+        message: str,
+        *,
+        retryable: bool,
+        retry_after: float | None = None,
+        status: str = "",
+        response: str = "",
+    ) -> None:
         super().__init__(message)
         self.reason = reason
         self.retryable = retryable
         self.retry_after = retry_after
+        self.status = status
+        self.response = response
 
 
 class CheckFailedError(Exception):

@@ -20,12 +20,29 @@ DEAD_ERROR = "dead-letter-error"
 DEAD_OUTPUT = "dead-letter-output"
 DEAD_STAGE = "dead-letter-stage"
 DEAD_ATTEMPTS = "dead-letter-attempts"
+DEAD_DUE = "dead-letter-due"
+"""Unix time from which the message may be sent again by itself; without it only a person sends it again."""
+DEAD_RETRYABLE = "dead-letter-retryable"
+"""Present when the cause may pass by itself but nobody knows when."""
+# Set on messages that are sent again.
+REDELIVERY = "redelivery"
+"""The dead letter that this is."""
+REDELIVERY_OUTPUT = "redelivery-output"
+"""The one output it is for; empty for all."""
 
 KafkaHeaders = Iterable[tuple[str, bytes | None]]
 
 
 class MalformedMessageError(ValueError):
     """A record whose headers do not make a Headrace message."""
+
+
+@dataclass(frozen=True, slots=True)
+class Redelivery:
+    """A dead letter that is sent again, and the one output it is for; empty for all."""
+
+    dead_letter: str
+    output: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +104,14 @@ class Message:
         if not self.slip:
             raise MalformedMessageError("The routing slip is empty: there is no next stage.")
         return self.slip[0], replace(self, slip=self.slip[1:])
+
+    def split_redelivery(self) -> "tuple[Message, Redelivery | None]":
+        """The message as it first was, and what is told of it when it is sent again."""
+        if REDELIVERY not in self.extra:
+            return self, None
+        extra = dict(self.extra)
+        redelivery = Redelivery(extra.pop(REDELIVERY), extra.pop(REDELIVERY_OUTPUT, ""))
+        return replace(self, extra=extra), redelivery
 
 
 def new_message_id() -> str:

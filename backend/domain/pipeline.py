@@ -6,8 +6,10 @@ from uuid import UUID
 
 from pydantic import ConfigDict, Field, field_validator
 
+from backend.domain.breaker import BreakerPolicy
 from backend.domain.model import ADVANCED, StrictModel
 from backend.domain.paths import FieldPath
+from backend.domain.rate_limit import RateLimitPolicy
 from backend.domain.transforms.base import Transform, transforms
 
 if TYPE_CHECKING:
@@ -54,11 +56,36 @@ class OutputConfig(StrictModel):
     timeout_seconds: float = Field(
         10.0, gt=0, le=120, description="Longest time for one try, in seconds.", json_schema_extra=ADVANCED
     )
+    rate_limit: RateLimitPolicy | None = Field(
+        None,
+        description="Most that the receiver is sent. What is above it waits and is delivered as the limit allows, "
+        "oldest first.",
+    )
     concurrency: int = Field(
-        32, ge=1, le=512, description="Deliveries at the same time, per task.", json_schema_extra=ADVANCED
+        64, ge=1, le=512, description="Deliveries at the same time, per task.", json_schema_extra=ADVANCED
+    )
+    queue: int = Field(
+        500,
+        ge=1,
+        le=2000,
+        description="Messages that may be under way or waiting for this output, per task; further ones are set "
+        "aside and delivered later, so that this output never slows another.",
+        json_schema_extra=ADVANCED,
     )
     retry: RetryPolicy = Field(
         default_factory=RetryPolicy, description="What happens after a failed delivery.", json_schema_extra=ADVANCED
+    )
+    breaker: BreakerPolicy | None = Field(
+        None,
+        description="When an output that fails is left alone. Without it, the installation's default is used.",
+        json_schema_extra=ADVANCED,
+    )
+    logged_successes: float = Field(
+        0.05,
+        ge=0,
+        le=1,
+        description="Share of the successful deliveries that the attempts log keeps; failures are all kept.",
+        json_schema_extra=ADVANCED,
     )
 
 

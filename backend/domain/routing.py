@@ -6,8 +6,10 @@ INPUT = "firehose_input"
 TRANSFORMER = "firehose_transformer"
 ADAPTED = "firehose_adapted"
 DEAD_LETTER = "firehose_dead_letter"
+BILLING = "firehose_billing"
+ATTEMPTS = "firehose_attempts"
 
-TOPICS = (INPUT, TRANSFORMER, ADAPTED, DEAD_LETTER)
+TOPICS = (INPUT, TRANSFORMER, ADAPTED, DEAD_LETTER, BILLING, ATTEMPTS)
 
 
 def route(config: PipelineConfig) -> tuple[str, tuple[str, ...]]:

@@ -1,9 +1,22 @@
 """What is counted, by pipeline: the names that writers and readers share."""
 
+import bisect
+
 ACCEPTED = "input.accepted"
 TRANSFORMED = "adapting.transformed"
 DROPPED = "adapting.dropped"
 ADAPTING_DEAD = "adapting.dead"
+
+
+LATENCY = "latency."
+LATENCY_BOUNDS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000, 30_000, 120_000)
+"""Upper bounds, in milliseconds, of the classes that latencies are counted in."""
+
+
+def latency(output: str, seconds: float) -> str:
+    """A delivery's class by how long the receiver took."""
+    index = bisect.bisect_left(LATENCY_BOUNDS, seconds * 1000)
+    return f"{LATENCY}{output}.{LATENCY_BOUNDS[min(index, len(LATENCY_BOUNDS) - 1)]}"
 
 
 def delivered(output: str) -> str:
@@ -12,6 +25,11 @@ def delivered(output: str) -> str:
 
 def retried(output: str) -> str:
     return f"output.{output}.retried"
+
+
+def suppressed(output: str) -> str:
+    """Repeats that the receiver had already."""
+    return f"output.{output}.suppressed"
 
 
 def dead(output: str) -> str:

@@ -11,7 +11,7 @@ from redis.exceptions import RedisError
 
 from backend.domain import json
 from backend.domain.message import utc_now
-from backend.telemetry import keys
+from backend.telemetry import events, keys
 
 log = logging.getLogger(__name__)
 
@@ -34,6 +34,9 @@ class Recorder:
 
     def count(self, pipeline_id: str, event: str, n: int = 1) -> None:
         self._counts[pipeline_id, event, int(time.time())] += n
+
+    def latency(self, pipeline_id: str, output: str, seconds: float) -> None:
+        self.count(pipeline_id, events.latency(output, seconds))
 
     def error(self, pipeline_id: str, *, stage: str, reason: str, message: str, message_id: str) -> None:
         """Notes an error for the pipeline's page. ``message`` holds no secret and no payload."""

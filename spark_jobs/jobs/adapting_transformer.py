@@ -6,15 +6,14 @@ import logging
 from collections.abc import Callable
 from dataclasses import replace
 
-from backend.delivery.results import Record, dead_letter
+from backend.delivery.results import Record, dead_letter, resolved
 from backend.domain import routing
 from backend.domain.message import Message, child_message_id
 from backend.domain.transforms.base import TransformError
 from backend.domain.transforms.chain import compile_chain
-from backend.manager_api.client import ConfigClient, ConfigUnavailableError, UnknownPipelineError
+from backend.manager_api.client import ConfigUnavailableError, UnknownPipelineError
 from backend.telemetry import events
-from backend.telemetry.recorder import Recorder
-from spark_jobs.streaming.lane import Lane
+from spark_jobs.streaming.lane import Lane, LaneServices
 
 STAGE = "adapting_transformer"
 
@@ -28,12 +27,17 @@ Chain = Callable[[bytes], list[bytes]]
 class TransformerHandler:
     """Compiles each pipeline version once and runs its steps on the event loop."""
 
-    def __init__(self, config: ConfigClient, recorder: Recorder) -> None:
-        self._config = config
-        self._recorder = recorder
+    def __init__(self, services: LaneServices) -> None:
+        self._config = services.config
+        self._recorder = services.recorder
         self._chains: dict[tuple[str, int], Chain] = {}
 
-    async def handle(self, message: Message) -> list[Record]:
+    async def handle(self, message: Message, position: str) -> list[Record]:
+        message, redelivery = message.split_redelivery()
+        records = await self._transform(message)
+        return [*records, resolved(message, redelivery.dead_letter)] if redelivery else records
+
+    async def _transform(self, message: Message) -> list[Record]:
         try:
             chain = self._chains.get((message.pipeline_id, message.version)) or await self._compile(message)
             bodies = chain(message.body)

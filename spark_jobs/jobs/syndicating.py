@@ -1,12 +1,11 @@
 """Delivers adapted messages to their outputs through the delivery engine."""
 
 from backend.delivery.engine import DeliveryEngine
+from backend.delivery.gate import Gate
 from backend.delivery.results import Record
 from backend.domain import routing
 from backend.domain.message import Message
-from backend.manager_api.client import ConfigClient
-from backend.telemetry.recorder import Recorder
-from spark_jobs.streaming.lane import Lane
+from spark_jobs.streaming.lane import Lane, LaneServices
 
 STAGE = "syndicating"
 
@@ -14,11 +13,13 @@ STAGE = "syndicating"
 class SyndicatingHandler:
     """Hands each message to the engine; what could not be delivered comes back as dead letters."""
 
-    def __init__(self, config: ConfigClient, recorder: Recorder) -> None:
-        self._engine = DeliveryEngine(config, recorder)
+    def __init__(self, services: LaneServices) -> None:
+        environment = services.environment
+        gate = Gate(environment.redis_url, share=1 / services.slots)
+        self._engine = DeliveryEngine(services.config, services.recorder, gate, environment.breaker)
 
-    async def handle(self, message: Message) -> list[Record]:
-        return await self._engine.deliver(message)
+    async def handle(self, message: Message, position: str) -> list[Record]:
+        return await self._engine.deliver(message, position)
 
     async def close(self) -> None:
         await self._engine.close()

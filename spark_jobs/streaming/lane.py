@@ -41,13 +41,27 @@ _ABORTED_SECONDS = 0.05
 class Handler(Protocol):
     """What a stage does with a message. Lives on the lane's event loop."""
 
-    async def handle(self, message: Message) -> list[Record]:
-        """The records that follow from the message; they are committed with its offset."""
+    async def handle(self, message: Message, position: str) -> list[Record]:
+        """The records that follow from the message; they are committed with its offset.
+
+        ``position`` names the record the message was read from: the same when it is read again,
+        another for a copy that was produced anew.
+        """
 
     async def close(self) -> None: ...
 
 
-HandlerFactory = Callable[[ConfigClient, Recorder], Handler]
+@dataclass(frozen=True)
+class LaneServices:
+    """What a handler may use. ``slots`` is the number of tasks that share the stage."""
+
+    config: ConfigClient
+    recorder: Recorder
+    environment: Environment
+    slots: int
+
+
+HandlerFactory = Callable[[LaneServices], Handler]
 
 
 @dataclass(frozen=True)
@@ -67,10 +81,10 @@ class Lane:
     window_bytes: int = 64 * 1024 * 1024
 
 
-def run_slot(lane: Lane, environment: Environment, stop_address: Address, slot: int) -> None:
+def run_slot(lane: Lane, environment: Environment, stop_address: Address, slot: int, slots: int) -> None:
     """The body of a Spark task: runs until the driver says stop, or raises so that Spark restarts it."""
     logging.basicConfig(level=logging.INFO, format=f"%(asctime)s %(levelname)s {lane.stage}[{slot}] %(message)s")
-    uvloop.run(_LaneTask(lane, environment, slot).run(stop_address))
+    uvloop.run(_LaneTask(lane, environment, slot, slots).run(stop_address))
 
 
 @dataclass(frozen=True)
@@ -84,8 +98,9 @@ class _Done:
 
 
 class _LaneTask:
-    def __init__(self, lane: Lane, environment: Environment, slot: int) -> None:
+    def __init__(self, lane: Lane, environment: Environment, slot: int, slots: int) -> None:
         self._lane = lane
+        self._slots = slots
         self._name = f"headrace-{lane.stage}-{slot}"
         self._environment = environment
         self._windows: dict[int, PartitionWindow] = {}
@@ -129,7 +144,7 @@ class _LaneTask:
         recorder.start()
         try:
             await config.start(_CONFIG_SECONDS)
-            self._handler = self._lane.handler(config, recorder)
+            self._handler = self._lane.handler(LaneServices(config, recorder, environment, self._slots))
             await self._run_threads(stop_address)
             await self._handler.close()
         finally:
@@ -267,7 +282,7 @@ class _LaneTask:
         headers: Any = record.headers() or []
         try:
             message = Message.from_kafka(key=key, value=value, headers=headers)
-            records = await self._handler.handle(message)
+            records = await self._handler.handle(message, f"{record.partition()}:{record.offset()}")
         except MalformedMessageError as error:
             records = [
                 malformed_dead_letter(key=key, value=value, headers=headers, stage=self._lane.stage, error=str(error))

@@ -8,9 +8,7 @@ import sys
 from backend.delivery.results import Record
 from backend.domain.message import Message
 from backend.environment import Environment
-from backend.manager_api.client import ConfigClient
-from backend.telemetry.recorder import Recorder
-from spark_jobs.streaming.lane import Lane, run_slot
+from spark_jobs.streaming.lane import Lane, LaneServices, run_slot
 
 
 class Copying:
@@ -18,10 +16,10 @@ class Copying:
 
     topic = ""
 
-    def __init__(self, config: ConfigClient, recorder: Recorder) -> None:
+    def __init__(self, services: LaneServices) -> None:
         pass
 
-    async def handle(self, message: Message) -> list[Record]:
+    async def handle(self, message: Message, position: str) -> list[Record]:
         await asyncio.sleep(random.uniform(0, 0.2))
         return [Record.of(self.topic, message)]
 
@@ -32,4 +30,4 @@ class Copying:
 if __name__ == "__main__":
     topic, Copying.topic, slot, stop_port = sys.argv[1:]
     lane = Lane(stage=f"test-{topic}", topic=topic, handler=Copying, commit_seconds=0.0)
-    run_slot(lane, Environment(), ("127.0.0.1", int(stop_port)), int(slot))
+    run_slot(lane, Environment(), ("127.0.0.1", int(stop_port)), int(slot), slots=1)

@@ -1,5 +1,7 @@
 import asyncio
 import time
+import uuid
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -7,8 +9,11 @@ from aiohttp import web
 from confluent_kafka import Consumer
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
+from standardwebhooks.webhooks import Webhook
 
-from backend.delivery.output import Delivered, Output, Undeliverable
+from backend.delivery.gate import Gate
+from backend.delivery.output import Delivered, Outcome, Output, Suppressed, Undeliverable
+from backend.domain.breaker import BreakerPolicy
 from backend.domain.message import Message, new_message_id, utc_now
 from backend.domain.pipeline import OutputConfig, RuntimeOutput
 from backend.telemetry.recorder import Recorder
@@ -20,60 +25,89 @@ CONNECTOR = "0198a7e5-0000-7000-8000-000000000000"
 
 def message(key: bytes | None = None, body: bytes = b"{}") -> Message:
     message_id = new_message_id()
-    return Message(message_id, "p", 1, key or message_id.encode(), body, "application/json", utc_now(), ())
+    return Message(message_id, PIPELINE, 1, key or message_id.encode(), body, "application/json", utc_now(), ())
 
 
-def http_output(url: str, connection: dict[str, Any] | None = None, **config: Any) -> Output:
-    config = {"retry": {"attempts": 3, "initial_seconds": 0.01}} | config
+PIPELINE = "0198a7e5-0000-7000-8000-000000000001"
+PATIENT = BreakerPolicy(errors=1000)
+
+
+@pytest.fixture
+async def gate(redis_server: Server) -> AsyncIterator[Gate]:
+    found = Gate(REDIS_URL)
+    found.start()
+    yield found
+    await found.close()
+
+
+def made(gate: Gate, runtime: RuntimeOutput) -> Output:
+    pipeline = str(uuid.uuid4())  # a breaker and a ledger of its own
+    return Output(pipeline, runtime, recorder=Recorder(REDIS_URL), gate=gate, breaker=PATIENT)
+
+
+async def send(output: Output, sent: Message, position: str = "0:0") -> Outcome:
+    return await output.send(sent, position)
+
+
+def http_output(gate: Gate, url: str, connection: dict[str, Any] | None = None, **config: Any) -> Output:
+    config = {"retry": {"attempts": 3, "initial_seconds": 0.01}, "logged_successes": 1} | config
     runtime = RuntimeOutput(
         name="out",
         connector_type="http",
         connection={"url": url} | (connection or {}),
         config=OutputConfig.model_validate({"name": "out", "connector": CONNECTOR, **config}),
     )
-    return Output("p", runtime, Recorder(REDIS_URL))
+    return made(gate, runtime)
 
 
 async def ok(_: web.Request) -> web.Response:
     return web.Response(text="ok")
 
 
-async def test_a_message_arrives_with_its_id_and_credentials() -> None:
+async def test_a_message_arrives_with_its_id_and_credentials(gate: Gate) -> None:
     async with receiver(ok) as found:
-        output = http_output(found.url, {"authentication": {"type": "bearer", "token": "t"}}, options={"path": "/x"})
+        output = http_output(
+            gate, found.url, {"authentication": {"type": "bearer", "token": "t"}}, options={"path": "/x"}
+        )
         sent = message(body=b'{"a":1.10}')
-        assert await output.send(sent) == Delivered("200", 1)
+        outcome = await send(output, sent)
+        assert isinstance(outcome, Delivered)
+        assert outcome.status == "200"
+        assert [(a.number, a.status, a.reason, a.response) for a in outcome.attempts] == [(1, "200", "", "ok")]
         await output.close()
     assert found.bodies == [b'{"a":1.10}']
     assert found.headers[0]["Headrace-Message-Id"] == sent.id
     assert found.headers[0]["Authorization"] == "Bearer t"
 
 
-async def test_a_passing_fault_is_tried_again_and_a_final_answer_is_not() -> None:
+async def test_a_passing_fault_is_tried_again_and_a_final_answer_is_not(gate: Gate) -> None:
     answers = iter([500, 429, 200])
 
     async def flaky(_: web.Request) -> web.Response:
         return web.Response(status=next(answers))
 
     async with receiver(flaky) as found:
-        output = http_output(found.url)
-        assert await output.send(message()) == Delivered("200", 3)
+        output = http_output(gate, found.url)
+        outcome = await send(output, message())
+        assert isinstance(outcome, Delivered)
+        assert [a.status for a in outcome.attempts] == ["500", "429", "200"]
         await output.close()
 
     async def refuse(_: web.Request) -> web.Response:
         return web.Response(status=422, text="no such order")
 
     async with receiver(refuse) as found:
-        output = http_output(found.url)
-        outcome = await output.send(message())
+        output = http_output(gate, found.url)
+        outcome = await send(output, message())
         await output.close()
     assert isinstance(outcome, Undeliverable)
-    assert (outcome.reason, outcome.attempts) == ("http_422", 1)
+    assert (outcome.reason, len(outcome.attempts), outcome.retryable) == ("http_422", 1, False)
+    assert outcome.attempts[0].response == "no such order"
     assert "no such order" in outcome.error
     assert len(found.bodies) == 1
 
 
-async def test_retry_after_is_respected() -> None:
+async def test_retry_after_is_respected(gate: Gate) -> None:
     times: list[float] = []
 
     async def later(_: web.Request) -> web.Response:
@@ -81,45 +115,47 @@ async def test_retry_after_is_respected() -> None:
         return web.Response(status=503, headers={"Retry-After": "1"}) if len(times) == 1 else web.Response()
 
     async with receiver(later) as found:
-        output = http_output(found.url)
-        assert isinstance(await output.send(message()), Delivered)
+        output = http_output(gate, found.url)
+        assert isinstance(await send(output, message()), Delivered)
         await output.close()
     assert times[1] - times[0] >= 1
 
 
-async def test_a_receiver_that_hangs_or_is_away_ends_in_a_dead_letter_with_its_cause() -> None:
+async def test_a_receiver_that_hangs_or_is_away_ends_in_a_dead_letter_with_its_cause(gate: Gate) -> None:
     async def hang(_: web.Request) -> web.Response:
         await asyncio.sleep(5)
         return web.Response()
 
     retry = {"attempts": 2, "initial_seconds": 0.01}
     async with receiver(hang) as found:
-        output = http_output(found.url, timeout_seconds=0.1, retry=retry)
-        outcome = await output.send(message())
+        output = http_output(gate, found.url, timeout_seconds=0.1, retry=retry)
+        outcome = await send(output, message())
         await output.close()
-    assert outcome == Undeliverable("timeout", "No answer within 0.1 seconds.", 2)
-    output = http_output("http://127.0.0.1:1/", retry=retry)
-    outcome = await output.send(message())
+    assert isinstance(outcome, Undeliverable)
+    assert (outcome.reason, outcome.error) == ("timeout", "No answer within 0.1 seconds.")
+    assert (len(outcome.attempts), outcome.retryable) == (2, True)
+    output = http_output(gate, "http://127.0.0.1:1/", retry=retry)
+    outcome = await send(output, message())
     await output.close()
     assert isinstance(outcome, Undeliverable)
     assert outcome.reason == "connection"
 
 
-async def test_messages_with_one_key_keep_their_order_and_others_overtake() -> None:
+async def test_messages_with_one_key_keep_their_order_and_others_overtake(gate: Gate) -> None:
     async def slow_for_a(request: web.Request) -> web.Response:
         if (await request.read()).startswith(b"a1"):
             await asyncio.sleep(0.2)
         return web.Response()
 
     async with receiver(slow_for_a) as found:
-        output = http_output(found.url)
-        await asyncio.gather(*(output.send(message(body[:1], body)) for body in (b"a1", b"a2", b"b1", b"a3")))
+        output = http_output(gate, found.url)
+        await asyncio.gather(*(send(output, message(body[:1], body)) for body in (b"a1", b"a2", b"b1", b"a3")))
         await output.close()
     assert found.bodies.index(b"b1") < found.bodies.index(b"a2")
     assert [body for body in found.bodies if body.startswith(b"a")] == [b"a1", b"a2", b"a3"]
 
 
-async def test_no_more_than_the_configured_number_is_under_way() -> None:
+async def test_no_more_than_the_configured_number_is_under_way(gate: Gate) -> None:
     running = most = 0
 
     async def count(_: web.Request) -> web.Response:
@@ -131,13 +167,13 @@ async def test_no_more_than_the_configured_number_is_under_way() -> None:
         return web.Response()
 
     async with receiver(count) as found:
-        output = http_output(found.url, concurrency=3)
-        await asyncio.gather(*(output.send(message()) for _ in range(30)))
+        output = http_output(gate, found.url, concurrency=3)
+        await asyncio.gather(*(send(output, message()) for _ in range(30)))
         await output.close()
     assert most == 3
 
 
-async def test_kafka_output_delivers_and_says_what_is_missing(kafka: Server) -> None:
+async def test_kafka_output_delivers_and_says_what_is_missing(gate: Gate, kafka: Server) -> None:
     topic = f"out-{new_message_id()}"
     admin = AdminClient({"bootstrap.servers": KAFKA})
     admin.create_topics([NewTopic(topic, 1, 1)])[topic].result()
@@ -150,11 +186,13 @@ async def test_kafka_output_delivers_and_says_what_is_missing(kafka: Server) -> 
             connection={"bootstrap_servers": KAFKA},
             config=OutputConfig.model_validate(config),
         )
-        return Output("p", runtime, Recorder(REDIS_URL))
+        return made(gate, runtime)
 
     output = output_to(topic)
     sent = message(b"key", b"body")
-    assert await output.send(sent) == Delivered(f"{topic}[0]@0", 1)
+    outcome = await send(output, sent)
+    assert isinstance(outcome, Delivered)
+    assert outcome.status == f"{topic}[0]@0"
     await output.close()
     consumer = Consumer({"bootstrap.servers": KAFKA, "group.id": topic, "auto.offset.reset": "earliest"})
     consumer.subscribe([topic])
@@ -165,16 +203,106 @@ async def test_kafka_output_delivers_and_says_what_is_missing(kafka: Server) -> 
     assert ("message-id", sent.id.encode()) in (record.headers() or [])
 
     output = output_to(f"{topic}-missing")
-    outcome = await output.send(message())
+    outcome = await send(output, message())
     await output.close()
     assert isinstance(outcome, Undeliverable)
     assert "nknown topic" in outcome.error
 
 
 @pytest.mark.parametrize("connection", [{"url": "nonsense"}, {}])
-async def test_a_configuration_that_no_longer_fits_is_a_dead_letter(connection: dict[str, Any]) -> None:
+async def test_a_configuration_that_no_longer_fits_is_a_dead_letter(gate: Gate, connection: dict[str, Any]) -> None:
     config = OutputConfig.model_validate({"name": "out", "connector": CONNECTOR})
     runtime = RuntimeOutput(name="out", connector_type="http", connection=connection, config=config)
-    outcome = await Output("p", runtime, Recorder(REDIS_URL)).send(message())
+    outcome = await send(made(gate, runtime), message())
     assert isinstance(outcome, Undeliverable)
     assert outcome.reason == "configuration"
+
+
+async def test_a_repeat_is_suppressed_and_says_whether_it_is_the_same_read(gate: Gate) -> None:
+    async with receiver(ok) as found:
+        output = http_output(gate, found.url)
+        sent = message()
+        assert isinstance(await send(output, sent, "0:1"), Delivered)
+        assert await send(output, sent, "0:1") == Suppressed(same_read=True)
+        assert await send(output, sent, "0:2") == Suppressed(same_read=False)
+        await output.close()
+    assert len(found.bodies) == 1
+
+
+async def test_a_hanging_output_fills_its_own_share_and_sets_the_rest_aside(gate: Gate) -> None:
+    async def hang(_: web.Request) -> web.Response:
+        await asyncio.sleep(1)
+        return web.Response()
+
+    async with receiver(hang) as found:
+        output = http_output(gate, found.url, queue=10, concurrency=4)
+        began = time.monotonic()
+        sends = [asyncio.ensure_future(send(output, message())) for _ in range(50)]
+        aside = [outcome for outcome in await asyncio.gather(*sends[10:])]
+        assert time.monotonic() - began < 0.9
+        assert {outcome.reason for outcome in aside if isinstance(outcome, Undeliverable)} == {"output_saturated"}
+        assert all(isinstance(outcome, Undeliverable) and outcome.due for outcome in aside)
+        assert all(isinstance(outcome, Delivered) for outcome in await asyncio.gather(*sends[:10]))
+        await output.close()
+
+
+async def test_an_open_breaker_ends_waiting_and_spares_the_receiver(gate: Gate) -> None:
+    async def down(_: web.Request) -> web.Response:
+        return web.Response(status=503)
+
+    async with receiver(down) as found:
+        output = http_output(
+            gate, found.url, breaker={"errors": 5}, retry={"attempts": 20, "initial_seconds": 20, "max_seconds": 20}
+        )
+        began = time.monotonic()
+        outcomes = await asyncio.gather(*(send(output, message()) for _ in range(20)))
+        assert time.monotonic() - began < 5
+        assert {outcome.reason for outcome in outcomes if isinstance(outcome, Undeliverable)} == {"breaker_open"}
+        tried = len(found.bodies)
+        assert isinstance(await send(output, message()), Undeliverable)
+        assert len(found.bodies) == tried
+        await output.close()
+
+
+async def test_the_receiver_never_sees_more_than_its_rate_limit(gate: Gate) -> None:
+    times: list[float] = []
+
+    async def note(_: web.Request) -> web.Response:
+        times.append(time.monotonic())
+        return web.Response()
+
+    async with receiver(note) as found:
+        output = http_output(gate, found.url, rate_limit={"messages": 20, "period_seconds": 1, "burst": 5})
+        outcomes = []
+        for _ in range(3):
+            outcomes += await asyncio.gather(*(send(output, message()) for _ in range(60)))
+        await output.close()
+    delivered = [outcome for outcome in outcomes if isinstance(outcome, Delivered)]
+    held = [outcome for outcome in outcomes if isinstance(outcome, Undeliverable)]
+    assert len(times) == len(delivered) > 40
+    assert {outcome.reason for outcome in held} == {"rate_limited"}
+    assert all(outcome.due for outcome in held)
+    assert max(sum(start <= at < start + 1 for at in times) for start in times) <= 25
+
+
+async def test_a_long_wish_of_the_receiver_is_waited_for_outside_the_window(gate: Gate) -> None:
+    async def much_later(_: web.Request) -> web.Response:
+        return web.Response(status=429, headers={"Retry-After": "120"})
+
+    async with receiver(much_later) as found:
+        output = http_output(gate, found.url)
+        outcome = await send(output, message())
+        await output.close()
+    assert isinstance(outcome, Undeliverable)
+    assert outcome.due == pytest.approx(time.time() + 120, abs=2)
+    assert len(found.bodies) == 1
+
+
+async def test_messages_are_signed_with_every_active_secret(gate: Gate) -> None:
+    secrets = {"old": "whsec_" + "b2xk" * 10, "new": "whsec_" + "bmV3" * 10}
+    async with receiver(ok) as found:
+        output = http_output(gate, found.url, {"signing_secrets": secrets})
+        await send(output, message(body=b'{"a": 1}'))
+        await output.close()
+    for secret in secrets.values():
+        assert Webhook(secret).verify(found.bodies[0], {k.lower(): v for k, v in found.headers[0].items()}) == {"a": 1}

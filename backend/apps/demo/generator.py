@@ -4,6 +4,7 @@ import asyncio
 import itertools
 import logging
 import random
+import threading
 from typing import Any
 
 import aiohttp
@@ -20,12 +21,12 @@ _NAMES = ("Ana", "Bruno", "Carla", "Davi", "Elisa")
 _COUNTRIES = ("BR", "BR", "PT", "AR", "US")
 
 
-async def run(*, redis_url: str, ingest_url: str, api_key: str, pipeline_ids: list[str]) -> None:
-    """Runs until cancelled."""
+async def run(*, redis_url: str, ingest_url: str, api_key: str, pipeline_ids: list[str], stop: threading.Event) -> None:
+    """Runs until ``stop`` is set."""
     numbers = itertools.count(1)
     client = redis.from_url(redis_url)
     async with aiohttp.ClientSession(headers={"Authorization": f"Bearer {api_key}"}) as session:
-        while True:
+        while not stop.is_set():
             try:
                 rate = min(int(await client.get(GENERATOR_RATE) or 0), MOST_PER_SECOND)
             except (RedisError, OSError):

@@ -8,9 +8,11 @@ from typing import Any
 import redis
 from django.conf import settings
 
-from backend.telemetry import keys
+from backend.telemetry import events, keys
 
 Seconds = dict[int, dict[str, int]]
+
+_LATENCY = events.LATENCY.encode()
 
 
 def _redis() -> redis.Redis:
@@ -18,14 +20,14 @@ def _redis() -> redis.Redis:
 
 
 def counts_last_24_hours(pipeline_id: str) -> dict[str, int]:
-    """Counts by event over the last 24 full hours and the running one."""
+    """Counts by event over the last 24 full hours and the running one, without the classes of latency."""
     now = int(time.time()) // 3600
     with _redis().pipeline(transaction=False) as batch:
         for hour in range(now - 24, now + 1):
             batch.hgetall(keys.by_hour(pipeline_id, hour))
         totals: Counter[str] = Counter()
         for found in batch.execute():
-            totals.update({event.decode(): int(n) for event, n in found.items()})
+            totals.update({name.decode(): int(n) for name, n in found.items() if not name.startswith(_LATENCY)})
     return dict(totals)
 
 
@@ -43,6 +45,8 @@ def seconds_of(hashes: list[dict[bytes, bytes]], *, since: int) -> Seconds:
     seconds: Seconds = {}
     for found in hashes:
         for name, n in found.items():
+            if name.startswith(_LATENCY):
+                continue
             event, _, second = name.decode().rpartition("|")
             if int(second) >= since:
                 seconds.setdefault(int(second), {})[event] = int(n)

@@ -7,6 +7,7 @@ from django.conf import settings
 from django.core.management import call_command
 from django.core.management.base import BaseCommand
 
+from backend.apps.deliveries.partitions import partitions_ensure
 from backend.apps.demo.services import demo_ensure
 from backend.apps.jobs.services import job_ensure_default
 from backend.domain import routing
@@ -19,6 +20,7 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         call_command("migrate", interactive=False, verbosity=0)
+        partitions_ensure()
         self._create_topics()
         job_ensure_default()
         if settings.CONSOLE.embedded:

@@ -1,30 +1,49 @@
 import asyncio
+import functools
 import signal
+import threading
 from argparse import ArgumentParser
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from django.conf import settings
 from django.core.management.base import BaseCommand
 
+from backend.apps.deliveries.redelivery import Redelivery
+from backend.apps.deliveries.sinks import AttemptSink, DeadLetterSink
 from backend.apps.demo import generator
 from backend.apps.demo.services import demo_facts
+from backend.apps.kafka_sink.sink import run
+from backend.apps.usage.sinks import UsageSink
 
-Worker = Callable[[], Coroutine[Any, Any, None]]
+Worker = Callable[[threading.Event], None]
+"""Works in a thread of its own until the event is set."""
 
 
-def _demo_generator() -> Coroutine[Any, Any, None]:
+def _demo_generator(stop: threading.Event) -> None:
     facts = demo_facts()
-    return generator.run(
-        redis_url=settings.REDIS_URL,
-        ingest_url=settings.CONSOLE.ingest_url,
-        api_key=facts["api_key"],
-        pipeline_ids=list(facts["pipelines"].values()),
+    asyncio.run(
+        generator.run(
+            redis_url=settings.REDIS_URL,
+            ingest_url=settings.CONSOLE.ingest_url,
+            api_key=facts["api_key"],
+            pipeline_ids=list(facts["pipelines"].values()),
+            stop=stop,
+        )
     )
 
 
 def _workers() -> dict[str, Worker]:
-    return {"demo-generator": _demo_generator} if settings.CONSOLE.embedded else {}
+    workers: dict[str, Worker] = {
+        "dead-letters": functools.partial(run, DeadLetterSink()),
+        "redelivery": lambda stop: Redelivery().run(stop),
+        "attempts": functools.partial(run, AttemptSink()),
+        "usage": functools.partial(run, UsageSink()),
+    }
+    if settings.CONSOLE.embedded:
+        workers["demo-generator"] = _demo_generator
+    return workers
 
 
 class Command(BaseCommand):
@@ -35,17 +54,13 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         chosen = {name: worker for name, worker in _workers().items() if options["only"] in (None, name)}
-        coroutines = [worker() for worker in chosen.values()]
-        asyncio.run(self._run(coroutines))
-
-    async def _run(self, coroutines: list[Coroutine[Any, Any, None]]) -> None:
-        tasks: list[asyncio.Task[Any]] = [asyncio.create_task(coroutine) for coroutine in coroutines]
-        stop = asyncio.Event()
+        stop = threading.Event()
         for number in (signal.SIGTERM, signal.SIGINT):
-            asyncio.get_running_loop().add_signal_handler(number, stop.set)
-        stopped: asyncio.Task[Any] = asyncio.create_task(stop.wait())
-        done, _ = await asyncio.wait([*tasks, stopped], return_when=asyncio.FIRST_COMPLETED)
-        for task in tasks:
-            task.cancel()
-        for task in done - {stopped}:
-            task.result()  # a worker that failed ends the process, and the supervisor starts it again
+            signal.signal(number, lambda *_: stop.set())
+        with ThreadPoolExecutor(len(chosen)) as pool:
+            running = [pool.submit(worker, stop) for worker in chosen.values()]
+            while not stop.is_set() and not any(future.done() for future in running):
+                stop.wait(0.5)
+            stop.set()
+        for future in running:
+            future.result()  # a worker that failed ends the process, and the supervisor starts it again

@@ -7,6 +7,14 @@ test('a value or null becomes an optional value', () => {
   expect(prepareSchema(schema as never)).toEqual({ properties: { key: { type: 'string', title: 'Key' } } })
 })
 
+test('a group of fields or null is not set until it is chosen', () => {
+  const schema = { anyOf: [{ $ref: '#/$defs/Limit' }, { type: 'null' }], default: null }
+  expect(prepareSchema(schema as never)).toEqual({
+    anyOf: [{ type: 'null', title: 'Not set' }, { $ref: '#/$defs/Limit' }],
+    default: null,
+  })
+})
+
 test('a choice between two real types stays a choice', () => {
   const schema = { anyOf: [{ type: 'string' }, { type: 'number' }] }
   expect(prepareSchema(schema as never)).toEqual(schema)

@@ -3,8 +3,8 @@ import type { RJSFSchema, UiSchema } from '@rjsf/utils'
 type Node = Record<string, unknown>
 
 /**
- * Makes a pydantic JSON Schema fit for a form: "a value or null" becomes an optional value, and
- * the constant that tells variants apart is filled in without being shown.
+ * Makes a pydantic JSON Schema fit for a form: "a value or null" becomes an optional value or
+ * group of fields, and the constant that tells variants apart is filled in without being shown.
  */
 export function prepareSchema(schema: RJSFSchema): RJSFSchema {
   return rewrite(schema) as RJSFSchema
@@ -16,8 +16,13 @@ function rewrite(value: unknown): unknown {
   const node = value as Node
   const variants = Array.isArray(node.anyOf) ? (node.anyOf as Node[]) : []
   const real = variants.filter((variant) => variant.type !== 'null')
-  if (real.length === 1 && variants.length === 2) {
-    const merged: Node = { ...real[0], ...node }
+  const only = real[0]
+  if (only && real.length === 1 && variants.length === 2) {
+    // A group of fields is left out until it is chosen; its required fields would be asked for otherwise.
+    if ('$ref' in only || only.type === 'object') {
+      return { ...node, anyOf: [{ type: 'null', title: 'Not set' }, rewrite(only)] }
+    }
+    const merged: Node = { ...only, ...node }
     delete merged.anyOf
     if (merged.default === null) delete merged.default
     return rewrite(merged)

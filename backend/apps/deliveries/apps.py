@@ -1,0 +1,6 @@
+from django.apps import AppConfig
+
+
+class DeliveriesConfig(AppConfig):
+    name = "backend.apps.deliveries"
+    default_auto_field = "django.db.models.BigAutoField"

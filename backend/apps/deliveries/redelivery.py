@@ -1,0 +1,225 @@
+"""Sends dead letters again when they are due: each output by its own breaker, rate limit and share."""
+
+import logging
+import threading
+import time
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import redis
+from confluent_kafka import KafkaException, Producer
+from django.conf import settings
+from django.db import DatabaseError, InterfaceError, close_old_connections, connection, transaction
+from django.db.models import Count, F, Q
+from redis.exceptions import RedisError
+
+from backend.apps.deliveries.models import DeadLetter
+from backend.apps.pipelines.models import Pipeline, PipelineVersion
+from backend.delivery.gate import TOKEN_HORIZON_SECONDS
+from backend.delivery.scripts import OutputKey
+from backend.domain import routing
+from backend.domain.breaker import BreakerState
+from backend.domain.message import REDELIVERY, REDELIVERY_OUTPUT, Message
+from backend.domain.rate_limit import RateLimitPolicy
+from backend.environment import environment
+from backend.kafka_client.producer import PARTITIONER
+
+log = logging.getLogger(__name__)
+
+_ROUND_SECONDS = 0.25
+_AWAY_SECONDS = 1.0
+_SHARE = 500
+"""Dead letters of one output that are under way again at the same time."""
+_CLAIM_LIMIT = timedelta(minutes=15)
+_BACKLOG_SECONDS = 5
+_ACKNOWLEDGE_SECONDS = 10.0
+
+_ENTRY = {"adapting_transformer": routing.TRANSFORMER, "syndicating": routing.ADAPTED}
+"""Where a dead letter of a stage goes back in. Others, malformed records among them, cannot be sent again."""
+
+Output = tuple[Any, str]
+
+
+class Redelivery:
+    """One worker's rounds. Several may run: rows are claimed with SKIP LOCKED."""
+
+    def __init__(self) -> None:
+        self._redis = redis.from_url(settings.REDIS_URL, socket_timeout=2, socket_connect_timeout=2)
+        self._producer = Producer(
+            {
+                "bootstrap.servers": environment().kafka_bootstrap_servers,
+                "enable.idempotence": True,
+                "acks": "all",
+                "partitioner": PARTITIONER,
+                "message.timeout.ms": int(_ACKNOWLEDGE_SECONDS * 1000),
+                "message.max.bytes": 4 * 1024 * 1024,
+                "reconnect.backoff.max.ms": 1000,
+            }
+        )
+
+    def run(self, stop: threading.Event) -> None:
+        while not stop.is_set():
+            close_old_connections()
+            try:
+                released = self.round()
+                stop.wait(0 if released else _ROUND_SECONDS)
+            except (InterfaceError, DatabaseError, RedisError, KafkaException) as error:
+                log.warning("Redelivery waits: %s", str(error).splitlines()[0] if str(error) else error)
+                connection.close()
+                stop.wait(_AWAY_SECONDS)
+        connection.close()
+
+    def round(self) -> int:
+        """Sends what is due and allowed; how many."""
+        DeadLetter.objects.filter(
+            state=DeadLetter.State.REDELIVERING, claimed_at__lt=datetime.now(UTC) - _CLAIM_LIMIT
+        ).update(state=DeadLetter.State.WAITING, claimed_at=None)
+        self._mark_backlogs()
+        due = (
+            DeadLetter.objects.filter(state=DeadLetter.State.WAITING, due_at__lte=datetime.now(UTC))
+            .filter(stage__in=_ENTRY)
+            .values_list("pipeline_id", "output")
+            .distinct()
+        )
+        released = 0
+        for output in due:
+            claimed = self._claim(output, self._allowance(output))
+            released += len(claimed)
+            if claimed:
+                self._send(claimed)
+        return released
+
+    # -- how many may go -------------------------------------------------------
+
+    def _allowance(self, output: Output) -> int:
+        pipeline_id, name = output
+        if not name:
+            return _SHARE
+        under_way = DeadLetter.objects.filter(
+            pipeline_id=pipeline_id, output=name, state=DeadLetter.State.REDELIVERING
+        ).count()
+        key = OutputKey(str(pipeline_id), name)
+        state, until = breaker_of(self._redis, key)
+        if state is not BreakerState.CLOSED:
+            # One message to probe with, once the penalty is over.
+            return 1 if time.time() >= until and not under_way else 0
+        share = _SHARE
+        limit = _rate_limit_of(pipeline_id, name)
+        if limit is not None:
+            share = min(share, self._free_tokens(key, limit))
+        return max(0, share - under_way)
+
+    def _free_tokens(self, key: OutputKey, limit: RateLimitPolicy) -> int:
+        """How many tokens the next second has, the burst included."""
+        stored: Any = self._redis.get(key.limit)
+        seconds: Any = self._redis.time()
+        now = seconds[0] + seconds[1] / 1e6
+        full_at = max(float(stored or 0), now)
+        room = now + TOKEN_HORIZON_SECONDS + limit.burst * limit.interval - full_at
+        return max(0, int(room / limit.interval) + 1) if room >= 0 else 0
+
+    def _mark_backlogs(self) -> None:
+        """While rate-limited messages wait, new ones queue behind them."""
+        waiting = (
+            DeadLetter.objects.filter(reason="rate_limited")
+            .filter(Q(state=DeadLetter.State.WAITING) | Q(state=DeadLetter.State.REDELIVERING))
+            .values_list("pipeline_id", "output")
+            .distinct()
+        )
+        for pipeline_id, name in waiting:
+            self._redis.set(OutputKey(str(pipeline_id), name).backlog, 1, ex=_BACKLOG_SECONDS)
+
+    # -- sending ---------------------------------------------------------------
+
+    @staticmethod
+    def _claim(output: Output, most: int) -> list[DeadLetter]:
+        if most <= 0:
+            return []
+        pipeline_id, name = output
+        with transaction.atomic():
+            rows = list(
+                DeadLetter.objects.select_for_update(skip_locked=True)
+                .filter(pipeline_id=pipeline_id, output=name, state=DeadLetter.State.WAITING, stage__in=_ENTRY)
+                .filter(due_at__lte=datetime.now(UTC))
+                .order_by("first_at", "id")[:most]
+            )
+            DeadLetter.objects.filter(pk__in=[row.pk for row in rows]).update(
+                state=DeadLetter.State.REDELIVERING, claimed_at=datetime.now(UTC)
+            )
+        return rows
+
+    def _send(self, rows: list[DeadLetter]) -> None:
+        versions = _current_versions(rows)
+        failed: list[Any] = []
+        for row in rows:
+            message = _message(row, versions.get(row.pipeline_id))
+
+            def reported(error: Any, _record: Any, pk: Any = row.pk) -> None:
+                if error is not None:
+                    failed.append(pk)
+
+            while True:
+                try:
+                    self._producer.produce(
+                        _ENTRY[row.stage],
+                        message.body,
+                        message.key,
+                        headers=list(message.headers()),
+                        on_delivery=reported,
+                    )
+                    break
+                except BufferError:
+                    self._producer.poll(0.1)
+        self._producer.flush(_ACKNOWLEDGE_SECONDS + 1)
+        if failed:
+            DeadLetter.objects.filter(pk__in=failed).update(state=DeadLetter.State.WAITING, claimed_at=None)
+
+
+def breaker_of(client: redis.Redis, key: OutputKey) -> tuple[BreakerState, float]:
+    """The breaker's state, and the end of its penalty (Unix time)."""
+    found: Any = client.hmget(key.breaker, "state", "until")
+    state, until = found
+    return BreakerState(state.decode()) if state else BreakerState.CLOSED, float(until or 0)
+
+
+def _rate_limit_of(pipeline_id: Any, name: str) -> RateLimitPolicy | None:
+    config = Pipeline.objects.filter(pk=pipeline_id).values_list("published__config", flat=True).first()
+    for output in (config or {}).get("outputs", []):
+        if output["name"] == name and output.get("rate_limit"):
+            return RateLimitPolicy.model_validate(output["rate_limit"])
+    return None
+
+
+def _current_versions(rows: list[DeadLetter]) -> dict[Any, int]:
+    wanted = {row.pipeline_id for row in rows if row.use_current_version and row.pipeline_id}
+    return dict(
+        PipelineVersion.objects.filter(pk__in=Pipeline.objects.filter(pk__in=wanted).values("published"))
+        .annotate(owner=F("pipeline_id"))
+        .values_list("owner", "number")
+    )
+
+
+def _message(row: DeadLetter, current: int | None) -> Message:
+    headers: dict[str, str] = dict(row.headers)
+    slip = headers.pop("routing-slip", "")
+    return Message(
+        id=row.message_id,
+        pipeline_id=str(row.pipeline_id),
+        version=current if row.use_current_version and current is not None else row.version,
+        key=bytes(row.key),
+        body=bytes(row.body),
+        content_type=row.content_type,
+        received_at=row.received_at,
+        slip=tuple(slip.split(",")) if slip else (),
+        extra=headers | {REDELIVERY: str(row.pk), REDELIVERY_OUTPUT: row.output},
+    )
+
+
+def waiting_by_output() -> dict[Output, int]:
+    """Open dead letters by output."""
+    counted = (
+        DeadLetter.objects.filter(state__in=[DeadLetter.State.WAITING, DeadLetter.State.REDELIVERING])
+        .values_list("pipeline_id", "output")
+        .annotate(n=Count("pk"))
+    )
+    return {(pipeline_id, output): n for pipeline_id, output, n in counted}

@@ -1,0 +1,200 @@
+"""Dead letters and attempts on their way from Kafka into PostgreSQL."""
+
+import json
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+from confluent_kafka import Message as KafkaRecord
+from django.db import connection
+from uuid_utils.compat import uuid7
+
+from backend.apps.deliveries.models import DeadLetter
+from backend.apps.kafka_sink.sink import Sink
+from backend.apps.pipelines.models import Pipeline
+from backend.delivery.results import RESOLVED
+from backend.domain import message as names
+from backend.domain import routing
+
+_KEPT_APART = {names.PIPELINE, names.VERSION, names.MESSAGE_ID, names.RECEIVED_AT, names.CONTENT_TYPE}
+_CAUSE = {
+    names.DEAD_STAGE,
+    names.DEAD_REASON,
+    names.DEAD_ERROR,
+    names.DEAD_OUTPUT,
+    names.DEAD_ATTEMPTS,
+    names.DEAD_DUE,
+    names.DEAD_RETRYABLE,
+}
+
+_FIRST_REDELIVERY = timedelta(minutes=1)
+_LONGEST_WAIT = timedelta(hours=6)
+_REDELIVERIES = 10
+"""Failures that may pass are sent again by themselves this often, each after four times as long."""
+
+
+@dataclass(slots=True)
+class _Row:
+    """A dead letter as it comes from Kafka, in the order of the staging table's columns."""
+
+    id: UUID
+    workspace_id: UUID | None
+    pipeline_id: UUID | None
+    output: str
+    stage: str
+    message_id: str
+    version: int
+    reason: str
+    error: str
+    attempts: int
+    due_at: datetime | None
+    retryable: bool
+    key: bytes
+    body: bytes
+    content_type: str
+    received_at: str
+    headers: str
+    at: datetime
+
+    @property
+    def identity(self) -> tuple[UUID | None, str, str]:
+        return self.pipeline_id, self.output, self.message_id or str(self.id)
+
+
+_COLUMNS = ", ".join(_Row.__slots__)  # type: ignore[attr-defined]
+
+_STAGE = """
+CREATE TEMPORARY TABLE IF NOT EXISTS dead_letter_stage (
+    id uuid, workspace_id uuid, pipeline_id uuid, output text, stage text, message_id text, version int, reason text,
+    error text, attempts int, due_at timestamptz, retryable boolean, key bytea, body bytea, content_type text,
+    received_at text, headers jsonb, at timestamptz
+) ON COMMIT DELETE ROWS
+"""
+
+_UPSERT = """
+INSERT INTO deliveries_deadletter AS d (
+    id, workspace_id, pipeline_id, output, stage, message_id, version, state, reason, error, attempts, redeliveries,
+    due_at, use_current_version, key, body, body_bytes, content_type, received_at, headers, first_at, last_at,
+    closed_by, closed_why
+)
+SELECT id, workspace_id, pipeline_id, output, stage, message_id, version, 'waiting', reason, error, attempts, 0,
+    CASE WHEN due_at IS NULL AND retryable THEN at + %(first)s ELSE due_at END,
+    false, key, body, length(body), content_type, received_at, headers, at, at, '', ''
+FROM dead_letter_stage
+ON CONFLICT (pipeline_id, output, message_id) WHERE NOT message_id = '' DO UPDATE SET
+    state = CASE WHEN d.state IN ('discarded', 'delivered') THEN d.state ELSE 'waiting' END,
+    reason = excluded.reason, error = excluded.error, last_at = excluded.last_at, stage = excluded.stage,
+    attempts = d.attempts + excluded.attempts, claimed_at = NULL, version = excluded.version,
+    redeliveries = d.redeliveries + (d.state = 'redelivering')::int,
+    due_at = CASE
+        WHEN excluded.due_at IS NULL OR excluded.due_at <> excluded.first_at + %(first)s THEN excluded.due_at
+        WHEN d.redeliveries < %(most)s
+            THEN excluded.first_at + least(%(first)s * power(4, d.redeliveries + 1), %(longest)s)
+    END
+"""
+
+
+class DeadLetterSink(Sink):
+    """``firehose_dead_letter``: a row for each (message, output), whatever its history."""
+
+    name = "dead-letters"
+    topic = routing.DEAD_LETTER
+
+    def write(self, records: list[KafkaRecord]) -> None:
+        rows: dict[Any, _Row] = {}
+        resolved: list[str] = []
+        for record in records:
+            headers = {name: (raw or b"").decode(errors="replace") for name, raw in _headers(record)}
+            if RESOLVED in headers:
+                resolved.append(headers[RESOLVED])
+                continue
+            row = _row(record, headers)
+            if before := rows.get(row.identity):
+                row.attempts += before.attempts
+            rows[row.identity] = row
+        if rows:
+            self._store(list(rows.values()))
+        # A redelivered dead letter that failed again is not resolved, so the order of the two does not matter.
+        DeadLetter.objects.filter(id__in=resolved).exclude(state=DeadLetter.State.DISCARDED).update(
+            state=DeadLetter.State.DELIVERED, closed_at=datetime.now(UTC), claimed_at=None, due_at=None
+        )
+
+    def _store(self, rows: list[_Row]) -> None:
+        pipelines = {row.pipeline_id for row in rows if row.pipeline_id is not None}
+        workspaces = dict(Pipeline.objects.filter(pk__in=pipelines).values_list("pk", "workspace_id"))
+        with connection.cursor() as cursor:
+            cursor.execute(_STAGE)
+            with cursor.cursor.copy(f"COPY dead_letter_stage ({_COLUMNS}) FROM STDIN") as copy:
+                for row in rows:
+                    if row.pipeline_id is not None:
+                        row.workspace_id = workspaces.get(row.pipeline_id)
+                    copy.write_row([getattr(row, column) for column in _Row.__slots__])  # type: ignore[attr-defined]
+            waits: Any = {"first": _FIRST_REDELIVERY, "longest": _LONGEST_WAIT, "most": _REDELIVERIES}
+            cursor.execute(_UPSERT, waits)
+
+
+def _headers(record: KafkaRecord) -> list[tuple[str, bytes | None]]:
+    headers: Any = record.headers()
+    return headers or []
+
+
+def _row(record: KafkaRecord, headers: dict[str, str]) -> _Row:
+    due = headers.get(names.DEAD_DUE)
+    return _Row(
+        id=uuid7(),
+        workspace_id=None,
+        pipeline_id=_uuid(headers.get(names.PIPELINE, "")),
+        output=headers.get(names.DEAD_OUTPUT, "")[:63],
+        stage=headers.get(names.DEAD_STAGE, "")[:50],
+        message_id=headers.get(names.MESSAGE_ID, "")[:64],
+        version=int(version) if (version := headers.get(names.VERSION, "")).isdigit() else 0,
+        reason=headers.get(names.DEAD_REASON, "unknown")[:100],
+        error=_text(headers.get(names.DEAD_ERROR, "")),
+        attempts=int(attempts) if (attempts := headers.get(names.DEAD_ATTEMPTS, "")).isdigit() else 0,
+        due_at=datetime.fromtimestamp(float(due), UTC) if due else None,
+        retryable=names.DEAD_RETRYABLE in headers,
+        key=bytes(record.key() or b""),  # type: ignore[arg-type]
+        body=bytes(record.value() or b""),  # type: ignore[arg-type]
+        content_type=_text(headers.get(names.CONTENT_TYPE, ""))[:200],
+        received_at=_text(headers.get(names.RECEIVED_AT, ""))[:40],
+        headers=json.dumps({n: _text(v) for n, v in headers.items() if n not in _KEPT_APART | _CAUSE}),
+        at=datetime.fromtimestamp(record.timestamp()[1] / 1000, UTC),
+    )
+
+
+class AttemptSink(Sink):
+    """``firehose_attempts``: a row for each try."""
+
+    name = "attempts"
+    topic = routing.ATTEMPTS
+
+    _COLUMNS = (
+        "id", "workspace_id", "pipeline_id", "output", "message_id", "version", "at", "number", "milliseconds",
+        "status", "reason", "error", "response",
+    )  # fmt: skip
+
+    def write(self, records: list[KafkaRecord]) -> None:
+        with connection.cursor() as cursor:
+            statement = f"COPY deliveries_attempt ({', '.join(self._COLUMNS)}) FROM STDIN"
+            with cursor.cursor.copy(statement) as copy:
+                for record in records:
+                    entry = json.loads(record.value() or b"{}")  # type: ignore[arg-type]
+                    entry["id"] = str(uuid7())
+                    copy.write_row([_clean(entry[column]) for column in self._COLUMNS])
+
+
+def _clean(value: Any) -> Any:
+    return _text(value) if isinstance(value, str) else value
+
+
+def _text(value: str) -> str:
+    """PostgreSQL's text holds everything but NUL."""
+    return value.replace("\x00", "")
+
+
+def _uuid(text: str) -> UUID | None:
+    try:
+        return UUID(text)
+    except ValueError:
+        return None

@@ -1,0 +1,6 @@
+from django.apps import AppConfig
+
+
+class KafkaSinkConfig(AppConfig):
+    name = "backend.apps.kafka_sink"
+    default_auto_field = "django.db.models.BigAutoField"

@@ -1,0 +1,15 @@
+from django.db import models
+
+
+class SinkOffset(models.Model):
+    """How far a topic's partition has been written to the database; part of the same transactions."""
+
+    sink = models.CharField(max_length=50)
+    partition = models.PositiveIntegerField()
+    next_offset = models.BigIntegerField()
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["sink", "partition"], name="one_offset_per_partition")]
+
+    def __str__(self) -> str:
+        return f"{self.sink}[{self.partition}] @ {self.next_offset}"

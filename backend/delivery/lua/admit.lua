@@ -1,0 +1,65 @@
+-- May these tries be made now? Asked once per batch of one output.
+--
+-- KEYS  1 breaker (hash)  2 rate limit (string)  3, 4 ledger: newer and older (hashes)
+--       5 redelivery's mark (string)  6 events (stream)
+-- ARGV  1 time, or "" for Redis' own  2 probe seconds  3 token interval, or 0 without a limit
+--       4 burst  5 horizon in seconds  6 output's name for events (JSON)
+--       then a pair for each try: its kind (first, redelivery, retry) and the message's id ("" for a retry)
+-- Returns {time, breaker's state, its until} followed by one answer for each try:
+--   {"repeat", position} | {"open", until} | {"limited", due} | {"send", wait, "probe" or ""}
+local clock = redis.call('TIME')
+local now = ARGV[1] ~= '' and tonumber(ARGV[1]) or tonumber(clock[1]) + tonumber(clock[2]) / 1e6
+local interval, burst, horizon = tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
+
+local breaker = redis.call('HMGET', KEYS[1], 'state', 'until')
+local state, ends = breaker[1] or 'closed', tonumber(breaker[2] or '0')
+local backlog = interval > 0 and redis.call('EXISTS', KEYS[5]) == 1
+local full_at = interval > 0 and tonumber(redis.call('GET', KEYS[2]) or '0') or 0
+local taken = false
+
+local function admit_by_breaker()
+  if state == 'closed' then return true, '' end
+  if now < ends then return false, '' end
+  local before = state
+  state, ends = 'half_open', now + tonumber(ARGV[2])
+  redis.call('HSET', KEYS[1], 'state', state, 'until', tostring(ends))
+  if before == 'open' then
+    redis.call('XADD', KEYS[6], 'MAXLEN', '~', 10000, '*', 'kind', 'breaker', 'output', ARGV[6],
+      'state', state, 'until', string.format('%.3f', ends), 'cause', 'The penalty is over: one message probes.')
+  end
+  return true, 'probe'
+end
+
+local function token()
+  if interval == 0 then return 0 end
+  local at = math.max(now, full_at - burst * interval)
+  if at - now > horizon then return nil, at end
+  full_at = math.max(full_at, now) + interval
+  taken = true
+  return at - now
+end
+
+local answers = {}
+for i = 7, #ARGV, 2 do
+  local kind, id = ARGV[i], ARGV[i + 1]
+  local position = id ~= '' and (redis.call('HGET', KEYS[3], id) or redis.call('HGET', KEYS[4], id))
+  if position then
+    answers[#answers + 1] = {'repeat', position}
+  elseif state ~= 'closed' and now < ends then
+    answers[#answers + 1] = {'open', string.format('%.3f', ends)}
+  elseif kind == 'first' and backlog then
+    answers[#answers + 1] = {'limited', string.format('%.3f', now + 1)}
+  else
+    local wait, due = token()
+    if wait then
+      local allowed, probe = admit_by_breaker()
+      answers[#answers + 1] = {'send', string.format('%.6f', wait), probe}
+    else
+      answers[#answers + 1] = {'limited', string.format('%.3f', due)}
+    end
+  end
+end
+if taken then
+  redis.call('SET', KEYS[2], string.format('%.6f', full_at), 'PX', math.ceil((full_at - now) * 1000) + 1000)
+end
+return {string.format('%.6f', now), state, string.format('%.3f', ends), unpack(answers)}

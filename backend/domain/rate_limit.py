@@ -1,0 +1,53 @@
+"""The rate limit of an output (seed 003, "Syndicating"), as a generic cell rate algorithm.
+
+Tokens are spaced evenly; ``burst`` of them may come early. Any window of one period then holds
+at most ``messages + burst``. This is the reference that the script in Redis agrees with, and
+the view of an engine whose Redis is away.
+"""
+
+from dataclasses import dataclass
+
+from pydantic import ConfigDict, Field
+
+from backend.domain.model import StrictModel
+
+_SPACING = 1.01
+"""Tokens lie this much further apart than the limit asks, which pays for the network's jitter."""
+
+
+class RateLimitPolicy(StrictModel):
+    """How many messages a receiver is sent at most."""
+
+    model_config = ConfigDict(title="Rate limit")
+
+    messages: int = Field(ge=1, le=1_000_000, description="At most this many tries…", examples=[100])
+    period_seconds: float = Field(1.0, gt=0, le=86400, description="…in any period of this length, in seconds.")
+    burst: int = Field(
+        0, ge=0, le=1_000_000, description="This many may come on top of it after a quiet time, all at once."
+    )
+
+    @property
+    def interval(self) -> float:
+        """Seconds between two tokens."""
+        return self.period_seconds / self.messages * _SPACING
+
+
+@dataclass
+class RateLimit:
+    """One output's limit. Times are seconds on any clock that does not go back."""
+
+    policy: RateLimitPolicy
+    _next: float = 0.0
+    """When the bucket is full again: GCRA's theoretical arrival time."""
+
+    def take(self, now: float, wanted: int, horizon: float) -> list[float]:
+        """Up to ``wanted`` tokens: the times from which each may be used, none more than ``horizon`` seconds away."""
+        times: list[float] = []
+        while len(times) < wanted and self.next_at(now) - now <= horizon:
+            times.append(self.next_at(now))
+            self._next = max(self._next, now) + self.policy.interval
+        return times
+
+    def next_at(self, now: float) -> float:
+        """When the next token may be used."""
+        return max(now, self._next - self.policy.burst * self.policy.interval)

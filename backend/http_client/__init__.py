@@ -1,0 +1,1 @@
+"""An HTTP client for many small requests at once."""

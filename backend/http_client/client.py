@@ -1,0 +1,188 @@
+"""libcurl on an asyncio loop: keep-alive, HTTP/2 where offered, and little time spent in Python."""
+
+import asyncio
+import ssl
+from dataclasses import dataclass
+from typing import Any
+
+import pycurl
+
+_KEPT_BYTES = 2048
+"""Of the receiver's answer."""
+_READ_BYTES = 1024 * 1024
+"""An answer that is longer is broken off."""
+_IDLE_HANDLES = 512
+
+_ON_DEMAND = {pycurl.E_WRITE_ERROR}  # we broke the answer off
+_TLS = {pycurl.E_PEER_FAILED_VERIFICATION, pycurl.E_SSL_CACERT_BADFILE, pycurl.E_SSL_CONNECT_ERROR}
+
+
+class HttpError(Exception):
+    """No answer. The message says why; ``kind`` is ``dns``, ``tls``, ``timeout`` or ``connection``."""
+
+    def __init__(self, kind: str, message: str) -> None:
+        super().__init__(message)
+        self.kind = kind
+
+
+@dataclass(frozen=True, slots=True)
+class Response:
+    """An answer. ``retry_after`` is in seconds, ``body`` at most its first 2 KB."""
+
+    status: int
+    body: bytes
+    retry_after: float | None
+
+
+class _Exchange:
+    """One request under way on a reusable handle."""
+
+    __slots__ = ("body", "future", "handle", "read")
+
+    def __init__(self, handle: Any) -> None:
+        self.handle = handle
+        handle.setopt(pycurl.WRITEFUNCTION, self._write)
+
+    def begin(self, future: asyncio.Future[Response]) -> None:
+        self.future = future
+        self.body = b""
+        self.read = 0
+
+    def _write(self, chunk: bytes) -> int | None:
+        self.read += len(chunk)
+        if len(self.body) < _KEPT_BYTES:
+            self.body += chunk[: _KEPT_BYTES - len(self.body)]
+        return None if self.read <= _READ_BYTES else 0
+
+
+class HttpClient:
+    """Requests to one receiver. Made, used and closed on one event loop.
+
+    ``read_timeout`` is the longest silence within an exchange; the time for the whole exchange is
+    the caller's to limit, by cancelling.
+    """
+
+    def __init__(
+        self, *, verify_tls: bool = True, connect_timeout: float = 10.0, read_timeout: float | None = None
+    ) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._verify_tls = verify_tls
+        self._connect_timeout = connect_timeout
+        self._read_timeout = read_timeout
+        self._idle: list[_Exchange] = []
+        self._running: dict[Any, _Exchange] = {}
+        self._timer: asyncio.TimerHandle | None = None
+        self._multi = pycurl.CurlMulti()
+        self._multi.setopt(pycurl.M_SOCKETFUNCTION, self._watch)
+        self._multi.setopt(pycurl.M_TIMERFUNCTION, self._set_timer)
+        self._multi.setopt(pycurl.M_MAXCONNECTS, _IDLE_HANDLES)
+
+    async def request(self, method: str, url: str, headers: list[str], body: bytes | None = None) -> Response:
+        """Sends and waits for the answer; redirects are not followed. Raises HttpError."""
+        exchange = self._idle.pop() if self._idle else _Exchange(self._new_handle())
+        handle = exchange.handle
+        handle.setopt(pycurl.URL, url)
+        handle.setopt(pycurl.HTTPHEADER, headers)
+        if body is not None:
+            handle.setopt(pycurl.POSTFIELDS, body)
+        handle.setopt(pycurl.CUSTOMREQUEST, method)
+        future: asyncio.Future[Response] = self._loop.create_future()
+        exchange.begin(future)
+        self._running[handle] = exchange
+        self._multi.add_handle(handle)
+        try:
+            return await future
+        except asyncio.CancelledError:
+            if self._running.pop(handle, None) is not None:
+                self._multi.remove_handle(handle)
+                handle.close()
+            raise
+
+    async def close(self) -> None:
+        """Ends connections; whoever still waits gets HttpError."""
+        if self._timer is not None:
+            self._timer.cancel()
+        for handle, exchange in self._running.items():
+            self._multi.remove_handle(handle)
+            if not exchange.future.done():
+                exchange.future.set_exception(HttpError("connection", "The connection was closed."))
+        self._running.clear()
+        for exchange in self._idle:
+            exchange.handle.close()
+        self._idle.clear()
+        self._multi.close()
+
+    def _new_handle(self) -> Any:
+        handle = pycurl.Curl()
+        handle.setopt(pycurl.NOSIGNAL, 1)
+        handle.setopt(pycurl.PROTOCOLS, pycurl.PROTO_HTTP | pycurl.PROTO_HTTPS)
+        handle.setopt(pycurl.PROXY, "")
+        handle.setopt(pycurl.HTTP_VERSION, pycurl.CURL_HTTP_VERSION_2TLS)
+        handle.setopt(pycurl.CONNECTTIMEOUT_MS, int(self._connect_timeout * 1000))
+        handle.setopt(pycurl.TCP_NODELAY, 1)
+        if self._read_timeout is not None:
+            handle.setopt(pycurl.LOW_SPEED_LIMIT, 1)
+            handle.setopt(pycurl.LOW_SPEED_TIME, max(1, round(self._read_timeout)))
+        if self._verify_tls:
+            trusted = ssl.get_default_verify_paths()
+            if trusted.cafile:
+                handle.setopt(pycurl.CAINFO, trusted.cafile)
+            if trusted.capath:
+                handle.setopt(pycurl.CAPATH, trusted.capath)
+        else:
+            handle.setopt(pycurl.SSL_VERIFYPEER, 0)
+            handle.setopt(pycurl.SSL_VERIFYHOST, 0)
+        return handle
+
+    # -- libcurl's callbacks and the loop's ------------------------------------
+
+    def _watch(self, what: int, fd: int, _multi: Any, _data: Any) -> None:
+        if what in (pycurl.POLL_IN, pycurl.POLL_INOUT):
+            self._loop.add_reader(fd, self._act, fd, pycurl.CSELECT_IN)
+        else:
+            self._loop.remove_reader(fd)
+        if what in (pycurl.POLL_OUT, pycurl.POLL_INOUT):
+            self._loop.add_writer(fd, self._act, fd, pycurl.CSELECT_OUT)
+        else:
+            self._loop.remove_writer(fd)
+
+    def _set_timer(self, milliseconds: int) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if milliseconds >= 0:
+            self._timer = self._loop.call_later(milliseconds / 1000, self._act, pycurl.SOCKET_TIMEOUT, 0)
+
+    def _act(self, fd: int, event: int) -> None:
+        self._multi.socket_action(fd, event)
+        while True:
+            left, finished, failed = self._multi.info_read()
+            for handle in finished:
+                self._settle(handle, 0, "")
+            for handle, code, text in failed:
+                self._settle(handle, code, text)
+            if not left:
+                return
+
+    def _settle(self, handle: Any, code: int, text: str) -> None:
+        exchange = self._running.pop(handle)
+        self._multi.remove_handle(handle)
+        if not exchange.future.done():
+            if code == 0 or code in _ON_DEMAND:
+                wish = handle.getinfo(pycurl.RETRY_AFTER)
+                status = handle.getinfo(pycurl.RESPONSE_CODE)
+                exchange.future.set_result(Response(status, exchange.body, float(wish) if wish else None))
+            else:
+                exchange.future.set_exception(HttpError(_kind(code), text or f"libcurl error {code}"))
+        if code == 0 and len(self._idle) < _IDLE_HANDLES:
+            self._idle.append(exchange)
+        else:
+            handle.close()
+
+
+def _kind(code: int) -> str:
+    if code == pycurl.E_COULDNT_RESOLVE_HOST:
+        return "dns"
+    if code == pycurl.E_OPERATION_TIMEDOUT:
+        return "timeout"
+    return "tls" if code in _TLS else "connection"

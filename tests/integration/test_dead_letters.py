@@ -1,0 +1,291 @@
+"""Dead letters from Kafka into PostgreSQL and back."""
+
+import threading
+import uuid
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
+
+import pytest
+import redis
+from confluent_kafka import Consumer, Producer
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+
+from backend.apps.deliveries.models import Attempt, DeadLetter
+from backend.apps.deliveries.partitions import partitions_drop, partitions_ensure
+from backend.apps.deliveries.redelivery import Redelivery
+from backend.apps.deliveries.sinks import AttemptSink, DeadLetterSink
+from backend.apps.kafka_sink.models import SinkOffset
+from backend.apps.kafka_sink.sink import Sink, run
+from backend.apps.usage.models import UsageMinute
+from backend.apps.usage.sinks import UsageSink
+from backend.delivery.results import Attempt as Try
+from backend.delivery.results import Record, attempt_record, billing_event, dead_letter, malformed_dead_letter, resolved
+from backend.delivery.scripts import OutputKey
+from backend.domain import routing
+from backend.domain.message import Message, new_message_id, utc_now
+from tests import factories
+from tests.infra import KAFKA, REDIS_URL, Server, wait_until
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+PARTITIONS = 2
+
+
+@pytest.fixture
+def topics(kafka: Server, monkeypatch: pytest.MonkeyPatch) -> Callable[[Sink], str]:
+    """Gives a sink a topic of its own."""
+
+    def make(sink: Sink) -> str:
+        topic = f"{sink.name}-{uuid.uuid4()}"
+        admin = AdminClient({"bootstrap.servers": KAFKA})
+        admin.create_topics([NewTopic(topic, PARTITIONS, 1)])[topic].result()
+        monkeypatch.setattr(type(sink), "topic", topic)
+        monkeypatch.setattr(type(sink), "name", topic[:50])
+        return topic
+
+    return make
+
+
+class Running:
+    """A sink at work in a thread."""
+
+    def __init__(self, sink: Sink) -> None:
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=run, args=(sink, self._stop))
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._stop.set()
+        self._thread.join()
+
+
+@pytest.fixture
+def running() -> Iterator[Callable[[Sink], Running]]:
+    found: list[Running] = []
+
+    def start(sink: Sink) -> Running:
+        found.append(Running(sink))
+        return found[-1]
+
+    yield start
+    for one in found:
+        one.stop()
+
+
+def produce(topic: str, *records: Record) -> None:
+    producer = Producer({"bootstrap.servers": KAFKA})
+    for record in records:
+        producer.produce(topic, record.value, record.key, headers=list(record.headers))
+    assert producer.flush(20) == 0
+
+
+def message(pipeline_id: str) -> Message:
+    message_id = new_message_id()
+    return Message(message_id, pipeline_id, 1, message_id.encode(), b'{"a":1}', "application/json", utc_now(), ())
+
+
+def failed(sent: Message, reason: str = "http_500", output: str = "out", **fields: object) -> Record:
+    return dead_letter(
+        sent, stage="syndicating", reason=reason, error="It failed.", output=output, attempts=4, **fields
+    )  # type: ignore[arg-type]
+
+
+def test_a_dead_letter_is_one_row_whatever_its_history(topics, running) -> None:  # type: ignore[no-untyped-def]
+    pipeline = factories.make_pipeline(factories.make_workspace())
+    sink = DeadLetterSink()
+    topic = topics(sink)
+    sent, other = message(str(pipeline.pk)), message(str(pipeline.pk))
+    due = datetime.now(UTC) + timedelta(minutes=15)
+    worker = running(sink)
+    produce(topic, failed(sent, retryable=True), failed(other, "breaker_open", due=due.timestamp()))
+    wait_until(lambda: DeadLetter.objects.count() == 2)
+    row = DeadLetter.objects.get(message_id=sent.id)
+    assert (row.workspace_id, row.output, row.reason, row.attempts) == (pipeline.workspace_id, "out", "http_500", 4)
+    assert (bytes(row.body), bytes(row.key)) == (sent.body, sent.key)
+    assert row.due_at is not None
+    assert row.due_at - row.first_at == timedelta(minutes=1)
+    assert DeadLetter.objects.get(message_id=other.id).due_at == pytest.approx(due, abs=timedelta(seconds=1))
+
+    DeadLetter.objects.update(state=DeadLetter.State.REDELIVERING)
+    worker.stop()
+    produce(topic, failed(sent, "http_422"), resolved(other, str(DeadLetter.objects.get(message_id=other.id).pk)))
+    running(sink)
+    wait_until(lambda: DeadLetter.objects.filter(reason="http_422").exists())
+    wait_until(lambda: DeadLetter.objects.filter(state=DeadLetter.State.DELIVERED).exists())
+    row.refresh_from_db()
+    assert (row.state, row.attempts, row.redeliveries, row.due_at) == ("waiting", 8, 1, None)
+    assert DeadLetter.objects.count() == 2
+
+
+def test_what_is_no_message_is_kept_too(topics, running) -> None:  # type: ignore[no-untyped-def]
+    sink = DeadLetterSink()
+    topic = topics(sink)
+    record = malformed_dead_letter(key=None, value=b"\x00\xff", headers=[("x", b"\xff\x00")], stage="s", error="No.")
+    produce(topic, record, record)
+    running(sink)
+    wait_until(lambda: DeadLetter.objects.count() == 2)
+    assert {bytes(row.body) for row in DeadLetter.objects.all()} == {b"\x00\xff"}
+
+
+def test_each_record_is_written_once_through_restarts_of_worker_and_database(  # type: ignore[no-untyped-def]
+    topics, running, postgresql: Server
+) -> None:
+    sink = UsageSink()
+    topic = topics(sink)
+    workspace, pipeline = str(uuid.uuid4()), str(uuid.uuid4())
+
+    def send(count: int) -> None:
+        made = (message(pipeline) for _ in range(count))
+        produce(topic, *(billing_event(sent, workspace_id=workspace, output="out") for sent in made))
+
+    def counted() -> int:
+        return sum(UsageMinute.objects.filter(pipeline_id=pipeline).values_list("deliveries", flat=True))
+
+    send(5000)
+    worker = running(sink)
+    wait_until(lambda: counted() > 0)
+    worker.stop()
+    running(sink)
+    running(sink)  # a second one takes a share
+    send(3000)
+    wait_until(lambda: counted() >= 8000)
+    assert counted() == 8000
+    assert sum(SinkOffset.objects.filter(sink=sink.name).values_list("next_offset", flat=True)) == 8000
+    assert sum(UsageMinute.objects.filter(pipeline_id=pipeline).values_list("bytes", flat=True)) == 8000 * 7
+
+
+def test_attempts_go_to_the_partition_of_their_day_and_leave_with_it(topics, running) -> None:  # type: ignore[no-untyped-def]
+    partitions_ensure()
+    sink = AttemptSink()
+    topic = topics(sink)
+    sent = message(str(uuid.uuid4()))
+    tries = [
+        Try(utc_now(), 1, 12.5, "500", "http_500", "It answered\x00 500.", "oops"),
+        Try("2020-01-01T00:00:00.000Z", 2, 3.0, "200"),
+    ]
+    produce(topic, *(attempt_record(sent, one, workspace_id=str(uuid.uuid4()), output="out") for one in tries))
+    running(sink)
+    wait_until(lambda: Attempt.objects.filter(message_id=sent.id).count() == 2)
+    first = Attempt.objects.get(message_id=sent.id, number=1)
+    assert (first.status, first.error, first.response) == ("500", "It answered 500.", "oops")
+    partitions_drop(keep_days=7)
+    assert Attempt.objects.filter(message_id=sent.id).count() == 1
+
+
+@pytest.fixture
+def adapted(kafka: Server) -> Iterator[Consumer]:
+    """Reads what redelivery puts back."""
+    admin = AdminClient({"bootstrap.servers": KAFKA})
+    if routing.ADAPTED not in admin.list_topics(timeout=10).topics:
+        admin.create_topics([NewTopic(routing.ADAPTED, 1, 1)])[routing.ADAPTED].result()
+    consumer = Consumer({"bootstrap.servers": KAFKA, "group.id": str(uuid.uuid4()), "auto.offset.reset": "latest"})
+    assigned = threading.Event()
+    consumer.subscribe([routing.ADAPTED], on_assign=lambda *_: assigned.set())
+    while not assigned.is_set():
+        consumer.poll(0.1)
+    consumer.poll(0.5)
+    yield consumer
+    consumer.close()
+
+
+def put_back(consumer: Consumer, pipeline_id: str) -> list[Message]:
+    found = []
+    while (record := consumer.poll(1.0)) is not None:
+        got = Message.from_kafka(key=record.key(), value=record.value(), headers=record.headers() or [])  # type: ignore[arg-type]
+        if got.pipeline_id == pipeline_id:
+            found.append(got)
+    return found
+
+
+def waiting(pipeline_id: uuid.UUID, count: int, **fields: object) -> list[DeadLetter]:
+    now = datetime.now(UTC)
+    return DeadLetter.objects.bulk_create(
+        DeadLetter(
+            **{
+                "pipeline_id": pipeline_id,
+                "output": "out",
+                "stage": "syndicating",
+                "message_id": new_message_id(),
+                "version": 1,
+                "reason": "http_500",
+                "key": b"k",
+                "body": b"{}",
+                "body_bytes": 2,
+                "first_at": now - timedelta(seconds=count - number),
+                "last_at": now,
+                "due_at": now,
+                "headers": {"routing-slip": "", "traceparent": "t"},
+            }
+            | fields  # type: ignore[arg-type]
+        )
+        for number in range(count)
+    )
+
+
+def test_due_dead_letters_go_back_oldest_first_for_their_output_only(adapted: Consumer, redis_server: Server) -> None:
+    pipeline = factories.make_pipeline(factories.make_workspace())
+    rows = waiting(pipeline.pk, 3)
+    waiting(pipeline.pk, 1, due_at=datetime.now(UTC) + timedelta(hours=1))
+    waiting(pipeline.pk, 1, due_at=None)
+    waiting(pipeline.pk, 1, stage="adapting", output="")  # nothing that could be sent again
+    assert Redelivery().round() == 3
+    found = put_back(adapted, str(pipeline.pk))
+    assert [one.id for one in found] == [row.message_id for row in rows]
+    once, redelivery = found[0].split_redelivery()
+    assert redelivery is not None
+    assert (redelivery.dead_letter, redelivery.output) == (str(rows[0].pk), "out")
+    assert once.extra == {"traceparent": "t"}
+    assert Redelivery().round() == 0
+    assert {row.state for row in DeadLetter.objects.filter(pk__in=[row.pk for row in rows])} == {"redelivering"}
+
+
+def test_an_open_breaker_lets_nothing_through_and_its_end_one(adapted: Consumer, redis_server: Server) -> None:
+    pipeline = factories.make_pipeline(factories.make_workspace())
+    waiting(pipeline.pk, 3)
+    key = OutputKey(str(pipeline.pk), "out")
+    client = redis.from_url(REDIS_URL)
+    now = datetime.now(UTC).timestamp()
+    client.hset(key.breaker, mapping={"state": "open", "until": now + 60})
+    other = factories.make_pipeline(pipeline.workspace)
+    waiting(other.pk, 1)
+    assert Redelivery().round() == 1  # the other pipeline's
+    client.hset(key.breaker, "until", now - 1)
+    assert Redelivery().round() == 1
+    assert Redelivery().round() == 0  # one probe is enough
+    client.hset(key.breaker, "state", "closed")
+    assert Redelivery().round() == 2
+
+
+def test_a_rate_limit_lets_as_many_through_as_it_has_tokens(adapted: Consumer, redis_server: Server) -> None:
+    workspace = factories.make_workspace()
+    limited = factories.output(factories.make_connector(workspace), rate_limit={"messages": 5, "period_seconds": 1})
+    pipeline = factories.make_pipeline(workspace, outputs=[limited])
+    pipeline.published = pipeline.versions.first()
+    pipeline.save()
+    waiting(pipeline.pk, 20, reason="rate_limited")
+    assert Redelivery().round() == 5
+    assert Redelivery().round() == 0
+    assert redis.from_url(REDIS_URL).exists(OutputKey(str(pipeline.pk), "out").backlog)
+
+
+def test_a_claim_that_nobody_finished_is_taken_up_again(adapted: Consumer, redis_server: Server) -> None:
+    pipeline = factories.make_pipeline(factories.make_workspace())
+    long_ago = datetime.now(UTC) - timedelta(hours=1)
+    [row] = waiting(pipeline.pk, 1, state="redelivering", claimed_at=long_ago)
+    assert Redelivery().round() == 1
+    row.refresh_from_db()
+    assert row.claimed_at is not None
+    assert row.claimed_at > long_ago
+
+
+def test_it_goes_out_under_the_version_then_or_the_current_one(adapted: Consumer, redis_server: Server) -> None:
+    pipeline = factories.make_pipeline(factories.make_workspace())
+    pipeline.published = pipeline.versions.create(
+        number=2, config=pipeline.versions.first().config, author=factories.make_user()
+    )  # type: ignore[union-attr]
+    pipeline.save()
+    waiting(pipeline.pk, 1)
+    waiting(pipeline.pk, 1, use_current_version=True)
+    Redelivery().round()
+    assert sorted(one.version for one in put_back(adapted, str(pipeline.pk))) == [1, 2]
