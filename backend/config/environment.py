@@ -29,3 +29,6 @@ class ConsoleEnvironment(BaseSettings):
     topic_partitions: int = 2
     topic_replication: int = 1
     topic_retention_hours: int = 168
+    attempts_kept_days: int = 14
+    dead_letters_kept_days: int = 30
+    dead_letters_kept_bytes: int = 10 * 1024**3

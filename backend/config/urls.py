@@ -8,6 +8,8 @@ api: list[URLPattern | URLResolver] = [
     path("", include("backend.apps.workspaces.api.urls")),
     path("", include("backend.apps.connectors.api.urls")),
     path("", include("backend.apps.pipelines.api.urls")),
+    path("", include("backend.apps.deliveries.api.urls")),
+    path("", include("backend.apps.usage.api.urls")),
     path("", include("backend.apps.jobs.api.urls")),
     path("", include("backend.apps.demo.api.urls")),
     path("schema/", SpectacularAPIView.as_view(permission_classes=[]), name="schema"),

@@ -90,3 +90,22 @@ class Attempt(models.Model):
 
     def __str__(self) -> str:
         return f"{self.message_id} to {self.output}: {self.status or self.reason}"
+
+
+class OutputEvent(models.Model):
+    """A turn of an output's circuit breaker."""
+
+    workspace_id = models.UUIDField(null=True)
+    pipeline_id = models.UUIDField()
+    output = models.CharField(max_length=63)
+    at = models.DateTimeField()
+    state = models.CharField(max_length=10)
+    until = models.DateTimeField(null=True, help_text="End of the penalty, when there is one.")
+    cause = models.TextField()
+    stream_id = models.CharField(max_length=40, unique=True, help_text="The entry in Redis it was read from.")
+
+    class Meta:
+        indexes = [models.Index(fields=["pipeline_id", "-id"], name="output_event_newest")]
+
+    def __str__(self) -> str:
+        return f"{self.pipeline_id}/{self.output}: {self.state}"

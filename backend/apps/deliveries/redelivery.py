@@ -37,6 +37,8 @@ _ACKNOWLEDGE_SECONDS = 10.0
 _ENTRY = {"adapting_transformer": routing.TRANSFORMER, "syndicating": routing.ADAPTED}
 """Where a dead letter of a stage goes back in. Others, malformed records among them, cannot be sent again."""
 
+STAGES = tuple(_ENTRY)
+
 Output = tuple[Any, str]
 
 

@@ -1,8 +1,9 @@
 """``/ws/live/``: one socket per browser for everything that is live.
 
 The browser sends ``{"pipelines": [id, …]}`` whenever what it shows changes. Every second the
-server sends ``{"type": "counts", "pipelines": {id: {second: {event: n}}}}`` with the absolute
-counts of the last few seconds, so that a late or lost message does no harm.
+server sends ``{"type": "counts", "pipelines": {id: {second: {event: n}}}, "breakers": {id: {output:
+breaker}}}`` with the absolute counts of the last few seconds and the present state of the circuit
+breakers, so that a late or lost message does no harm. A browser that is slow gets the newest only.
 """
 
 import asyncio
@@ -14,10 +15,13 @@ import redis.asyncio as redis
 from channels.db import database_sync_to_async
 from channels.generic.websocket import AsyncJsonWebsocketConsumer
 from django.conf import settings
+from django.core.exceptions import ValidationError
 from redis.exceptions import RedisError
 
+from backend.apps.deliveries.selectors import ERRORS_SHOWN, breaker_from
 from backend.apps.monitoring.selectors import seconds_of
 from backend.apps.pipelines.models import Pipeline
+from backend.delivery.scripts import OutputKey
 from backend.telemetry import keys
 
 _INTERVAL = 1.0
@@ -30,7 +34,7 @@ class LiveConsumer(AsyncJsonWebsocketConsumer):
     """Pushes live counts of the pipelines a signed-in person looks at."""
 
     async def connect(self) -> None:
-        self._pipelines: list[str] = []
+        self._pipelines: dict[str, list[str]] = {}
         self._task: asyncio.Task[None] | None = None
         await self.accept()
         user = self.scope.get("user")
@@ -53,17 +57,21 @@ class LiveConsumer(AsyncJsonWebsocketConsumer):
             ids = [text for text in wanted[:_MOST_PIPELINES] if isinstance(text, str)]
             self._pipelines = await database_sync_to_async(self._visible)(ids)
 
-    def _visible(self, ids: list[str]) -> list[str]:
-        """Only pipelines of the person's own workspaces; others do not exist for them."""
-        with contextlib.suppress(ValueError, TypeError):
-            mine = Pipeline.objects.filter(workspace__members=self.scope["user"])
-            return [str(pk) for pk in mine.filter(pk__in=ids).values_list("pk", flat=True)]
-        return []
+    def _visible(self, ids: list[str]) -> dict[str, list[str]]:
+        """Only pipelines of the person's own workspaces, with their outputs; others do not exist for them."""
+        try:
+            mine = Pipeline.objects.filter(workspace__members=self.scope["user"], pk__in=ids)
+            configs = list(mine.values_list("pk", "published__config"))
+        except (ValueError, TypeError, ValidationError):
+            return {}
+        return {str(pk): [output["name"] for output in (config or {}).get("outputs", [])] for pk, config in configs}
 
     async def _push(self) -> None:
         while True:
             try:
-                await self.send_json({"type": "counts", "pipelines": await self._counts()})
+                await self.send_json(
+                    {"type": "counts", "pipelines": await self._counts(), "breakers": await self._breakers()}
+                )
             except (RedisError, OSError):
                 await self.send_json({"type": "stale", "reason": "Redis is not available."})
             await asyncio.sleep(_INTERVAL)
@@ -83,3 +91,15 @@ class LiveConsumer(AsyncJsonWebsocketConsumer):
             pipeline_id: seconds_of(found[index * step : (index + 1) * step], since=now - _SECONDS_SENT)
             for index, pipeline_id in enumerate(self._pipelines)
         }
+
+    async def _breakers(self) -> dict[str, Any]:
+        outputs = [OutputKey(pipeline_id, name) for pipeline_id, names in self._pipelines.items() for name in names]
+        async with self._redis.pipeline(transaction=False) as batch:
+            for key in outputs:
+                batch.hgetall(key.breaker)
+                batch.lrange(key.errors, 0, ERRORS_SHOWN - 1)
+            found = await batch.execute()
+        shown: dict[str, Any] = {}
+        for index, key in enumerate(outputs):
+            shown.setdefault(key.pipeline_id, {})[key.output] = breaker_from(found[2 * index], found[2 * index + 1])
+        return shown

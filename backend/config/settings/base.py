@@ -97,7 +97,8 @@ CELERY_BEAT_SCHEDULE = {
         "task": "backend.apps.jobs.tasks.jobs_reconcile",
         "schedule": 3.0,
         "options": {"expires": 3},
-    }
+    },
+    "retention": {"task": "backend.apps.deliveries.tasks.retention", "schedule": 3600.0, "options": {"expires": 600}},
 }
 
 AUTH_USER_MODEL = "workspaces.User"
@@ -136,6 +137,10 @@ SPECTACULAR_SETTINGS = {
     "SERVE_INCLUDE_SCHEMA": False,
     "SCHEMA_PATH_PREFIX": "/api/v1",
     "COMPONENT_SPLIT_REQUEST": True,
+    "ENUM_NAME_OVERRIDES": {
+        "BreakerStateEnum": "backend.domain.breaker.BreakerState",
+        "DeadLetterStateEnum": "backend.apps.deliveries.models.DeadLetter.State",
+    },
 }
 
 STATIC_URL = "/static/"

@@ -10,6 +10,7 @@ from typing import Any
 from django.conf import settings
 from django.core.management.base import BaseCommand
 
+from backend.apps.deliveries import events
 from backend.apps.deliveries.redelivery import Redelivery
 from backend.apps.deliveries.sinks import AttemptSink, DeadLetterSink
 from backend.apps.demo import generator
@@ -39,6 +40,7 @@ def _workers() -> dict[str, Worker]:
         "dead-letters": functools.partial(run, DeadLetterSink()),
         "redelivery": lambda stop: Redelivery().run(stop),
         "attempts": functools.partial(run, AttemptSink()),
+        "events": events.run,
         "usage": functools.partial(run, UsageSink()),
     }
     if settings.CONSOLE.embedded:

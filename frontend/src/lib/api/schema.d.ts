@@ -39,6 +39,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/attempts/": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description Tries of deliveries: all failures, and a share of the successes. */
+        get: operations["attempts_list"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/connector-types/": {
         parameters: {
             query?: never;
@@ -121,6 +138,108 @@ export interface paths {
         put?: never;
         /** @description Really connect with what is in the request, before it is saved. */
         post: operations["connectors_test_unsaved"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/dead-letters/": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description Messages that could not be delivered. */
+        get: operations["dead_letters_list"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/dead-letters/{id}/": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description Messages that could not be delivered. */
+        get: operations["dead_letters_retrieve"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/dead-letters/count/": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** @description How many waiting dead letters a selection reaches, before anything is done. */
+        post: operations["dead_letters_count_create"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/dead-letters/discard/": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** @description Give the selected ones up. */
+        post: operations["dead_letters_discard_create"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/dead-letters/redrive/": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** @description Send the selected ones again, as breakers and rate limits allow. */
+        post: operations["dead_letters_redrive_create"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/dead-letters/summary/": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description By pipeline, output and reason: how many, since when, and when the next is sent again. */
+        get: operations["dead_letters_summary_list"];
+        put?: never;
+        post?: never;
         delete?: never;
         options?: never;
         head?: never;
@@ -247,6 +366,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/output-events/": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description Turns of circuit breakers, newest first. */
+        get: operations["output_events_list"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/pipelines/": {
         parameters: {
             query?: never;
@@ -259,6 +395,40 @@ export interface paths {
         put?: never;
         /** @description Pipelines of the workspace. Saving makes a version; publishing puts it in force. */
         post: operations["pipelines_create"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/pipelines/{pipeline}/outputs/": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description Each output with its breaker, rate limit and waiting dead letters. */
+        get: operations["pipelines_outputs_list"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/pipelines/{pipeline}/outputs/{name}/breaker/": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** @description Open or close the circuit breaker by hand. */
+        post: operations["pipelines_outputs_breaker_create"];
         delete?: never;
         options?: never;
         head?: never;
@@ -438,6 +608,40 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/usage/": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description Delivered messages by period, pipeline and output. */
+        get: operations["usage_list"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/usage/export/": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description The same as CSV. */
+        get: operations["usage_export_retrieve"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
 }
 export type webhooks = Record<string, never>;
 export interface components {
@@ -464,6 +668,74 @@ export interface components {
             /** Format: date-time */
             expires_at?: string | null;
         };
+        Attempt: {
+            /** Format: uuid */
+            readonly id: string;
+            /** Format: uuid */
+            pipeline: string;
+            readonly output: string;
+            readonly message_id: string;
+            readonly version: number;
+            /** Format: date-time */
+            readonly at: string;
+            readonly number: number;
+            /** Format: double */
+            readonly milliseconds: number;
+            readonly status: string;
+            /** @description Empty after a success. */
+            readonly reason: string;
+            readonly error: string;
+            readonly response: string;
+        };
+        Breaker: {
+            state: components["schemas"]["BreakerStateEnum"];
+            /** Format: date-time */
+            since: string | null;
+            /**
+             * Format: date-time
+             * @description When one message probes.
+             */
+            until: string | null;
+            cause: string;
+            /** @description Newest first. */
+            last_errors: components["schemas"]["BreakerError"][];
+        };
+        BreakerError: {
+            /** Format: date-time */
+            at: string;
+            message: string;
+        };
+        /**
+         * Circuit breaker
+         * @description When an output is left alone, and for how long.
+         */
+        BreakerPolicy: {
+            /**
+             * Errors
+             * @description This many failed tries…
+             * @default 5
+             */
+            errors: number;
+            /**
+             * Window seconds
+             * @description …within this time open the breaker, in seconds.
+             * @default 60
+             */
+            window_seconds: number;
+            /**
+             * Open seconds
+             * @description Nothing is sent for this long; then one message probes. In seconds.
+             * @default 900
+             */
+            open_seconds: number;
+        };
+        /**
+         * @description * `closed` - closed
+         *     * `open` - open
+         *     * `half_open` - half_open
+         * @enum {string}
+         */
+        BreakerStateEnum: "closed" | "open" | "half_open";
         /** @enum {string} */
         ConditionEnum: "exists" | "equals" | "not_equals" | "less_than" | "less_or_equal" | "greater_than" | "greater_or_equal" | "in";
         ConnectionTestRequest: {
@@ -507,6 +779,9 @@ export interface components {
                 [key: string]: unknown;
             } | null;
         };
+        Count: {
+            count: number;
+        };
         Counts: {
             /** @description Counts by event. */
             last_24_hours: {
@@ -519,12 +794,143 @@ export interface components {
                 };
             };
         };
+        DeadLetter: {
+            /** Format: uuid */
+            readonly id: string;
+            /** Format: uuid */
+            pipeline: string | null;
+            /**
+             * @description Empty when a stage before the outputs failed.
+             * @default
+             */
+            readonly output: string;
+            readonly stage: string;
+            /** @default  */
+            readonly message_id: string;
+            /** @description Pipeline version the message was accepted under. */
+            readonly version: number;
+            readonly state: components["schemas"]["DeadLetterStateEnum"];
+            readonly reason: string;
+            readonly error: string;
+            /** @description Tries made, over all redeliveries. */
+            readonly attempts: number;
+            readonly redeliveries: number;
+            /**
+             * Format: date-time
+             * @description When it is sent again by itself; null: only by hand.
+             */
+            readonly due_at: string | null;
+            /** @description Sent again under the version in force then. */
+            readonly use_current_version: boolean;
+            readonly body_bytes: number;
+            readonly content_type: string;
+            readonly received_at: string;
+            /**
+             * Format: date-time
+             * @description When it first became a dead letter.
+             */
+            readonly first_at: string;
+            /**
+             * Format: date-time
+             * @description When it last failed.
+             */
+            readonly last_at: string;
+            /** Format: date-time */
+            readonly closed_at: string | null;
+            readonly closed_by: string;
+            readonly closed_why: string;
+        };
+        DeadLetterDetail: {
+            /** Format: uuid */
+            readonly id: string;
+            /** Format: uuid */
+            pipeline: string | null;
+            /**
+             * @description Empty when a stage before the outputs failed.
+             * @default
+             */
+            readonly output: string;
+            readonly stage: string;
+            /** @default  */
+            readonly message_id: string;
+            /** @description Pipeline version the message was accepted under. */
+            readonly version: number;
+            readonly state: components["schemas"]["DeadLetterStateEnum"];
+            readonly reason: string;
+            readonly error: string;
+            /** @description Tries made, over all redeliveries. */
+            readonly attempts: number;
+            readonly redeliveries: number;
+            /**
+             * Format: date-time
+             * @description When it is sent again by itself; null: only by hand.
+             */
+            readonly due_at: string | null;
+            /** @description Sent again under the version in force then. */
+            readonly use_current_version: boolean;
+            readonly body_bytes: number;
+            readonly content_type: string;
+            readonly received_at: string;
+            /**
+             * Format: date-time
+             * @description When it first became a dead letter.
+             */
+            readonly first_at: string;
+            /**
+             * Format: date-time
+             * @description When it last failed.
+             */
+            readonly last_at: string;
+            /** Format: date-time */
+            readonly closed_at: string | null;
+            readonly closed_by: string;
+            readonly closed_why: string;
+            /** @description The routing slip and further headers. */
+            readonly headers: unknown;
+            /** @description The payload, at most 64 KiB of it. */
+            readonly body: string;
+            /** @description Whether the payload is not UTF-8 text. */
+            readonly body_is_base64: boolean;
+        };
+        DeadLetterGroup: {
+            /** Format: uuid */
+            pipeline: string | null;
+            output: string;
+            reason: string;
+            count: number;
+            /** Format: date-time */
+            oldest: string;
+            /** Format: date-time */
+            next_due: string | null;
+        };
+        /** @description Which dead letters: the filters of the list, as an object. */
+        DeadLetterSelectionRequest: {
+            filter?: {
+                [key: string]: string;
+            };
+        };
+        /**
+         * @description * `waiting` - Waiting
+         *     * `redelivering` - Redelivering
+         *     * `delivered` - Delivered
+         *     * `discarded` - Discarded
+         *     * `expired` - Expired: its body was removed to keep the size or the time bound
+         * @enum {string}
+         */
+        DeadLetterStateEnum: "waiting" | "redelivering" | "delivered" | "discarded" | "expired";
         /**
          * @description * `running` - Running
          *     * `stopped` - Stopped
          * @enum {string}
          */
         DesiredEnum: "running" | "stopped";
+        /** @description Which dead letters: the filters of the list, as an object. */
+        DiscardRequest: {
+            filter?: {
+                [key: string]: string;
+            };
+            reason: string;
+        };
         /**
          * Drop unless
          * @description Drops every message that does not meet a condition.
@@ -611,6 +1017,15 @@ export interface components {
         };
         /** @enum {string} */
         OnMissingEnum: "skip" | "dead_letter";
+        Output: {
+            name: string;
+            /** Format: uuid */
+            connector: string;
+            rate_limit: components["schemas"]["RateLimit"] | null;
+            /** @description Those that wait. */
+            dead_letters: number;
+            breaker: components["schemas"]["Breaker"];
+        };
         /**
          * Output
          * @description One place that every message of the pipeline is delivered to.
@@ -642,16 +1057,55 @@ export interface components {
              */
             timeout_seconds: number;
             /**
+             * Rate limit
+             * @description Most that the receiver is sent. What is above it waits and is delivered as the limit allows, oldest first.
+             * @default null
+             */
+            rate_limit: components["schemas"]["RateLimitPolicy"] | null;
+            /**
              * Concurrency
              * @description Deliveries at the same time, per task.
-             * @default 32
+             * @default 64
              */
             concurrency: number;
+            /**
+             * Queue
+             * @description Messages that may be under way or waiting for this output, per task; further ones are set aside and delivered later, so that this output never slows another.
+             * @default 500
+             */
+            queue: number;
             /**
              * Retry
              * @description What happens after a failed delivery.
              */
             retry?: components["schemas"]["RetryPolicy"];
+            /**
+             * Breaker
+             * @description When an output that fails is left alone. Without it, the installation's default is used.
+             * @default null
+             */
+            breaker: components["schemas"]["BreakerPolicy"] | null;
+            /**
+             * Logged successes
+             * @description Share of the successful deliveries that the attempts log keeps; failures are all kept.
+             * @default 0.05
+             */
+            logged_successes: number;
+        };
+        OutputEvent: {
+            readonly id: number;
+            /** Format: uuid */
+            pipeline: string;
+            readonly output: string;
+            /** Format: date-time */
+            readonly at: string;
+            readonly state: string;
+            /**
+             * Format: date-time
+             * @description End of the penalty, when there is one.
+             */
+            readonly until: string | null;
+            readonly cause: string;
         };
         PaginatedApiKeyList: {
             /**
@@ -666,6 +1120,19 @@ export interface components {
             previous?: string | null;
             results: components["schemas"]["ApiKey"][];
         };
+        PaginatedAttemptList: {
+            /**
+             * Format: uri
+             * @example http://api.example.org/accounts/?cursor=cD00ODY%3D"
+             */
+            next?: string | null;
+            /**
+             * Format: uri
+             * @example http://api.example.org/accounts/?cursor=cj0xJnA9NDg3
+             */
+            previous?: string | null;
+            results: components["schemas"]["Attempt"][];
+        };
         PaginatedConnectorList: {
             /**
              * Format: uri
@@ -678,6 +1145,32 @@ export interface components {
              */
             previous?: string | null;
             results: components["schemas"]["Connector"][];
+        };
+        PaginatedDeadLetterList: {
+            /**
+             * Format: uri
+             * @example http://api.example.org/accounts/?cursor=cD00ODY%3D"
+             */
+            next?: string | null;
+            /**
+             * Format: uri
+             * @example http://api.example.org/accounts/?cursor=cj0xJnA9NDg3
+             */
+            previous?: string | null;
+            results: components["schemas"]["DeadLetter"][];
+        };
+        PaginatedOutputEventList: {
+            /**
+             * Format: uri
+             * @example http://api.example.org/accounts/?cursor=cD00ODY%3D"
+             */
+            next?: string | null;
+            /**
+             * Format: uri
+             * @example http://api.example.org/accounts/?cursor=cj0xJnA9NDg3
+             */
+            previous?: string | null;
+            results: components["schemas"]["OutputEvent"][];
         };
         PaginatedPipelineList: {
             /**
@@ -764,6 +1257,57 @@ export interface components {
             name: string;
             /** @description The newest version's configuration. */
             config: components["schemas"]["PipelineConfigRequest"];
+        };
+        /** @description What a redrive or discard of this selection would reach. */
+        Preview: {
+            /** @description Those that wait; others are left alone. */
+            count: number;
+            outputs: number;
+            groups: components["schemas"]["DeadLetterGroup"][];
+        };
+        RateLimit: {
+            messages: number;
+            /** Format: double */
+            period_seconds: number;
+            burst: number;
+        };
+        /**
+         * Rate limit
+         * @description How many messages a receiver is sent at most.
+         */
+        RateLimitPolicy: {
+            /**
+             * Messages
+             * @description At most this many tries…
+             * @example 100
+             */
+            messages: number;
+            /**
+             * Period seconds
+             * @description …in any period of this length, in seconds.
+             * @default 1
+             */
+            period_seconds: number;
+            /**
+             * Burst
+             * @description This many may come on top of it after a quiet time, all at once.
+             * @default 0
+             */
+            burst: number;
+        };
+        /** @description Which dead letters: the filters of the list, as an object. */
+        RedriveRequest: {
+            filter?: {
+                [key: string]: string;
+            };
+            /**
+             * @description Deliver as the version it was accepted under says, or as the one in force.
+             *
+             *     * `original` - original
+             *     * `current` - current
+             * @default original
+             */
+            version: components["schemas"]["VersionEnum"];
         };
         /**
          * Rename
@@ -867,6 +1411,15 @@ export interface components {
              */
             value: components["schemas"]["JsonValue"];
         };
+        SetBreakerRequest: {
+            /** @description Whether it is to be open: nothing is sent then. */
+            open: boolean;
+            /**
+             * Format: double
+             * @description How long it stays open; the usual penalty if not set.
+             */
+            seconds?: number;
+        };
         Stage: {
             name: string;
             alive: boolean;
@@ -887,6 +1440,20 @@ export interface components {
             /** @description What was reached. */
             detail: string;
         };
+        Usage: {
+            /**
+             * Format: date-time
+             * @description Its start, in UTC.
+             */
+            period: string;
+            /** Format: uuid */
+            pipeline: string;
+            /** @description Empty when the pipeline was deleted. */
+            pipeline_name: string;
+            output: string;
+            deliveries: number;
+            bytes: number;
+        };
         Version: {
             number: number;
             config: components["schemas"]["PipelineConfig"];
@@ -894,6 +1461,12 @@ export interface components {
             /** Format: date-time */
             readonly created_at: string;
         };
+        /**
+         * @description * `original` - original
+         *     * `current` - current
+         * @enum {string}
+         */
+        VersionEnum: "original" | "current";
         Workspace: {
             slug: string;
             name: string;
@@ -975,6 +1548,40 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content?: never;
+            };
+        };
+    };
+    attempts_list: {
+        parameters: {
+            query?: {
+                /** @description The pagination cursor value. */
+                cursor?: string;
+                failed?: boolean;
+                message_id?: string;
+                output?: string;
+                /** @description Number of results to return per page. */
+                page_size?: number;
+                pipeline?: string;
+                reason?: string;
+                /** @description A search term. */
+                search?: string;
+                since?: string;
+                status?: string;
+                until?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PaginatedAttemptList"];
+                };
             };
         };
     };
@@ -1165,6 +1772,179 @@ export interface operations {
             };
         };
     };
+    dead_letters_list: {
+        parameters: {
+            query?: {
+                /** @description The pagination cursor value. */
+                cursor?: string;
+                /** @description Comma-separated ids. */
+                ids?: string;
+                output?: string;
+                /** @description Number of results to return per page. */
+                page_size?: number;
+                pipeline?: string;
+                reason?: string;
+                /** @description A search term. */
+                search?: string;
+                since?: string;
+                stage?: string;
+                /**
+                 * @description * `waiting` - Waiting
+                 *     * `redelivering` - Redelivering
+                 *     * `delivered` - Delivered
+                 *     * `discarded` - Discarded
+                 *     * `expired` - Expired: its body was removed to keep the size or the time bound
+                 */
+                state?: "delivered" | "discarded" | "expired" | "redelivering" | "waiting";
+                until?: string;
+                version?: number;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PaginatedDeadLetterList"];
+                };
+            };
+        };
+    };
+    dead_letters_retrieve: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description A UUID string identifying this dead letter. */
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["DeadLetterDetail"];
+                };
+            };
+        };
+    };
+    dead_letters_count_create: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["DeadLetterSelectionRequest"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Preview"];
+                };
+            };
+        };
+    };
+    dead_letters_discard_create: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["DiscardRequest"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Count"];
+                };
+            };
+        };
+    };
+    dead_letters_redrive_create: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["RedriveRequest"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Count"];
+                };
+            };
+        };
+    };
+    dead_letters_summary_list: {
+        parameters: {
+            query?: {
+                /** @description Comma-separated ids. */
+                ids?: string;
+                output?: string;
+                pipeline?: string;
+                reason?: string;
+                /** @description A search term. */
+                search?: string;
+                since?: string;
+                stage?: string;
+                /**
+                 * @description * `waiting` - Waiting
+                 *     * `redelivering` - Redelivering
+                 *     * `delivered` - Delivered
+                 *     * `discarded` - Discarded
+                 *     * `expired` - Expired: its body was removed to keep the size or the time bound
+                 */
+                state?: "delivered" | "discarded" | "expired" | "redelivering" | "waiting";
+                until?: string;
+                version?: number;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["DeadLetterGroup"][];
+                };
+            };
+        };
+    };
     demo_generator_retrieve: {
         parameters: {
             query?: never;
@@ -1332,6 +2112,35 @@ export interface operations {
             };
         };
     };
+    output_events_list: {
+        parameters: {
+            query?: {
+                /** @description The pagination cursor value. */
+                cursor?: string;
+                output?: string;
+                /** @description Number of results to return per page. */
+                page_size?: number;
+                pipeline_id?: string;
+                /** @description A search term. */
+                search?: string;
+                state?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PaginatedOutputEventList"];
+                };
+            };
+        };
+    };
     pipelines_list: {
         parameters: {
             query?: {
@@ -1378,6 +2187,53 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["Pipeline"];
+                };
+            };
+        };
+    };
+    pipelines_outputs_list: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                pipeline: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Output"][];
+                };
+            };
+        };
+    };
+    pipelines_outputs_breaker_create: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                name: string;
+                pipeline: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["SetBreakerRequest"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Output"];
                 };
             };
         };
@@ -1673,6 +2529,70 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content?: never;
+            };
+        };
+    };
+    usage_list: {
+        parameters: {
+            query?: {
+                output?: string;
+                pipeline?: string;
+                /** @description First moment; 30 days ago if not set. */
+                since?: string;
+                /**
+                 * @description * `minute` - minute
+                 *     * `hour` - hour
+                 *     * `day` - day
+                 */
+                step?: "minute" | "hour" | "day";
+                /** @description The moment after the last; now if not set. */
+                until?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Usage"][];
+                };
+            };
+        };
+    };
+    usage_export_retrieve: {
+        parameters: {
+            query?: {
+                output?: string;
+                pipeline?: string;
+                /** @description First moment; 30 days ago if not set. */
+                since?: string;
+                /**
+                 * @description * `minute` - minute
+                 *     * `hour` - hour
+                 *     * `day` - day
+                 */
+                step?: "minute" | "hour" | "day";
+                /** @description The moment after the last; now if not set. */
+                until?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "text/csv": string;
+                };
             };
         };
     };

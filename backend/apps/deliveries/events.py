@@ -1,0 +1,58 @@
+"""Turns of circuit breakers on their way from Redis into PostgreSQL."""
+
+import json
+import logging
+import threading
+from datetime import UTC, datetime
+from typing import Any
+
+import redis
+from django.conf import settings
+from django.db import DatabaseError, InterfaceError, close_old_connections, connection
+from redis.exceptions import RedisError
+
+from backend.apps.deliveries.models import OutputEvent
+from backend.apps.pipelines.models import Pipeline
+from backend.delivery.scripts import EVENTS
+
+log = logging.getLogger(__name__)
+
+_BLOCK_MILLISECONDS = 500
+_AWAY_SECONDS = 1.0
+
+
+def run(stop: threading.Event) -> None:
+    """Writes until ``stop`` is set."""
+    client = redis.from_url(settings.REDIS_URL, socket_timeout=5, socket_connect_timeout=2)
+    last: str | None = None
+    while not stop.is_set():
+        close_old_connections()
+        try:
+            if last is None:
+                newest = OutputEvent.objects.order_by("-id").first()
+                last = newest.stream_id if newest else "0"
+            found: Any = client.xread({EVENTS: last}, count=500, block=_BLOCK_MILLISECONDS)
+            for _, entries in found or []:
+                OutputEvent.objects.bulk_create(map(_event, entries), ignore_conflicts=True)
+                last = entries[-1][0].decode()
+        except (RedisError, InterfaceError, DatabaseError) as error:
+            log.warning("Events wait: %s", str(error).splitlines()[0] if str(error) else error)
+            connection.close()
+            stop.wait(_AWAY_SECONDS)
+    connection.close()
+
+
+def _event(entry: tuple[bytes, dict[bytes, bytes]]) -> OutputEvent:
+    stream_id, fields = entry
+    pipeline_id, output = json.loads(fields[b"output"])
+    until = float(fields[b"until"])
+    return OutputEvent(
+        workspace_id=Pipeline.objects.filter(pk=pipeline_id).values_list("workspace_id", flat=True).first(),
+        pipeline_id=pipeline_id,
+        output=output,
+        at=datetime.fromtimestamp(int(stream_id.split(b"-")[0]) / 1000, UTC),
+        state=fields[b"state"].decode(),
+        until=datetime.fromtimestamp(until, UTC) if until else None,
+        cause=fields[b"cause"].decode(errors="replace"),
+        stream_id=stream_id.decode(),
+    )

@@ -1,0 +1,72 @@
+"""What people do about deliveries that failed."""
+
+from datetime import UTC, datetime, timedelta
+from uuid import UUID
+
+import redis
+from django.conf import settings
+from django.db.models import QuerySet
+
+from backend.apps.deliveries.models import DeadLetter
+from backend.apps.deliveries.redelivery import STAGES
+from backend.apps.workspaces.models import User
+from backend.delivery.scripts import EVENTS, OutputKey, script
+from backend.domain.breaker import BreakerState
+from backend.environment import environment
+
+
+def dead_letters_redrive(*, letters: QuerySet[DeadLetter], use_current_version: bool) -> int:
+    """Makes those that wait due now; how many. Breakers and rate limits still decide when each goes out."""
+    return letters.filter(state=DeadLetter.State.WAITING, stage__in=STAGES).update(
+        due_at=datetime.now(UTC), use_current_version=use_current_version
+    )
+
+
+def dead_letters_discard(*, letters: QuerySet[DeadLetter], actor: User, reason: str) -> int:
+    """Gives up those that wait; how many. They stay to be looked at, with who did it and why."""
+    return letters.filter(state=DeadLetter.State.WAITING).update(
+        state=DeadLetter.State.DISCARDED,
+        due_at=None,
+        closed_at=datetime.now(UTC),
+        closed_by=actor.username,
+        closed_why=reason,
+    )
+
+
+def breaker_set(*, key: OutputKey, to_open: bool, seconds: float | None, actor: User) -> None:
+    """By hand. Closing lets what the breaker held back go at once."""
+    client = redis.from_url(settings.REDIS_URL, socket_timeout=2, socket_connect_timeout=2)
+    penalty = seconds or environment().breaker.open_seconds
+    state = BreakerState.OPEN if to_open else BreakerState.CLOSED
+    cause = f"{'Opened' if to_open else 'Closed'} by {actor.username}."
+    client.eval(script("set_breaker").text, 2, key.breaker, EVENTS, "", state, penalty, cause, key.name())
+    if not to_open:
+        DeadLetter.objects.filter(
+            pipeline_id=key.pipeline_id,
+            output=key.output,
+            reason="breaker_open",
+            state=DeadLetter.State.WAITING,
+            due_at__isnull=False,
+        ).update(due_at=datetime.now(UTC))
+
+
+def dead_letters_expire(*, keep: timedelta, most_bytes: int) -> int:
+    """Removes the bodies of what waited too long, or takes more room than is allowed, oldest first; how many.
+
+    The rows stay: nothing is gone unseen.
+    """
+    waiting = DeadLetter.objects.filter(state=DeadLetter.State.WAITING)
+    expired = _expire(waiting.filter(first_at__lt=datetime.now(UTC) - keep), f"It waited for {keep.days} days.")
+    excess: list[UUID] = []
+    kept = 0
+    for pk, size in waiting.order_by("-first_at").values_list("pk", "body_bytes").iterator(chunk_size=10_000):
+        kept += size
+        if kept > most_bytes:
+            excess.append(pk)
+    return expired + _expire(waiting.filter(pk__in=excess), "Newer dead letters took the room that is allowed.")
+
+
+def _expire(letters: QuerySet[DeadLetter], why: str) -> int:
+    return letters.update(
+        state=DeadLetter.State.EXPIRED, body=b"", due_at=None, closed_at=datetime.now(UTC), closed_why=why
+    )

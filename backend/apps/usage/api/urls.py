@@ -1,0 +1,5 @@
+from django.urls import path
+
+from backend.apps.usage.api.views import UsageExportView, UsageView
+
+urlpatterns = [path("usage/", UsageView.as_view()), path("usage/export/", UsageExportView.as_view())]

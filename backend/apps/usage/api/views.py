@@ -1,0 +1,41 @@
+import csv
+from typing import Any
+
+from django.http import HttpResponse
+from drf_spectacular.types import OpenApiTypes
+from drf_spectacular.utils import extend_schema
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.views import APIView
+
+from backend.apps.usage.api.serializers import UsageQuerySerializer, UsageSerializer
+from backend.apps.usage.selectors import usage_of
+from backend.apps.workspaces.api.base import workspace_of
+
+
+def _rows(request: Request) -> list[dict[str, Any]]:
+    asked = UsageQuerySerializer(data=request.query_params)
+    asked.is_valid(raise_exception=True)
+    return usage_of(workspace_of(request), **asked.validated_data)
+
+
+class UsageView(APIView):
+    """Delivered messages by period, pipeline and output."""
+
+    @extend_schema(parameters=[UsageQuerySerializer], responses=UsageSerializer(many=True))
+    def get(self, request: Request) -> Response:
+        return Response(UsageSerializer(_rows(request), many=True).data)
+
+
+class UsageExportView(APIView):
+    """The same as CSV."""
+
+    @extend_schema(parameters=[UsageQuerySerializer], responses={(200, "text/csv"): OpenApiTypes.STR})
+    def get(self, request: Request) -> HttpResponse:
+        answer = HttpResponse(content_type="text/csv; charset=utf-8")
+        answer["Content-Disposition"] = 'attachment; filename="headrace-usage.csv"'
+        columns = list(UsageSerializer().fields)
+        writer = csv.DictWriter(answer, columns)
+        writer.writeheader()
+        writer.writerows(UsageSerializer(_rows(request), many=True).data)
+        return answer

@@ -1,0 +1,32 @@
+"""Questions about usage."""
+
+from datetime import datetime
+from typing import Any
+
+from django.db.models import Sum
+from django.db.models.functions import TruncDay, TruncHour, TruncMinute
+
+from backend.apps.pipelines.models import Pipeline
+from backend.apps.usage.models import UsageMinute
+from backend.apps.workspaces.models import Workspace
+
+STEPS = {"minute": TruncMinute, "hour": TruncHour, "day": TruncDay}
+
+
+def usage_of(
+    workspace: Workspace, *, since: datetime, until: datetime, step: str, pipeline: Any = None, output: str = ""
+) -> list[dict[str, Any]]:
+    """Deliveries and bytes by period, pipeline and output, oldest first. Periods without any are left out."""
+    minutes = UsageMinute.objects.filter(workspace_id=workspace.pk, minute__gte=since, minute__lt=until)
+    if pipeline is not None:
+        minutes = minutes.filter(pipeline_id=pipeline)
+    if output:
+        minutes = minutes.filter(output=output)
+    rows = (
+        minutes.annotate(period=STEPS[step]("minute"))
+        .values("period", "pipeline_id", "output")
+        .annotate(deliveries=Sum("deliveries"), bytes=Sum("bytes"))
+        .order_by("period", "pipeline_id", "output")
+    )
+    names = dict(Pipeline.objects.filter(workspace=workspace).values_list("pk", "name"))
+    return [{**row, "pipeline_name": names.get(row["pipeline_id"], "")} for row in rows]
