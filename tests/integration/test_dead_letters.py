@@ -174,11 +174,8 @@ def test_attempts_go_to_the_partition_of_their_day_and_leave_with_it(topics, run
 
 
 @pytest.fixture
-def adapted(kafka: Server) -> Iterator[Consumer]:
+def adapted(pipeline_topics: None) -> Iterator[Consumer]:
     """Reads what redelivery puts back."""
-    admin = AdminClient({"bootstrap.servers": KAFKA})
-    if routing.ADAPTED not in admin.list_topics(timeout=10).topics:
-        admin.create_topics([NewTopic(routing.ADAPTED, 1, 1)])[routing.ADAPTED].result()
     consumer = Consumer({"bootstrap.servers": KAFKA, "group.id": str(uuid.uuid4()), "auto.offset.reset": "latest"})
     assigned = threading.Event()
     consumer.subscribe([routing.ADAPTED], on_assign=lambda *_: assigned.set())

@@ -13,8 +13,6 @@ import aiohttp
 import pytest
 import redis
 from confluent_kafka import Consumer, TopicPartition
-from confluent_kafka.admin import AdminClient
-from confluent_kafka.cimpl import NewTopic
 
 from backend.domain import routing
 from backend.domain.pipeline import PipelineConfig, PipelineSnapshot
@@ -43,12 +41,7 @@ PIPELINES: dict[str, str] = {}
 
 
 @pytest.fixture(scope="module")
-def ingest(kafka: Server, redis_server: Server) -> Iterator[str]:
-    admin = AdminClient({"bootstrap.servers": KAFKA})
-    for future in admin.create_topics(
-        [NewTopic(topic, 1, 1, config={"max.message.bytes": "4194304"}) for topic in routing.TOPICS]
-    ).values():
-        future.result()
+def ingest(pipeline_topics: None, redis_server: Server) -> Iterator[str]:
     key = stored.IngestKey(hashlib.sha256(KEY.encode()).hexdigest(), WORKSPACE, 0)
     redis.from_url(REDIS_URL).hset(stored.INGEST_KEYS, key.hash, key.to_json())
     PIPELINES.update(

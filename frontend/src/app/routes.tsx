@@ -11,6 +11,9 @@ import { RequireSession } from '@/features/session/components/require-session'
 // Each page is loaded when it is first opened.
 const ConnectorFormPage = lazy(async () => ({ default: (await import('@/features/connectors/components/connector-form-page')).ConnectorFormPage }))
 const ConnectorsPage = lazy(async () => ({ default: (await import('@/features/connectors/components/connectors-page')).ConnectorsPage }))
+const AttemptsPage = lazy(async () => ({ default: (await import('@/features/deliveries/components/attempts-page')).AttemptsPage }))
+const DeadLettersPage = lazy(async () => ({ default: (await import('@/features/deliveries/components/dead-letters-page')).DeadLettersPage }))
+const UsagePage = lazy(async () => ({ default: (await import('@/features/usage/components/usage-page')).UsagePage }))
 const JobsPage = lazy(async () => ({ default: (await import('@/features/jobs/components/jobs-page')).JobsPage }))
 const PipelineFormPage = lazy(async () => ({ default: (await import('@/features/pipelines/components/pipeline-form-page')).PipelineFormPage }))
 const PipelinePage = lazy(async () => ({ default: (await import('@/features/pipelines/components/pipeline-page')).PipelinePage }))
@@ -35,6 +38,9 @@ export function AppRoutes() {
         <Route path="/connectors" element={<ConnectorsPage />} />
         <Route path="/connectors/new/:type" element={<ConnectorFormPage />} />
         <Route path="/connectors/:id/edit" element={<ConnectorFormPage />} />
+        <Route path="/dead-letters" element={<DeadLettersPage />} />
+        <Route path="/attempts" element={<AttemptsPage />} />
+        <Route path="/usage" element={<UsagePage />} />
         <Route path="/jobs" element={<JobsPage />} />
         <Route path="*" element={<NotFound />} />
       </Route>

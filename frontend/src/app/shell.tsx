@@ -15,9 +15,12 @@ import {
 } from '@mantine/core'
 import { useDisclosure } from '@mantine/hooks'
 import {
+  IconListDetails,
+  IconMailX,
   IconMoon,
   IconPlugConnected,
   IconProgress,
+  IconReportMoney,
   IconRoute,
   IconServerCog,
   IconSun,
@@ -92,6 +95,14 @@ function Navigation({ onNavigate }: { onNavigate: () => void }) {
       links: [
         { to: '/pipelines', label: t('nav.pipelines'), icon: IconRoute },
         { to: '/connectors', label: t('nav.connectors'), icon: IconPlugConnected },
+      ],
+    },
+    {
+      heading: t('nav.deliveries'),
+      links: [
+        { to: '/dead-letters', label: t('nav.deadLetters'), icon: IconMailX },
+        { to: '/attempts', label: t('nav.attempts'), icon: IconListDetails },
+        { to: '/usage', label: t('nav.usage'), icon: IconReportMoney },
       ],
     },
     { heading: t('nav.operations'), links: [{ to: '/jobs', label: t('nav.jobs'), icon: IconServerCog }] },

@@ -1,13 +1,19 @@
 import { createContext, useContext, useEffect, useMemo, useRef, useState, type ReactNode } from 'react'
 
+import type { components } from '@/lib/api/schema'
+
 export type LiveState = 'live' | 'reconnecting' | 'stale'
 
 /** Counts by Unix second, then by event. */
 export type Seconds = Record<string, Record<string, number>>
 
+/** Circuit breakers by pipeline and output. */
+type Breakers = Record<string, Record<string, components['schemas']['Breaker']>>
+
 interface CountsMessage {
   type: 'counts'
   pipelines: Record<string, Seconds>
+  breakers: Breakers
 }
 
 interface StaleMessage {
@@ -19,6 +25,8 @@ interface Live {
   state: LiveState
   since: Date | null
   counts: Record<string, Seconds>
+  /** Of the pipelines that are watched. */
+  breakers: Breakers
   watch: (owner: symbol, pipelines: string[]) => void
 }
 
@@ -34,6 +42,7 @@ export function LiveProvider({ children }: { children: ReactNode }) {
   const [state, setState] = useState<LiveState>('reconnecting')
   const [since, setSince] = useState<Date | null>(null)
   const [counts, setCounts] = useState<Record<string, Seconds>>({})
+  const [breakers, setBreakers] = useState<Breakers>({})
   const socket = useRef<WebSocket | null>(null)
   const wanted = useRef(new Map<symbol, string[]>())
 
@@ -62,6 +71,7 @@ export function LiveProvider({ children }: { children: ReactNode }) {
         setState('live')
         setSince(new Date())
         setCounts((before) => merged(before, message.pipelines))
+        setBreakers(message.breakers)
       }
       opened.onclose = (event) => {
         if (closed) return
@@ -84,13 +94,14 @@ export function LiveProvider({ children }: { children: ReactNode }) {
       state,
       since,
       counts,
+      breakers,
       watch: (owner, pipelines) => {
         if (pipelines.length) wanted.current.set(owner, pipelines)
         else wanted.current.delete(owner)
         tell.current()
       },
     }),
-    [state, since, counts],
+    [state, since, counts, breakers],
   )
   return <Context value={value}>{children}</Context>
 }

@@ -6,6 +6,7 @@ import { ConfirmButton } from '@/components/confirm-button'
 import { Page } from '@/components/page'
 import { Loaded } from '@/components/states'
 import { toastDone, toastFailed } from '@/components/toasts'
+import { PipelineOutputs } from '@/features/deliveries/components/pipeline-outputs'
 import {
   useDeletePipeline,
   usePipeline,
@@ -46,10 +47,14 @@ function PipelineDetail({ pipeline }: { pipeline: Pipeline }) {
       >
         <Tabs.List mb="md">
           <Tabs.Tab value="overview">{t('pipelines.overview')}</Tabs.Tab>
+          <Tabs.Tab value="outputs">{t('outputs.title')}</Tabs.Tab>
           <Tabs.Tab value="versions">{t('pipelines.versions')}</Tabs.Tab>
         </Tabs.List>
         <Tabs.Panel value="overview">
           <PipelineOverview pipeline={pipeline} />
+        </Tabs.Panel>
+        <Tabs.Panel value="outputs">
+          <PipelineOutputs pipeline={pipeline.id} />
         </Tabs.Panel>
         <Tabs.Panel value="versions">
           <PipelineVersions pipeline={pipeline} />

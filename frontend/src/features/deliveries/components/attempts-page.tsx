@@ -1,0 +1,48 @@
+import { Button, Group } from '@mantine/core'
+import { useTranslation } from 'react-i18next'
+
+import { Page } from '@/components/page'
+import { Loaded } from '@/components/states'
+import { useAttempts } from '@/features/deliveries/api/deliveries'
+import { AttemptTable } from '@/features/deliveries/components/attempt-table'
+import { FilterBar } from '@/features/deliveries/components/filter-bar'
+import { useFilter } from '@/features/deliveries/components/use-filter'
+
+export function AttemptsPage() {
+  const { t } = useTranslation()
+  const { filter, set } = useFilter()
+  const attempts = useAttempts(filter)
+  return (
+    <Page title={t('attempts.title')} purpose={t('attempts.purpose')}>
+      <FilterBar
+        filter={filter}
+        set={set}
+        choices={[
+          {
+            name: 'failed',
+            label: t('attempts.outcome'),
+            data: [
+              { value: 'true', label: t('attempts.failed') },
+              { value: 'false', label: t('attempts.delivered') },
+            ],
+          },
+        ]}
+        text={{ name: 'message_id', label: t('deliveries.messageId') }}
+      />
+      <Loaded query={attempts}>
+        {({ pages }) => (
+          <>
+            <AttemptTable rows={pages.flatMap((page) => page.results)} />
+            {attempts.hasNextPage && (
+              <Group justify="center" mt="md">
+                <Button variant="default" onClick={() => void attempts.fetchNextPage()}>
+                  {t('deliveries.more')}
+                </Button>
+              </Group>
+            )}
+          </>
+        )}
+      </Loaded>
+    </Page>
+  )
+}

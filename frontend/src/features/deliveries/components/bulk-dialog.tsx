@@ -1,0 +1,96 @@
+import { Button, Group, List, Modal, Radio, Stack, Text, TextInput } from '@mantine/core'
+import { useState } from 'react'
+import { useTranslation } from 'react-i18next'
+
+import { Loaded } from '@/components/states'
+import { toastDone, toastFailed } from '@/components/toasts'
+import { useDiscard, useRedrive, useSelectionPreview, type Filter } from '@/features/deliveries/api/deliveries'
+import { usePipelineName } from '@/features/deliveries/components/filter-bar'
+import { count } from '@/lib/format'
+
+export type BulkAction = 'redrive' | 'discard'
+
+interface Props {
+  action: BulkAction
+  filter: Filter
+  onClose: () => void
+  onDone: () => void
+}
+
+/** Shows what a redrive or discard reaches before it is done. */
+export function BulkDialog({ action, filter, onClose, onDone }: Props) {
+  const { t, i18n } = useTranslation()
+  const preview = useSelectionPreview(filter)
+  const nameOf = usePipelineName()
+  const redrive = useRedrive()
+  const discard = useDiscard()
+  const [version, setVersion] = useState<'original' | 'current'>('original')
+  const [reason, setReason] = useState('')
+  const written = (value: number) => count(value, i18n.language)
+  const finish = ({ count: reached }: { count: number }) => {
+    toastDone(t(`deadLetters.${action}Done`, { count: written(reached) }))
+    onDone()
+  }
+  const act = () =>
+    action === 'redrive'
+      ? redrive.mutate({ filter, version }, { onSuccess: finish, onError: toastFailed })
+      : discard.mutate({ filter, reason }, { onSuccess: finish, onError: toastFailed })
+  return (
+    <Modal opened onClose={onClose} title={t(`deadLetters.${action}Title`)} centered size="lg">
+      <Loaded query={preview}>
+        {(found) => (
+          <Stack>
+            <Text data-preview={found.count}>
+              {t(`deadLetters.${action}Preview`, { count: written(found.count), outputs: written(found.outputs) })}
+            </Text>
+            <List size="sm">
+              {found.groups.map((group) => (
+                <List.Item key={`${group.pipeline}/${group.output}/${group.reason}`}>
+                  {written(group.count)} · {nameOf(group.pipeline)} · {group.output || '–'} ·{' '}
+                  {t(`reasons.${group.reason}`, { defaultValue: group.reason })}
+                </List.Item>
+              ))}
+            </List>
+            {action === 'redrive' ? (
+              <>
+                <Radio.Group
+                  label={t('deadLetters.versionLabel')}
+                  value={version}
+                  onChange={(value) => setVersion(value)}
+                >
+                  <Stack gap="xs" mt="xs">
+                    <Radio value="original" label={t('deadLetters.versionOriginal')} />
+                    <Radio value="current" label={t('deadLetters.versionCurrent')} />
+                  </Stack>
+                </Radio.Group>
+                <Text size="sm" c="dimmed">
+                  {t('deadLetters.redriveHint')}
+                </Text>
+              </>
+            ) : (
+              <TextInput
+                label={t('deadLetters.why')}
+                required
+                value={reason}
+                onChange={(event) => setReason(event.currentTarget.value)}
+              />
+            )}
+            <Group justify="flex-end">
+              <Button variant="default" onClick={onClose}>
+                {t('common.cancel')}
+              </Button>
+              <Button
+                color={action === 'discard' ? 'red' : undefined}
+                disabled={!found.count || (action === 'discard' && !reason.trim())}
+                loading={redrive.isPending || discard.isPending}
+                onClick={act}
+              >
+                {t(`deadLetters.${action}`, { count: written(found.count) })}
+              </Button>
+            </Group>
+          </Stack>
+        )}
+      </Loaded>
+    </Modal>
+  )
+}

@@ -1,0 +1,67 @@
+import { Group, Select, TextInput } from '@mantine/core'
+import { useDebouncedCallback } from '@mantine/hooks'
+import { IconSearch } from '@tabler/icons-react'
+import { useTranslation } from 'react-i18next'
+
+import type { Filter } from '@/features/deliveries/api/deliveries'
+import { usePipelines } from '@/features/pipelines/api/pipelines'
+
+export interface Choice {
+  name: string
+  label: string
+  data: { value: string; label: string }[]
+}
+
+interface Props {
+  filter: Filter
+  set: (name: string, value: string | null) => void
+  choices: Choice[]
+  /** The text filter's name and label. */
+  text: { name: string; label: string }
+}
+
+/** Pipeline, a page's own choices, and a text. */
+export function FilterBar({ filter, set, choices, text }: Props) {
+  const { t } = useTranslation()
+  const pipelines = usePipelines('')
+  const search = useDebouncedCallback((value: string) => set(text.name, value), 300)
+  const all: Choice[] = [
+    {
+      name: 'pipeline',
+      label: t('deliveries.pipeline'),
+      data: pipelines.data?.map(({ id, name }) => ({ value: id, label: name })) ?? [],
+    },
+    ...choices,
+  ]
+  return (
+    <Group mb="md" align="flex-end">
+      {all.map(({ name, label, data }) => (
+        <Select
+          key={name}
+          w={{ base: '100%', xs: 190 }}
+          label={label}
+          placeholder={t('deliveries.any')}
+          clearable
+          searchable={data.length > 8}
+          data={data}
+          value={filter[name] ?? null}
+          onChange={(value) => set(name, value)}
+        />
+      ))}
+      <TextInput
+        key={text.name}
+        w={{ base: '100%', xs: 260 }}
+        label={text.label}
+        leftSection={<IconSearch size={16} />}
+        defaultValue={filter[text.name] ?? ''}
+        onChange={(event) => search(event.currentTarget.value)}
+      />
+    </Group>
+  )
+}
+
+/** Names by id; a deleted pipeline is shown by its id. */
+export function usePipelineName(): (id: string | null) => string {
+  const pipelines = usePipelines('')
+  return (id) => pipelines.data?.find((pipeline) => pipeline.id === id)?.name ?? id ?? '–'
+}

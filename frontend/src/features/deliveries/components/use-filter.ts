@@ -1,0 +1,29 @@
+import { useMemo } from 'react'
+import { useSearchParams } from 'react-router'
+
+import type { Filter } from '@/features/deliveries/api/deliveries'
+
+/** A list's filters, kept in the address so that they can be shared and gone back to. */
+export function useFilter(initial: Filter = {}): { filter: Filter; set: (name: string, value: string | null) => void } {
+  const [parameters, setParameters] = useSearchParams()
+  const key = parameters.toString()
+  const filter = useMemo(() => {
+    const found = Object.fromEntries([...new URLSearchParams(key)].filter(([, value]) => value !== 'any'))
+    const missing = Object.entries(initial).filter(([name]) => !new URLSearchParams(key).has(name))
+    return { ...Object.fromEntries(missing), ...found }
+    // The initial filter is a constant of the page.
+    // eslint-disable-next-line react-hooks/exhaustive-deps
+  }, [key])
+  const set = (name: string, value: string | null) =>
+    setParameters(
+      (before) => {
+        const next = new URLSearchParams(before)
+        if (value) next.set(name, value)
+        else if (name in initial) next.set(name, 'any')
+        else next.delete(name)
+        return next
+      },
+      { replace: true },
+    )
+  return { filter, set }
+}

@@ -1,0 +1,124 @@
+import { Button, Card, Group, SegmentedControl, Select, SimpleGrid, Table, Text } from '@mantine/core'
+import { IconDownload } from '@tabler/icons-react'
+import { useTranslation } from 'react-i18next'
+import { useSearchParams } from 'react-router'
+
+import { Page } from '@/components/page'
+import { Empty, Loaded } from '@/components/states'
+import { usePipelines } from '@/features/pipelines/api/pipelines'
+import { exportAddress, useUsage, type Step, type Usage } from '@/features/usage/api/usage'
+import { bytes, count } from '@/lib/format'
+
+const steps: Step[] = ['minute', 'hour', 'day']
+
+/** How much was delivered, where to and when: the number that is billed. */
+export function UsagePage() {
+  const { t } = useTranslation()
+  const [parameters, setParameters] = useSearchParams()
+  const step = steps.find((known) => known === parameters.get('step')) ?? 'day'
+  const pipeline = parameters.get('pipeline')
+  const usage = useUsage(step, pipeline)
+  const pipelines = usePipelines('')
+  const set = (name: string, value: string | null) =>
+    setParameters(
+      (before) => {
+        const next = new URLSearchParams(before)
+        if (value) next.set(name, value)
+        else next.delete(name)
+        return next
+      },
+      { replace: true },
+    )
+  return (
+    <Page
+      title={t('usage.title')}
+      purpose={t('usage.purpose')}
+      action={
+        <Button
+          component="a"
+          href={exportAddress(step, pipeline)}
+          variant="default"
+          leftSection={<IconDownload size={16} />}
+        >
+          {t('usage.export')}
+        </Button>
+      }
+    >
+      <Group mb="md" align="flex-end">
+        <SegmentedControl
+          aria-label={t('usage.step')}
+          value={step}
+          onChange={(value) => set('step', value)}
+          data={steps.map((value) => ({ value, label: t(`usage.by.${value}`) }))}
+        />
+        <Select
+          label={t('deliveries.pipeline')}
+          placeholder={t('deliveries.any')}
+          clearable
+          data={pipelines.data?.map(({ id, name }) => ({ value: id, label: name })) ?? []}
+          value={pipeline}
+          onChange={(value) => set('pipeline', value)}
+        />
+      </Group>
+      <Loaded query={usage}>
+        {(rows) =>
+          rows.length ? <Rows rows={rows} step={step} /> : <Empty title={t('usage.empty')} hint={t('usage.emptyHint')} />
+        }
+      </Loaded>
+    </Page>
+  )
+}
+
+function Rows({ rows, step }: { rows: Usage[]; step: Step }) {
+  const { t, i18n } = useTranslation()
+  const sum = (field: 'deliveries' | 'bytes') => rows.reduce((total, row) => total + row[field], 0)
+  const period = new Intl.DateTimeFormat(i18n.language, {
+    dateStyle: 'medium',
+    timeStyle: step === 'day' ? undefined : 'short',
+    timeZone: 'UTC',
+  })
+  const figures: [string, string][] = [
+    [t('usage.deliveries'), count(sum('deliveries'), i18n.language)],
+    [t('usage.volume'), bytes(sum('bytes'), i18n.language)],
+  ]
+  return (
+    <>
+      <SimpleGrid cols={{ base: 2, md: 4 }} mb="lg">
+        {figures.map(([label, value]) => (
+          <Card key={label} withBorder padding="md">
+            <Text size="sm" c="dimmed">
+              {label}
+            </Text>
+            <Text size="xl" fw={600} data-figure={label}>
+              {value}
+            </Text>
+          </Card>
+        ))}
+      </SimpleGrid>
+      <Table.ScrollContainer minWidth={560}>
+        <Table>
+          <Table.Thead>
+            <Table.Tr>
+              <Table.Th>{t('usage.period')}</Table.Th>
+              <Table.Th>{t('deliveries.pipeline')}</Table.Th>
+              <Table.Th>{t('pipelines.output')}</Table.Th>
+              <Table.Th ta="right">{t('usage.deliveries')}</Table.Th>
+              <Table.Th ta="right">{t('usage.volume')}</Table.Th>
+            </Table.Tr>
+          </Table.Thead>
+          <Table.Tbody>
+            {[...rows].reverse().map((row) => (
+              <Table.Tr key={`${row.period}${row.pipeline}${row.output}`}>
+                <Table.Td>{period.format(new Date(row.period))}</Table.Td>
+                <Table.Td>{row.pipeline_name || row.pipeline}</Table.Td>
+                <Table.Td>{row.output}</Table.Td>
+                <Table.Td ta="right">{count(row.deliveries, i18n.language)}</Table.Td>
+                <Table.Td ta="right">{bytes(row.bytes, i18n.language)}</Table.Td>
+              </Table.Tr>
+            ))}
+          </Table.Tbody>
+        </Table>
+      </Table.ScrollContainer>
+    </>
+  )
+}
