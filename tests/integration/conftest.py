@@ -43,5 +43,6 @@ def on_commit(django_capture_on_commit_callbacks: Any) -> Any:
 def pipeline_topics(kafka: Server) -> None:
     """The topics that messages pass."""
     wanted = [NewTopic(topic, 1, 1, config={"max.message.bytes": "4194304"}) for topic in routing.TOPICS]
-    for future in AdminClient({"bootstrap.servers": KAFKA}).create_topics(wanted).values():
+    admin = AdminClient({"bootstrap.servers": KAFKA})
+    for future in admin.create_topics(wanted).values():
         future.result()

@@ -1,6 +1,7 @@
 import { MantineProvider } from '@mantine/core'
 import { Notifications } from '@mantine/notifications'
 import { QueryClient, QueryClientProvider } from '@tanstack/react-query'
+import { setNonce } from 'get-nonce'
 import { BrowserRouter } from 'react-router'
 
 import { AppRoutes } from '@/app/routes'
@@ -19,6 +20,7 @@ const queries = new QueryClient({
 })
 
 const nonce = () => document.querySelector<HTMLMetaElement>('meta[name=csp-nonce]')?.content ?? ''
+setNonce(nonce()) // dialogs that lock the page's scrolling ask here
 
 export function App() {
   return (

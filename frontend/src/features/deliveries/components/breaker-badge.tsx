@@ -14,7 +14,7 @@ export function BreakerBadge({ state }: { state: Breaker['state'] }) {
   const { t } = useTranslation()
   const { color, icon: Icon } = looks[state]
   return (
-    <Badge color={color} variant="light" tt="none" leftSection={<Icon size={12} aria-hidden />}>
+    <Badge color={color} variant="light" tt="none" miw="max-content" leftSection={<Icon size={12} aria-hidden />}>
       {t(`outputs.breaker.${state}`)}
     </Badge>
   )

@@ -1,4 +1,4 @@
-import { Badge, Button, Card, Checkbox, Group, Stack, Table, Text } from '@mantine/core'
+import { Badge, Button, Card, Checkbox, Group, Stack, Table, Text, UnstyledButton } from '@mantine/core'
 import { IconAlertTriangle, IconArchive, IconCircleCheck, IconClock, IconLoader } from '@tabler/icons-react'
 import { useState } from 'react'
 import { useTranslation } from 'react-i18next'
@@ -30,8 +30,10 @@ export function DeadLettersPage() {
   const [chosen, setChosen] = useState<Set<string>>(new Set())
   const [action, setAction] = useState<BulkAction | null>(null)
   const selection: Filter = chosen.size ? { ids: [...chosen].join(',') } : filter
-  const total = summary.data?.reduce((sum, group) => sum + group.count, 0) ?? 0
-  const reach = count(chosen.size || total, i18n.language)
+  // Only what waits can be redriven or discarded.
+  const waiting = filter.state === 'waiting' ? summary.data : []
+  const total = chosen.size || (waiting?.reduce((sum, group) => sum + group.count, 0) ?? 0)
+  const reach = count(total, i18n.language)
   const done = () => {
     setAction(null)
     setChosen(new Set())
@@ -195,17 +197,9 @@ function LetterTable({ rows, chosen, setChosen, onShow }: TableProps) {
                 <StateBadge state={row.state} />
               </Table.Td>
               <Table.Td style={{ overflowWrap: 'anywhere' }}>
-                <Button
-                  variant="transparent"
-                  color="gray"
-                  size="compact-sm"
-                  p={0}
-                  h="auto"
-                  styles={{ label: { whiteSpace: 'normal', textAlign: 'left' } }}
-                  onClick={() => onShow(row.id)}
-                >
+                <UnstyledButton fz="sm" onClick={() => onShow(row.id)}>
                   {row.error || row.reason}
-                </Button>
+                </UnstyledButton>
               </Table.Td>
               <Table.Td ta="right">{row.attempts}</Table.Td>
               <Table.Td>{row.due_at ? <Time at={row.due_at} /> : '–'}</Table.Td>
@@ -229,7 +223,7 @@ export function StateBadge({ state }: { state: DeadLetter['state'] }) {
   const { t } = useTranslation()
   const { color, icon: Icon } = looks[state]
   return (
-    <Badge color={color} variant="light" tt="none" leftSection={<Icon size={12} aria-hidden />}>
+    <Badge color={color} variant="light" tt="none" miw="max-content" leftSection={<Icon size={12} aria-hidden />}>
       {t(`deadLetters.state.${state}`)}
     </Badge>
   )
