@@ -86,6 +86,10 @@ test: install frontend frontend/node_modules/.package-lock.json  ## All tests, w
 bench-spine: install frontend  ## Measure latency, throughput, start-up and idle cost; writes tests/bench/results/spine.md
 	$(BIN)/python -m tests.bench.spine
 
+.PHONY: bench-delivery
+bench-delivery: install frontend  ## Measure delivery beside a peer (PEER=folder); writes tests/bench/results/delivery.md
+	$(BIN)/python -m tests.bench.delivery $(if $(PEER),--peer $(PEER))
+
 .PHONY: format
 format: install  ## Format the code
 	$(BIN)/ruff check --fix .

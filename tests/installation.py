@@ -13,6 +13,7 @@ from typing import Any
 
 import psutil
 
+from backend.runtime.installation import own_processes, spark_applications
 from backend.runtime.layout import PORTS, ROOT, Layout
 from backend.runtime.supervisor import Supervisor
 from tests.ports import free_ports
@@ -55,10 +56,15 @@ class Installation:
     def down(self) -> None:
         self.manage("down")
 
-    def manage(self, *arguments: str) -> str:
+    def manage_in(self, *arguments: str) -> str:
+        """A command that needs the installation's own servers."""
+        environment = json.loads(Layout(self.var, self.offset).environment_file.read_text())
+        return self.manage(*arguments, environment=environment)
+
+    def manage(self, *arguments: str, environment: dict[str, str] | None = None) -> str:
         done = subprocess.run(
             [sys.executable, str(ROOT / "manage.py"), *arguments],
-            env=_environment(self.var),
+            env=_environment(self.var) | (environment or {}),
             capture_output=True,
             text=True,
             timeout=300,
@@ -80,13 +86,14 @@ class Installation:
     def supervisor(self) -> Supervisor:
         return Supervisor(Layout(self.var, self.offset))
 
+    def processes(self) -> list[psutil.Process]:
+        """All that belong to it, Spark included."""
+        return own_processes(Layout(self.var, self.offset))
+
     def spark(self) -> psutil.Process | None:
         """The driver's JVM, when it runs."""
-        for process in psutil.process_iter(["cmdline"]):
-            command = process.info["cmdline"] or []
-            if "org.apache.spark.deploy.SparkSubmit" in command and any(str(self.var) in part for part in command):
-                return process
-        return None
+        found = spark_applications(Layout(self.var, self.offset))
+        return found[0] if found else None
 
     def components(self) -> dict[str, str]:
         """What the console says of each component."""

@@ -12,6 +12,7 @@ from pydantic import ValidationError
 from backend.delivery.gate import Gate, Held, Kind, OutputGate, Repeat
 from backend.delivery.results import Attempt
 from backend.delivery.scripts import OutputKey
+from backend.delivery.share import Share
 from backend.domain.breaker import BreakerPolicy
 from backend.domain.connector import DeliveryError, Destination, connectors
 from backend.domain.message import Message, utc_now
@@ -21,6 +22,7 @@ from backend.telemetry import events
 from backend.telemetry.recorder import Recorder
 
 _QUEUE_BYTES = 16 * 1024 * 1024
+_PATIENCE_SECONDS = 1.0
 _SATURATED_SECONDS = 15.0
 _LONGEST_WAIT_SECONDS = 30.0
 """A longer wait is not spent in the window, whose offsets it would hold back, but as a dead letter."""
@@ -83,7 +85,9 @@ class Output:
     """Delivers messages to one destination.
 
     Messages with the same key go one after the other; at most ``concurrency`` at the same time,
-    and no more than ``queue`` of them and 16 MiB are under way or waiting.
+    and no more than ``queue`` of them and 16 MiB are under way or wait for their turn. Further ones
+    wait a second for a place: a fast output has one by then, and a slow one must not fill the window
+    that it shares with all others.
     """
 
     def __init__(
@@ -98,23 +102,25 @@ class Output:
         self._slots = asyncio.Semaphore(runtime.config.concurrency)
         self._tails: dict[bytes, asyncio.Future[None]] = {}
         self._opened: asyncio.Task[Destination[Any, Any]] | None = None
+        self._share = Share(runtime.config.queue, _QUEUE_BYTES)
         self.in_flight = 0
-        self._bytes_in_flight = 0
 
     async def send(self, message: Message, position: str, kind: Kind = "first") -> Outcome:
         """Delivers the message, read at ``position``, or says why it could not be. Never raises."""
-        config = self.runtime.config
-        # A message that is alone is always taken, however large.
-        if self.in_flight and (
-            self.in_flight >= config.queue or self._bytes_in_flight + len(message.body) > _QUEUE_BYTES
-        ):
-            outcome: Outcome = Undeliverable(
+        self.in_flight += 1
+        if await self._share.enter(len(message.body), _PATIENCE_SECONDS):
+            try:
+                outcome = await self._send_in_turn(message, position, kind)
+            finally:
+                self._share.leave(len(message.body))
+        else:
+            outcome = Undeliverable(
                 "output_saturated",
-                f"The output has {self.in_flight} messages waiting, which is its share; the message is tried again.",
+                f"The output's {self._share.messages} places were taken for {_PATIENCE_SECONDS:g} s; "
+                "the message is tried again.",
                 due=time.time() + _SATURATED_SECONDS,
             )
-        else:
-            outcome = await self._send_in_turn(message, position, kind)
+        self.in_flight -= 1
         self._note(message, outcome)
         return outcome
 
@@ -125,9 +131,6 @@ class Output:
             await (await self._opened).close()
 
     async def _send_in_turn(self, message: Message, position: str, kind: Kind) -> Outcome:
-        size = len(message.body)
-        self.in_flight += 1
-        self._bytes_in_flight += size
         before = self._tails.get(message.key)
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._tails[message.key] = done
@@ -136,8 +139,6 @@ class Output:
                 await before
             return await self._deliver_with_retries(message, position, kind)
         finally:
-            self.in_flight -= 1
-            self._bytes_in_flight -= size
             done.set_result(None)
             if self._tails.get(message.key) is done:
                 del self._tails[message.key]

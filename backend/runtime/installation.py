@@ -127,9 +127,7 @@ def _wait_for_spark(layout: Layout, environment: dict[str, str], since: float) -
 
 
 def _drain_spark(layout: Layout) -> None:
-    applications = [
-        process for process in _own_processes(layout) if "org.apache.spark.deploy.SparkSubmit" in _command(process)
-    ]
+    applications = spark_applications(layout)
     for process in applications:
         spark.drain(process)
     _, alive = psutil.wait_procs(applications, _DRAIN_SECONDS)
@@ -139,7 +137,7 @@ def _drain_spark(layout: Layout) -> None:
 
 def _end_leftovers(layout: Layout) -> None:
     """Ends processes that a killed supervisor left behind: those that carry this installation's mark."""
-    leftovers = _own_processes(layout)
+    leftovers = own_processes(layout)
     for process in leftovers:
         _quietly(process.terminate)
     _, alive = psutil.wait_procs(leftovers, 10)
@@ -148,7 +146,13 @@ def _end_leftovers(layout: Layout) -> None:
     psutil.wait_procs(alive, 5)
 
 
-def _own_processes(layout: Layout) -> list[psutil.Process]:
+def spark_applications(layout: Layout) -> list[psutil.Process]:
+    """The drivers' Java processes."""
+    return [process for process in own_processes(layout) if "org.apache.spark.deploy.SparkSubmit" in _command(process)]
+
+
+def own_processes(layout: Layout) -> list[psutil.Process]:
+    """Every process of the installation but this one and those that started it."""
     me = psutil.Process()
     spared = {me.pid, *(parent.pid for parent in me.parents())}
     found = []

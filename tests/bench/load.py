@@ -5,9 +5,10 @@ the measuring must cost little.
 """
 
 import asyncio
-import json
+import re
 import time
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
@@ -16,71 +17,48 @@ import httptools
 _OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 
 
+_NUMBER = re.compile(rb'"number": ?"(\d{12})"')
+
+
+def numbered(number: int) -> bytes:
+    """The JSON member that tells a message from the others; it must be somewhere in every body."""
+    return b'"number": "%012d"' % number
+
+
 @dataclass
 class Times:
-    """When each message was sent, accepted and delivered, by message id, on one monotonic clock."""
+    """When each message was sent, accepted and delivered, by its number, on one monotonic clock."""
 
-    sent: dict[str, float] = field(default_factory=dict)
-    accepted: dict[str, float] = field(default_factory=dict)
-    received: dict[str, float] = field(default_factory=dict)
+    sent: dict[int, float] = field(default_factory=dict)
+    accepted: dict[int, float] = field(default_factory=dict)
+    received: dict[int, float] = field(default_factory=dict)
     repeated: int = 0
     refused: int = 0
+    _next: int = 0
 
     def begin(self) -> "Times":
-        """Forgets everything: a new run begins."""
+        """Forgets everything: a new run begins, whose numbers were never used before."""
         self.sent, self.accepted, self.received = {}, {}, {}
         self.repeated = self.refused = 0
         return self
 
-    def latencies(self) -> list[float]:
-        """Milliseconds from the 202 to the receiver, sorted; 0 where the delivery overtook the answer."""
-        return sorted(
-            max(0.0, at - self.accepted[found]) * 1000 for found, at in self.received.items() if found in self.accepted
-        )
+    def number(self) -> int:
+        self._next += 1
+        return self._next
+
+    def latencies(self, since: dict[int, float]) -> list[float]:
+        """Milliseconds from ``since`` to the receiver, sorted; 0 where the delivery overtook the answer."""
+        return sorted(max(0.0, at - since[found]) * 1000 for found, at in self.received.items() if found in since)
 
 
 class _Delivery(asyncio.Protocol):
     def __init__(self, times: Times) -> None:
         self._times = times
         self._parser = httptools.HttpRequestParser(self)
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport: asyncio.Transport = transport  # type: ignore[assignment]
-
-    def data_received(self, data: bytes) -> None:
-        self._parser.feed_data(data)
-
-    def on_header(self, name: bytes, value: bytes) -> None:
-        if name.lower() == b"headrace-message-id":
-            found = value.decode()
-            if found in self._times.received:
-                self._times.repeated += 1
-            else:
-                self._times.received[found] = time.perf_counter()
-
-    def on_message_complete(self) -> None:
-        self._transport.write(_OK)
-
-
-class _Post(asyncio.Protocol):
-    """One connection; the next request goes when the answer to the one before is there."""
-
-    def __init__(self, times: Times, free: deque["_Post"], is_closed_loop: bool, request: bytes) -> None:
-        self._times = times
-        self._free = free
-        self._is_closed_loop = is_closed_loop
-        self._request = request
-        self._parser = httptools.HttpResponseParser(self)
         self._body = b""
-        self.stopped = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport: asyncio.Transport = transport  # type: ignore[assignment]
-        self._free.append(self)
-
-    def post(self) -> None:
-        self._sent = time.perf_counter()
-        self._transport.write(self._request)
 
     def data_received(self, data: bytes) -> None:
         self._parser.feed_data(data)
@@ -89,11 +67,46 @@ class _Post(asyncio.Protocol):
         self._body += body
 
     def on_message_complete(self) -> None:
-        body, self._body = self._body, b""
-        if self._parser.get_status_code() == 202:
-            [found] = json.loads(body)["message_ids"]
-            self._times.sent[found] = self._sent
-            self._times.accepted[found] = time.perf_counter()
+        found = _NUMBER.search(self._body)
+        self._body = b""
+        self._transport.write(_OK)
+        if found is None:
+            return
+        number = int(found[1])
+        if number in self._times.received:
+            self._times.repeated += 1
+        else:
+            self._times.received[number] = time.perf_counter()
+
+
+class _Post(asyncio.Protocol):
+    """One connection; the next request goes when the answer to the one before is there."""
+
+    def __init__(
+        self, times: Times, free: deque["_Post"], is_closed_loop: bool, request: Callable[[int], bytes]
+    ) -> None:
+        self._times = times
+        self._free = free
+        self._is_closed_loop = is_closed_loop
+        self._request = request
+        self._parser = httptools.HttpResponseParser(self)
+        self.stopped = False
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport: asyncio.Transport = transport  # type: ignore[assignment]
+        self._free.append(self)
+
+    def post(self) -> None:
+        self._number = self._times.number()
+        self._times.sent[self._number] = time.perf_counter()
+        self._transport.write(self._request(self._number))
+
+    def data_received(self, data: bytes) -> None:
+        self._parser.feed_data(data)
+
+    def on_message_complete(self) -> None:
+        if self._parser.get_status_code() in (200, 202):
+            self._times.accepted[self._number] = time.perf_counter()
         else:
             self._times.refused += 1
         self._parser = httptools.HttpResponseParser(self)
@@ -110,30 +123,42 @@ async def receive(times: Times) -> tuple[asyncio.Server, str]:
 
 
 async def load(
-    times: Times, *, url: str, key: str, body: bytes, seconds: float, rate: int | None, connections: int = 64
+    times: Times,
+    *,
+    url: str,
+    key: str,
+    body: bytes,
+    seconds: float,
+    rate: int | None,
+    connections: int = 64,
+    messages: int | None = None,
 ) -> None:
-    """Posts at a rate, or with every connection busy when the rate is None."""
+    """Posts at a rate, or with every connection busy when the rate is None; at most ``messages``.
+
+    ``body`` has ``%s`` where the message's number goes.
+    """
     address = urlsplit(url)
     head = (
         f"POST {address.path} HTTP/1.1\r\nHost: {address.netloc}\r\nAuthorization: Bearer {key}\r\n"
-        f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
-    )
+        f"Content-Type: application/json\r\nContent-Length: {len(body % numbered(0))}\r\n\r\n"
+    ).encode()
     free: deque[_Post] = deque()
+
+    def request(number: int) -> bytes:
+        return head + body % numbered(number)
+
+    def connection() -> _Post:
+        return _Post(times, free, rate is None, request)
+
     loop = asyncio.get_running_loop()
-    posts = [
-        (
-            await loop.create_connection(
-                lambda: _Post(times, free, rate is None, head.encode() + body), address.hostname, address.port
-            )
-        )[1]
-        for _ in range(connections)
-    ]
+    posts = [(await loop.create_connection(connection, address.hostname, address.port))[1] for _ in range(connections)]
     started = time.perf_counter()
     sent = 0
     if rate is None:
         while free:
             free.popleft().post()
-        await asyncio.sleep(seconds)
+        while time.perf_counter() - started < seconds and (messages is None or len(times.sent) < messages):
+            await asyncio.sleep(0.01)
         for post in posts:
             post.stopped = True
     while rate is not None and (elapsed := time.perf_counter() - started) < seconds:

@@ -15,7 +15,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import psutil
 import uvloop
 
 from tests.bench.load import Times, load, receive
@@ -29,8 +28,11 @@ TRANSFORMS: list[dict[str, Any]] = [
     {"type": "set", "path": "source", "value": "bench"},
 ]
 LANES = {"untransformed": [], "transformed": TRANSFORMS}
-_ORDER = b'{"order": {"id": "A-1", "amount": 12.50}, "user": {"name": "Ana", "country": "BR"}, "note": "%s"}'
-BODY = _ORDER % (b"x" * 900)
+BODY = (
+    b'{%s, "order": {"id": "A-1", "amount": 12.50}, "user": {"name": "Ana", "country": "BR"}, "note": "'
+    + b"x" * 870
+    + b'"}'
+)
 RATE = 200
 WARM_UP_SECONDS = 15.0
 SETTLE_SECONDS = 10.0
@@ -69,7 +71,7 @@ async def run(bench: Bench, lane: str, url: str, seconds: float, rate: int | Non
     deadline = time.monotonic() + DRAIN_SECONDS
     while len(times.received) < len(times.accepted) and time.monotonic() < deadline:
         await asyncio.sleep(0.1)
-    latencies = times.latencies()
+    latencies = times.latencies(times.accepted)
     lasted = max(times.received.values()) - began
     cuts = statistics.quantiles(latencies, n=100)
     return Result(
@@ -102,17 +104,6 @@ async def measure(installation: Installation, seconds: float) -> list[Result]:
             print(results[-1], flush=True)
     server.close()
     return results
-
-
-def own_processes(installation: Installation) -> list[psutil.Process]:
-    found = []
-    for process in psutil.process_iter():
-        try:
-            if process.environ().get("HEADRACE_VAR") == str(installation.var) and process.status() != "zombie":
-                found.append(process)
-        except psutil.Error:
-            continue
-    return found
 
 
 def started(installation: Installation) -> float:
@@ -165,7 +156,7 @@ def main() -> None:
         installation.down()
         warm = started(installation)
         time.sleep(20)
-        idle = cost(own_processes(installation), arguments.seconds)
+        idle = cost(installation.processes(), arguments.seconds)
         print(f"cold {cold:.0f} s, warm {warm:.0f} s, idle {idle[0]:.2f} cores {idle[1]:.1f} GiB", flush=True)
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             results = runner.run(measure(installation, arguments.seconds))
