@@ -1,6 +1,7 @@
 """Delivers messages of all pipelines to all their outputs."""
 
 import asyncio
+import time
 
 from backend.delivery.gate import Gate, Kind
 from backend.delivery.output import Delivered, Output, Suppressed, Undeliverable
@@ -13,6 +14,7 @@ from backend.telemetry.recorder import Recorder
 
 _STAGE = "syndicating"
 _CONFIG_RETRY_SECONDS = 2.0
+_RECENT_SECONDS = 60.0
 
 
 class DeliveryEngine:
@@ -55,6 +57,18 @@ class DeliveryEngine:
         if redelivery:
             records.append(resolved(message, redelivery.dead_letter))
         return records
+
+    def relieve(self) -> None:
+        """The window has been full for a while: outputs that are slow make room for the others.
+
+        A single output may fill it, since nobody else waits then.
+        """
+        recent = time.monotonic() - _RECENT_SECONDS
+        used = [output for output in self._outputs.values() if output.in_flight or output.last_used > recent]
+        if len(used) > 1:
+            for output in used:
+                if output.is_slow():
+                    output.dismiss_line()
 
     async def close(self) -> None:
         await asyncio.gather(*(output.close() for output in self._outputs.values()), *self._retired)

@@ -35,6 +35,7 @@ _LEDGER_KEPT_SECONDS = 86400
 _ANSWER_SECONDS = 1.0
 _AWAY_SECONDS = 1.0
 _BATCH = 500
+_GATHER_SECONDS = 0.002
 _MARKS_KEPT = 100_000
 
 Kind = Literal["first", "redelivery", "retry"]
@@ -228,13 +229,14 @@ class Gate:
             self._wake.clear()
             dirty, self._dirty = list(self._dirty), {}
             self._asking = True
+            began = time.monotonic()
             await self._round(dirty)
             self._asking = False
+            # What comes within some milliseconds shares a question.
+            await asyncio.sleep(max(0.0, _GATHER_SECONDS - (time.monotonic() - began)))
             for output in dirty:
                 if not output.is_idle:
                     self.has_work(output)
-            if self.redis_away:
-                await asyncio.sleep(0.005)  # news that wait for Redis must not keep the loop busy
 
     async def _round(self, outputs: list[OutputGate]) -> None:
         taken = [(output, *output.take()) for output in outputs]

@@ -22,7 +22,6 @@ from backend.telemetry import events
 from backend.telemetry.recorder import Recorder
 
 _QUEUE_BYTES = 16 * 1024 * 1024
-_PATIENCE_SECONDS = 1.0
 _SATURATED_SECONDS = 15.0
 _LONGEST_WAIT_SECONDS = 30.0
 """A longer wait is not spent in the window, whose offsets it would hold back, but as a dead letter."""
@@ -86,8 +85,7 @@ class Output:
 
     Messages with the same key go one after the other; at most ``concurrency`` at the same time,
     and no more than ``queue`` of them and 16 MiB are under way or wait for their turn. Further ones
-    wait a second for a place: a fast output has one by then, and a slow one must not fill the window
-    that it shares with all others.
+    wait in line, until ``dismiss_line`` says that others need their place in the window.
     """
 
     def __init__(
@@ -104,11 +102,15 @@ class Output:
         self._opened: asyncio.Task[Destination[Any, Any]] | None = None
         self._share = Share(runtime.config.queue, _QUEUE_BYTES)
         self.in_flight = 0
+        self.last_used = 0.0
+        self._ended = 0
+        self._pace_since = time.monotonic()
 
     async def send(self, message: Message, position: str, kind: Kind = "first") -> Outcome:
         """Delivers the message, read at ``position``, or says why it could not be. Never raises."""
         self.in_flight += 1
-        if await self._share.enter(len(message.body), _PATIENCE_SECONDS):
+        self.last_used = time.monotonic()
+        if await self._share.enter(len(message.body)):
             try:
                 outcome = await self._send_in_turn(message, position, kind)
             finally:
@@ -116,13 +118,25 @@ class Output:
         else:
             outcome = Undeliverable(
                 "output_saturated",
-                f"The output's {self._share.messages} places were taken for {_PATIENCE_SECONDS:g} s; "
-                "the message is tried again.",
+                f"The output's {self._share.messages} places stayed taken while others waited; the message is "
+                "tried again.",
                 due=time.time() + _SATURATED_SECONDS,
             )
         self.in_flight -= 1
+        self._ended += 1
         self._note(message, outcome)
         return outcome
+
+    def is_slow(self) -> bool:
+        """Whether what waits in line needs more than a second, at the pace since this was last asked."""
+        now = time.monotonic()
+        pace = self._ended / max(now - self._pace_since, 0.001)
+        self._ended, self._pace_since = 0, now
+        return self._share.waiting > pace
+
+    def dismiss_line(self) -> None:
+        """What waits for a place is set aside as dead letters, to be delivered later."""
+        self._share.dismiss_line()
 
     async def close(self) -> None:
         if self._opened is None:

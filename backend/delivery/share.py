@@ -15,36 +15,33 @@ class Share:
         self._most_bytes = bytes
         self.messages = 0
         self._bytes = 0
-        self._line: deque[tuple[asyncio.Future[None], int]] = deque()
+        self._line: deque[tuple[asyncio.Future[bool], int]] = deque()
 
-    async def enter(self, size: int, patience: float) -> bool:
-        """Takes room; False when there was none within ``patience`` seconds."""
+    async def enter(self, size: int) -> bool:
+        """Takes room, once there is some; False when the line was dismissed."""
         if not self._line and self._has_room(size):
             self._take(size)
             return True
-        place: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        place: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         self._line.append((place, size))
-        try:
-            async with asyncio.timeout(patience):
-                await place
-        except TimeoutError:
-            # The place may have come in the very moment that patience ended.
-            return not place.cancelled()
-        return True
+        return await place
 
     def leave(self, size: int) -> None:
         self.messages -= 1
         self._bytes -= size
-        while self._line:
-            place, wanted = self._line[0]
-            if place.done():  # its message has given up
-                self._line.popleft()
-            elif self._has_room(wanted):
-                self._line.popleft()
-                self._take(wanted)
-                place.set_result(None)
-            else:
-                return
+        while self._line and self._has_room(self._line[0][1]):
+            place, wanted = self._line.popleft()
+            self._take(wanted)
+            place.set_result(True)
+
+    @property
+    def waiting(self) -> int:
+        return len(self._line)
+
+    def dismiss_line(self) -> None:
+        for place, _ in self._line:
+            place.set_result(False)
+        self._line.clear()
 
     def _has_room(self, size: int) -> bool:
         return self.messages == 0 or (self.messages < self._most_messages and self._bytes + size <= self._most_bytes)

@@ -68,8 +68,9 @@ class OutputConfig(StrictModel):
         500,
         ge=1,
         le=2000,
-        description="Messages that may be under way or waiting for this output, per task. What finds no place within "
-        "a second is set aside and delivered later, so that a slow output never slows another.",
+        description="Messages that may be under way to this output or wait for their turn, per task. While other "
+        "outputs need room, what is above it is set aside and delivered later, so that a slow output never slows "
+        "another.",
         json_schema_extra=ADVANCED,
     )
     retry: RetryPolicy = Field(

@@ -54,6 +54,9 @@ class TransformerHandler:
             for index, body in enumerate(bodies)
         ]
 
+    def relieve(self) -> None:
+        """Nothing is held that could be set aside."""
+
     async def close(self) -> None:
         """Nothing is held open."""
 

@@ -21,6 +21,9 @@ class SyndicatingHandler:
     async def handle(self, message: Message, position: str) -> list[Record]:
         return await self._engine.deliver(message, position)
 
+    def relieve(self) -> None:
+        self._engine.relieve()
+
     async def close(self) -> None:
         await self._engine.close()
 

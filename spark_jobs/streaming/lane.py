@@ -48,6 +48,9 @@ class Handler(Protocol):
         another for a copy that was produced anew.
         """
 
+    def relieve(self) -> None:
+        """The window has been full for a second: what can be set aside should make room."""
+
     async def close(self) -> None: ...
 
 
@@ -108,7 +111,8 @@ class _LaneTask:
         self._bytes_in_flight = 0
         # Guards the windows and the numbers above; signalled when a message is done or committed.
         self._changed = threading.Condition()
-        self._stopping = False
+        self._waiting = 0
+        self._stop = threading.Event()
         self._drained = False
         self._committing = False
         self._group: Any = None
@@ -157,8 +161,8 @@ class _LaneTask:
         stop = asyncio.create_task(wait_for_stop(stop_address))
         await asyncio.wait([poll, commit, stop], return_when=asyncio.FIRST_COMPLETED)
         log.info("Draining.")
+        self._stop.set()
         with self._changed:
-            self._stopping = True
             self._changed.notify_all()
         stop.cancel()
         # A thread that failed is the task's failure: Spark restarts the task.
@@ -172,7 +176,7 @@ class _LaneTask:
             [self._lane.topic], on_assign=self._assigned, on_revoke=self._revoked, on_lost=self._lost
         )
         try:
-            while not self._stopping:
+            while not self._stop.is_set():
                 first = self._poll(_POLL_SECONDS)
                 if first is not None:
                     self._accept([first, *self._consumer.consume(_POLL_RECORDS - 1, 0)])
@@ -223,7 +227,9 @@ class _LaneTask:
         # was fetched ahead, so only a long wait is worth it.
         held = self._consumer.assignment()
         self._consumer.pause(held)
+        self._loop.call_soon_threadsafe(self._handler.relieve)
         while not self._wait_for_room():
+            self._loop.call_soon_threadsafe(self._handler.relieve)
             # Records that were already on their way still come; they are few.
             record = self._poll(0)
             if record is not None:
@@ -233,7 +239,16 @@ class _LaneTask:
 
     def _wait_for_room(self) -> bool:
         with self._changed:
-            return self._changed.wait_for(lambda: self._stopping or not self._is_full(2), _PATIENCE_SECONDS)
+            return self._wait(lambda: self._stop.is_set() or not self._is_full(2), _PATIENCE_SECONDS)
+
+    def _wait(self, condition: Callable[[], bool], seconds: float | None = None) -> bool:
+        """Waits for the windows to become so. Messages only wake threads that wait here: waking one
+        costs more than handling a message."""
+        self._waiting += 1
+        try:
+            return self._changed.wait_for(condition, seconds)
+        finally:
+            self._waiting -= 1
 
     def _is_full(self, share: int) -> bool:
         return self._in_flight > self._lane.window // share or self._bytes_in_flight > self._lane.window_bytes // share
@@ -268,7 +283,7 @@ class _LaneTask:
             return not any(windows) and not self._committing
 
         with self._changed:
-            self._changed.wait_for(empty, seconds)
+            self._wait(empty, seconds)
 
     # -- event loop ----------------------------------------------------------
 
@@ -299,7 +314,8 @@ class _LaneTask:
             entry.records = records
             self._in_flight -= 1
             self._bytes_in_flight -= len(record)
-            self._changed.notify_all()
+            if self._waiting:
+                self._changed.notify_all()
 
     # -- commit thread -------------------------------------------------------
 
@@ -330,15 +346,14 @@ class _LaneTask:
         self._open_producer()
         while True:
             with self._changed:
-                self._changed.wait_for(lambda: self._drained or self._something_done())
+                self._wait(lambda: self._drained or self._something_done())
                 if not self._something_done():
                     return
             started = time.monotonic()
             self._commit_done()
             pause = self._lane.commit_seconds - (time.monotonic() - started)
             if pause > 0:
-                with self._changed:
-                    self._changed.wait_for(lambda: self._stopping, pause)
+                self._stop.wait(pause)
 
     def _something_done(self) -> bool:
         return any(window.has_done for window in self._windows.values())

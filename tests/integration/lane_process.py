@@ -23,6 +23,9 @@ class Copying:
         await asyncio.sleep(random.uniform(0, 0.2))
         return [Record.of(self.topic, message)]
 
+    def relieve(self) -> None:
+        pass
+
     async def close(self) -> None:
         pass
 
