@@ -133,10 +133,10 @@ class Installation:
         return ids
 
 
-def call(method: str, url: str, body: Any = None, key: str = "") -> Answer:
-    """Status and JSON body; 0 when nobody answers."""
-    data = None if body is None else json.dumps(body).encode()
-    headers = {"Content-Type": "application/json"} | ({"Authorization": f"Bearer {key}"} if key else {})
+def call(method: str, url: str, body: Any = None, key: str = "", content_type: str = "application/json") -> Answer:
+    """Status and JSON body; 0 when nobody answers. Bytes are sent as they are, all else as JSON."""
+    data = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
+    headers = {"Content-Type": content_type} | ({"Authorization": f"Bearer {key}"} if key else {})
     request = urllib.request.Request(url, data, headers, method=method)
     try:
         with urllib.request.urlopen(request, timeout=30) as answer:

@@ -1,7 +1,9 @@
 """A real HTTP receiver whose answers a test scripts."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 
 from aiohttp import web
@@ -38,3 +40,27 @@ async def receiver(answer: Answer) -> AsyncIterator[Receiver]:
         yield found
     finally:
         await runner.cleanup()
+
+
+@contextmanager
+def receiver_in_thread(answer: Answer) -> Iterator[Receiver]:
+    """The same in a thread of its own, so that a test may block."""
+    ready = threading.Event()
+    found: list[tuple[Receiver, asyncio.AbstractEventLoop, asyncio.Event]] = []
+
+    async def serve() -> None:
+        async with receiver(answer) as running:
+            stop = asyncio.Event()
+            found.append((running, asyncio.get_running_loop(), stop))
+            ready.set()
+            await stop.wait()
+
+    thread = threading.Thread(target=lambda: asyncio.run(serve()))
+    thread.start()
+    assert ready.wait(10)
+    [(running, loop, stop)] = found
+    try:
+        yield running
+    finally:
+        loop.call_soon_threadsafe(stop.set)
+        thread.join()

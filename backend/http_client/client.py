@@ -71,6 +71,7 @@ class HttpClient:
         self._read_timeout = read_timeout
         self._idle: list[_Exchange] = []
         self._running: dict[Any, _Exchange] = {}
+        self._watched: dict[int, int] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._multi = pycurl.CurlMulti()
         self._multi.setopt(pycurl.M_SOCKETFUNCTION, self._watch)
@@ -137,14 +138,22 @@ class HttpClient:
     # -- libcurl's callbacks and the loop's ------------------------------------
 
     def _watch(self, what: int, fd: int, _multi: Any, _data: Any) -> None:
-        if what in (pycurl.POLL_IN, pycurl.POLL_INOUT):
-            self._loop.add_reader(fd, self._act, fd, pycurl.CSELECT_IN)
-        else:
-            self._loop.remove_reader(fd)
-        if what in (pycurl.POLL_OUT, pycurl.POLL_INOUT):
-            self._loop.add_writer(fd, self._act, fd, pycurl.CSELECT_OUT)
-        else:
-            self._loop.remove_writer(fd)
+        # Asked several times for each request; the loop is told only what changes.
+        wanted = 0 if what == pycurl.POLL_REMOVE else what
+        watched = self._watched.pop(fd, 0)
+        if wanted:
+            self._watched[fd] = wanted
+        changed = watched ^ wanted
+        if changed & pycurl.POLL_IN:
+            if wanted & pycurl.POLL_IN:
+                self._loop.add_reader(fd, self._act, fd, pycurl.CSELECT_IN)
+            else:
+                self._loop.remove_reader(fd)
+        if changed & pycurl.POLL_OUT:
+            if wanted & pycurl.POLL_OUT:
+                self._loop.add_writer(fd, self._act, fd, pycurl.CSELECT_OUT)
+            else:
+                self._loop.remove_writer(fd)
 
     def _set_timer(self, milliseconds: int) -> None:
         if self._timer is not None:

@@ -1,0 +1,174 @@
+"""Everything is killed or restarted while messages flow to receivers that fail, hang and are slow:
+nothing is lost, a repeat keeps its id, and each delivery is billed once."""
+
+import asyncio
+import json
+import random
+import threading
+import time
+from collections.abc import Callable
+from contextlib import ExitStack, suppress
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import psutil
+from aiohttp import web
+
+from tests.infra import wait_until
+from tests.installation import Installation, call
+from tests.receiver import Receiver, receiver_in_thread
+
+MESSAGES = 10_000
+BATCH = 20
+PAUSE = 0.1
+"""Between two batches: slow enough that every fault falls into the middle of the stream."""
+
+QUIET = {"errors": 10, "window_seconds": 10, "open_seconds": 5}
+RETRY = {"attempts": 3, "initial_seconds": 0.1}
+
+
+async def failing(_: web.Request) -> web.Response:
+    """Every twentieth request fails, and for five of every 25 seconds all do."""
+    down = time.time() % 25 < 5 or random.random() < 0.05
+    return web.Response(status=503 if down else 200)
+
+
+async def hanging(_: web.Request) -> web.Response:
+    if random.random() < 0.01:
+        await asyncio.sleep(5)
+    return web.Response()
+
+
+async def slow(_: web.Request) -> web.Response:
+    await asyncio.sleep(0.05)
+    return web.Response()
+
+
+RECEIVERS = {"failing": failing, "hanging": hanging, "slow": slow}
+
+
+class Sender:
+    """Posts numbered messages in batches; a batch that is refused is posted again until it is accepted."""
+
+    def __init__(self, installation: Installation, pipelines: list[str]) -> None:
+        self._installation = installation
+        self._pipelines = pipelines
+        self.accepted = 0
+        self._thread = threading.Thread(target=self._run, daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def wait(self) -> None:
+        self._thread.join(300)
+        assert self.accepted == MESSAGES
+
+    def _run(self) -> None:
+        url = f"{self._installation.endpoint('ingest')}/v1/pipelines/%s/messages"
+        key = self._installation.facts["demo"]["api_key"]
+        for index, first in enumerate(range(0, MESSAGES, BATCH)):
+            lines = "\n".join(json.dumps({"n": number}) for number in range(first, first + BATCH))
+            pipeline = self._pipelines[index % len(self._pipelines)]
+            while call("POST", url % pipeline, lines.encode(), key, "application/x-ndjson")[0] != 202:
+                time.sleep(0.2)
+            self.accepted += BATCH
+            time.sleep(PAUSE)
+
+
+def kill_process(installation: Installation, name: str) -> None:
+    [pid] = [process["pid"] for process in installation.supervisor.processes() if process["name"] == name]
+    psutil.Process(pid).kill()
+
+
+def kill_lanes(installation: Installation) -> None:
+    """The Python workers of Spark's executor, and with them whatever lane task they run."""
+    driver = installation.spark()
+    assert driver is not None
+    for process in driver.children(recursive=True):
+        with suppress(psutil.Error):  # it may end by itself just now
+            if "pyspark.daemon" in " ".join(process.cmdline()):
+                process.kill()
+
+
+def kill_spark(installation: Installation) -> None:
+    driver = installation.spark()
+    assert driver is not None
+    for process in [driver, *driver.children(recursive=True)]:
+        process.kill()
+
+
+def restart(name: str) -> Callable[[Installation], None]:
+    def act(installation: Installation) -> None:
+        installation.supervisor.stop_process(name)
+        installation.supervisor.start_process(name)
+
+    return act
+
+
+FAULTS: list[Callable[[Installation], None]] = [
+    kill_lanes,
+    restart("redis"),
+    lambda installation: kill_process(installation, "workers"),
+    restart("postgresql"),
+    restart("kafka"),
+    kill_spark,
+]
+
+
+def published(installation: Installation, name: str, url: str) -> str:
+    connector = installation.create(
+        "connectors/", {"name": f"Chaos {name}", "type": "http", "connection": {"url": url}}
+    )
+    output = {"name": name, "connector": connector["id"], "breaker": QUIET, "retry": RETRY, "timeout_seconds": 1}
+    pipeline = installation.create("pipelines/", {"name": f"Chaos {name}", "config": {"outputs": [output]}})
+    installation.create(f"pipelines/{pipeline['id']}/publish/", {})
+    return str(pipeline["id"])
+
+
+def numbers_and_ids(received: Receiver) -> dict[str, set[int]]:
+    """The numbers that came under each message id."""
+    found: dict[str, set[int]] = {}
+    for headers, body in zip(list(received.headers), list(received.bodies), strict=False):
+        found.setdefault(headers["Headrace-Message-Id"], set()).add(json.loads(body)["n"])
+    return found
+
+
+def usage_of(installation: Installation, pipeline: str) -> int:
+    status, rows = installation.api("GET", f"usage/?step=day&pipeline={pipeline}")
+    return sum(row["deliveries"] for row in rows) if status == 200 else -1
+
+
+def test_nothing_is_lost_doubled_or_unbilled_whatever_is_killed(installation: Installation) -> None:
+    began = datetime.now(UTC) - timedelta(minutes=1)
+    with ExitStack() as stack:
+        received = {name: stack.enter_context(receiver_in_thread(answer)) for name, answer in RECEIVERS.items()}
+        pipelines = {name: published(installation, name, inbox.url) for name, inbox in received.items()}
+        wait_until(lambda: all(installation.post(id, {"n": -1})[0] == 202 for id in pipelines.values()))
+        sender = Sender(installation, list(pipelines.values()))
+        sender.start()
+        for index, fault in enumerate(FAULTS, 1):
+            wait_until(lambda index=index: sender.accepted >= index * MESSAGES // (len(FAULTS) + 1), 180)  # type: ignore[misc]
+            fault(installation)
+        sender.wait()
+        wait_until(lambda: set(installation.components().values()) == {"ok"}, 90)
+
+        def settled() -> bool:
+            """Nothing waits any more; what the breakers and the share held back was sent again by itself."""
+            redrive: dict[str, Any] = {"filter": {"state": "waiting"}}
+            installation.api("POST", "dead-letters/redrive/", redrive)
+            status, groups = installation.api("GET", "dead-letters/summary/?state=waiting")
+            _, claimed = installation.api("GET", "dead-letters/summary/?state=redelivering")
+            return status == 200 and not groups and not claimed and complete()
+
+        def complete() -> bool:
+            got = [numbers_and_ids(inbox) for inbox in received.values()]
+            return {n for found in got for ns in found.values() for n in ns} >= set(range(MESSAGES))
+
+        wait_until(settled, 180, 1.0)
+        for name, inbox in received.items():
+            ids = numbers_and_ids(inbox)
+            assert all(len(numbers) == 1 for numbers in ids.values())  # a repeat keeps its id
+            wait_until(lambda ids=ids, name=name: usage_of(installation, pipelines[name]) == len(ids), 30)  # type: ignore[misc]
+    until = datetime.now(UTC) + timedelta(minutes=1)
+    said = installation.manage_in("usage_reconcile", "--since", began.isoformat(), "--until", until.isoformat())
+    assert "Usage and deliveries agree." in said
