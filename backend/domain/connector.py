@@ -91,6 +91,21 @@ class Destination(ABC, Generic[ConnectionT, OptionsT]):
         """Gives back connections. Called once, also after a failed open."""
 
 
+class VerificationError(Exception):
+    """A request that does not prove where it comes from; the message says what is missing or wrong."""
+
+
+class Verifier(ABC, Generic[ConnectionT]):
+    """Checks requests that come in from a system."""
+
+    def __init__(self, connection: ConnectionT) -> None:
+        self.connection = connection
+
+    @abstractmethod
+    def verify(self, headers: dict[str, str], body: bytes) -> None:
+        """``headers`` by their lower-case names. Raises VerificationError."""
+
+
 class Connector(ABC):
     """A type of system. The docstring's first line is the description shown to users."""
 
@@ -98,6 +113,9 @@ class Connector(ABC):
     title: ClassVar[str]
     connection_model: ClassVar[builtins.type[Connection]]
     destination: ClassVar[builtins.type[Destination[Any, Any]] | None] = None
+    """How it delivers, when it can."""
+    verifier: ClassVar[builtins.type[Verifier[Any]] | None] = None
+    """How it checks what comes in, when it can."""
     example: ClassVar[dict[str, Any]]
     """A valid connection, shown in the documentation."""
 

@@ -22,6 +22,18 @@ class HttpInput(StrictModel):
     """Messages are posted to the pipeline's own address."""
 
     type: Literal["http"] = "http"
+    verification: UUID | None = Field(
+        None,
+        description="Connector that verifies each request, for senders that cannot use an API key. Without it, an "
+        "API key of the workspace is needed.",
+    )
+    deduplicate_seconds: int = Field(
+        86_400,
+        ge=0,
+        le=604_800,
+        description="How long a repeated Idempotency-Key or webhook-id is recognised, in seconds; 0 turns it off.",
+        json_schema_extra=ADVANCED,
+    )
     ordering_key: FieldPath | None = Field(
         None,
         description="Field whose value orders messages: those with the same value are delivered in the order "
@@ -119,6 +131,13 @@ class PipelineSnapshot(StrictModel):
     version: int
     accepting: bool
     config: PipelineConfig
+
+
+class RuntimeVerification(StrictModel):
+    """The connector that verifies a pipeline's requests. ``connection`` holds secrets in the clear: memory only."""
+
+    connector_type: str
+    connection: dict[str, Any] = Field(repr=False)
 
 
 class RuntimeOutput(StrictModel):

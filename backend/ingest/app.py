@@ -11,8 +11,10 @@ from typing import Any
 from confluent_kafka import KafkaException
 
 from backend.domain import json
+from backend.domain.pipeline import PipelineSnapshot
 from backend.environment import environment
-from backend.ingest import requests
+from backend.ingest import idempotency, requests
+from backend.ingest.idempotency import IdempotentRequests
 from backend.ingest.problems import Problem
 from backend.kafka_client.producer import AsyncProducer
 from backend.manager_api.client import ConfigClient, ConfigUnavailableError
@@ -54,6 +56,7 @@ class Ingest:
         await receive()
         settings = environment()
         self._recorder = Recorder(settings.redis_url)
+        self._idempotent = IdempotentRequests(settings.redis_url)
         self._config = ConfigClient(
             manager_address=settings.manager_address,
             service_token=settings.service_token.get_secret_value(),
@@ -78,6 +81,7 @@ class Ingest:
         await self._producer.close()
         await self._config.close()
         await self._recorder.close()
+        await self._idempotent.close()
         await send({"type": "lifespan.shutdown.complete"})
 
     async def _handle(self, scope: dict[str, Any], receive: Any) -> tuple[int, list[tuple[bytes, bytes]], bytes]:
@@ -96,9 +100,28 @@ class Ingest:
     async def _accept(self, pipeline_id: str, headers: requests.Headers, receive: Any) -> list[str]:
         if not self._config.loaded:
             raise Problem(503, "Starting", "The configuration is not loaded yet; send again.", retry_after=1)
-        pipeline = requests.authorized_pipeline(self._config, pipeline_id, headers)
+        verified = requests.verified_pipeline(self._config, pipeline_id)
+        pipeline = verified or requests.authorized_pipeline(self._config, pipeline_id, headers)
         content_type = requests.declared_type(headers)
         body = await requests.read_body(headers, receive)
+        if verified:
+            await requests.verify(self._config, pipeline, headers, body)
+        key = idempotency.key_of(headers)
+        window = pipeline.config.input.deduplicate_seconds
+        if key is None or not window:
+            return await self._produce(pipeline, content_type, body, headers)
+        async with self._idempotent.claim(pipeline_id, key, body, window) as claim:
+            if claim.message_ids is not None:
+                self._recorder.count(pipeline_id, events.REPEATED)
+                return claim.message_ids
+            ids = await self._produce(pipeline, content_type, body, headers)
+            await claim.accepted(ids)
+            return ids
+
+    async def _produce(
+        self, pipeline: PipelineSnapshot, content_type: str, body: bytes, headers: requests.Headers
+    ) -> list[str]:
+        """Returns once Kafka has every message; their ids."""
         topic, messages = requests.messages(pipeline, content_type, body, headers)
         if self._kafka_down is not None:
             raise self._unavailable(self._kafka_down)
@@ -111,7 +134,7 @@ class Ingest:
         except KafkaException as error:
             self._suspect_kafka(error.args[0].str())
             raise self._unavailable(error.args[0].str()) from None
-        self._recorder.count(pipeline_id, events.ACCEPTED, len(messages))
+        self._recorder.count(str(pipeline.id), events.ACCEPTED, len(messages))
         return [message.id for message in messages]
 
     def _suspect_kafka(self, cause: str) -> None:

@@ -5,10 +5,11 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from backend.domain import json, paths, routing
+from backend.domain.connector import VerificationError, connectors
 from backend.domain.message import TRACEPARENT, Message, new_message_id, utc_now
 from backend.domain.pipeline import PipelineSnapshot
 from backend.ingest.problems import Problem
-from backend.manager_api.client import ConfigClient
+from backend.manager_api.client import ConfigClient, ConfigUnavailableError, UnknownPipelineError
 
 MAX_BODY_BYTES = 1024 * 1024
 """Largest body, a whole NDJSON batch included (seed 003: below 1 MB)."""
@@ -17,6 +18,32 @@ NDJSON = "application/x-ndjson"
 
 Headers = dict[bytes, bytes]
 Receive = Callable[[], Awaitable[dict[str, Any]]]
+
+
+def verified_pipeline(config: ConfigClient, pipeline_id: str) -> PipelineSnapshot | None:
+    """The pipeline, when its requests are verified by a connector instead of an API key. Raises Problem 503."""
+    pipeline = config.pipeline(pipeline_id)
+    if pipeline is None or pipeline.config.input.verification is None:
+        return None
+    _check_accepting(pipeline)
+    return pipeline
+
+
+async def verify(config: ConfigClient, pipeline: PipelineSnapshot, headers: Headers, body: bytes) -> None:
+    """Raises Problem 401 when the request does not prove where it comes from, 503 when that cannot be told now."""
+    try:
+        runtime = await config.runtime(str(pipeline.id), pipeline.version)
+    except (ConfigUnavailableError, UnknownPipelineError) as error:
+        raise Problem(503, "Verification not available", f"{error} Send it again.", retry_after=2) from None
+    verification = runtime.verification
+    verifier = connectors.get(verification.connector_type).verifier if verification else None
+    if verification is None or verifier is None:
+        raise Problem(503, "Verification not available", "The pipeline's verification is not set up.", retry_after=60)
+    connection = connectors.get(verification.connector_type).connection_model.model_validate(verification.connection)
+    try:
+        verifier(connection).verify({n.decode("latin-1"): v.decode("latin-1") for n, v in headers.items()}, body)
+    except VerificationError as error:
+        raise Problem(401, "Not verified", str(error)) from None
 
 
 def authorized_pipeline(config: ConfigClient, pipeline_id: str, headers: Headers) -> PipelineSnapshot:
@@ -30,9 +57,13 @@ def authorized_pipeline(config: ConfigClient, pipeline_id: str, headers: Headers
     pipeline = config.pipeline(pipeline_id)
     if pipeline is None or pipeline.workspace_id != key.workspace_id:
         raise Problem(404, "Unknown pipeline", f"No published pipeline has the id {pipeline_id}.")
+    _check_accepting(pipeline)
+    return pipeline
+
+
+def _check_accepting(pipeline: PipelineSnapshot) -> None:
     if not pipeline.accepting:
         raise Problem(503, "Pipeline paused", "The pipeline is paused; send again once it is resumed.", retry_after=60)
-    return pipeline
 
 
 def declared_type(headers: Headers) -> str:

@@ -16,7 +16,7 @@ from pydantic import ValidationError
 from redis.exceptions import RedisError
 
 from backend.domain import json
-from backend.domain.pipeline import PipelineSnapshot, RuntimeOutput
+from backend.domain.pipeline import PipelineSnapshot, RuntimeOutput, RuntimeVerification
 from backend.manager_api import snapshot as stored
 from backend.manager_api.generated import manager_pb2 as pb
 from backend.manager_api.generated.manager_pb2_grpc import ManagerStub
@@ -48,6 +48,7 @@ class RuntimePipeline:
 
     snapshot: PipelineSnapshot
     outputs: tuple[RuntimeOutput, ...]
+    verification: RuntimeVerification | None = None
 
 
 class ConfigClient:
@@ -172,6 +173,12 @@ class ConfigClient:
                 )
                 for output in answer.outputs
             ),
+            RuntimeVerification(
+                connector_type=answer.verification.connector_type,
+                connection=json.loads(answer.verification.connection),
+            )
+            if answer.HasField("verification")
+            else None,
         )
         self._runtime[key] = (time.monotonic(), runtime)
         return runtime

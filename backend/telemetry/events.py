@@ -3,6 +3,7 @@
 import bisect
 
 ACCEPTED = "input.accepted"
+REPEATED = "input.repeated"
 TRANSFORMED = "adapting.transformed"
 DROPPED = "adapting.dropped"
 ADAPTING_DEAD = "adapting.dead"

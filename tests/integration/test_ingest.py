@@ -1,3 +1,4 @@
+import asyncio
 import hashlib
 import io
 import json
@@ -170,3 +171,37 @@ async def test_other_addresses_and_methods(ingest: str) -> None:
             assert answer.status == 405
         async with session.get(f"{ingest}/nothing") as answer:
             assert answer.status == 404
+
+
+async def post_named(ingest: str, pipeline: str, body: bytes, **headers: str) -> tuple[int, Any]:
+    sent = {"Authorization": f"Bearer {KEY}", "Content-Type": "application/json"}
+    sent |= {name.replace("_", "-"): value for name, value in headers.items()}
+    url = f"{ingest}/v1/pipelines/{PIPELINES[pipeline]}/messages"
+    async with aiohttp.ClientSession() as session, session.post(url, data=body, headers=sent) as answer:
+        return answer.status, await answer.json(content_type=None)
+
+
+async def test_a_request_with_the_same_key_is_accepted_once(ingest: str) -> None:
+    key = str(uuid.uuid4())
+    first = await post_named(ingest, "plain", b'{"a":1}', Idempotency_Key=key)
+    again = await asyncio.gather(*(post_named(ingest, "plain", b'{"a":1}', Idempotency_Key=key) for _ in range(5)))
+    assert first[0] == 202
+    assert again == [first] * 5
+    assert (await post_named(ingest, "plain", b'{"a":2}', Idempotency_Key=key))[0] == 422
+    other = await post_named(ingest, "plain", b'{"a":1}', webhook_id=str(uuid.uuid4()))
+    assert other[0] == 202
+    assert other[1] != first[1]
+
+
+async def test_of_many_requests_at_once_with_one_key_one_is_accepted(ingest: str) -> None:
+    key = str(uuid.uuid4())
+    answers = await asyncio.gather(*(post_named(ingest, "plain", b"{}", Idempotency_Key=key) for _ in range(10)))
+    assert {status for status, _ in answers} <= {202, 409}
+    ids = {tuple(body["message_ids"]) for status, body in answers if status == 202}
+    assert len(ids) == 1
+
+
+async def test_a_refused_request_may_be_sent_again_with_its_key(ingest: str) -> None:
+    key = str(uuid.uuid4())
+    assert (await post_named(ingest, "plain", b"{broken", Idempotency_Key=key))[0] == 400
+    assert (await post_named(ingest, "plain", b"{}", Idempotency_Key=key))[0] == 202

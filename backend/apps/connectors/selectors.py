@@ -21,6 +21,7 @@ def connector_types() -> list[dict[str, Any]]:
             "title": cls.title,
             "description": cls.description(),
             "connection_schema": cls.connection_model.model_json_schema(),
+            "verifies": cls.verifier is not None,
             "destination_schema": cls.destination.options_model.model_json_schema() if cls.destination else None,
         }
         for cls in connectors

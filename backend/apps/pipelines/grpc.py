@@ -142,7 +142,9 @@ def _runtime_config(pipeline_id: str, version: int) -> pb.RuntimeConfig | None:
     snapshot = snapshot_by_number(known, version) if known else None
     if snapshot is None:
         return None
-    connectors = Connector.objects.in_bulk([output.connector for output in snapshot.config.outputs])
+    verification = snapshot.config.input.verification
+    wanted = [output.connector for output in snapshot.config.outputs] + ([verification] if verification else [])
+    connectors = Connector.objects.in_bulk(wanted)
     outputs = [
         pb.RuntimeOutput(
             name=output.name,
@@ -151,9 +153,17 @@ def _runtime_config(pipeline_id: str, version: int) -> pb.RuntimeConfig | None:
         )
         for output in snapshot.config.outputs
     ]
-    return pb.RuntimeConfig(
+    found = pb.RuntimeConfig(
         pipeline=pb.Pipeline(id=pipeline_id, snapshot=stored.dump_pipeline(snapshot)), outputs=outputs
     )
+    if verification:
+        verifier = connectors[verification]
+        found.verification.CopyFrom(
+            pb.RuntimeVerification(
+                connector_type=verifier.type, connection=json.dumps(connection_with_secrets(verifier)).encode()
+            )
+        )
+    return found
 
 
 def _snapshot() -> pb.Snapshot:

@@ -2,7 +2,7 @@
 
 from uuid import UUID
 
-from django.db.models import OuterRef, QuerySet, Subquery
+from django.db.models import OuterRef, Q, QuerySet, Subquery
 
 from backend.apps.connectors.models import Connector
 from backend.apps.pipelines.models import Pipeline, PipelineVersion
@@ -23,8 +23,11 @@ def pipelines_of(workspace: Workspace) -> QuerySet[Pipeline]:
 
 
 def pipelines_using(connector: Connector) -> QuerySet[Pipeline]:
-    """Pipelines any version of which delivers through the connector."""
-    versions = PipelineVersion.objects.filter(config__outputs__contains=[{"connector": str(connector.pk)}])
+    """Pipelines any version of which uses the connector."""
+    versions = PipelineVersion.objects.filter(
+        Q(config__outputs__contains=[{"connector": str(connector.pk)}])
+        | Q(config__input__verification=str(connector.pk))
+    )
     return Pipeline.objects.filter(pk__in=versions.values("pipeline"))
 
 

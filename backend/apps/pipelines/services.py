@@ -89,6 +89,13 @@ def config_validate(*, workspace: Workspace, config: dict[str, Any]) -> Pipeline
         raise ConfigError.of(error, config, "config") from None
     errors: dict[str, list[str]] = {}
     found = Connector.objects.filter(workspace=workspace).in_bulk([output.connector for output in validated.outputs])
+    verification = validated.input.verification
+    if verification is not None:
+        verifier = Connector.objects.filter(workspace=workspace, pk=verification).first()
+        if verifier is None:
+            errors["config.input.verification"] = ["This workspace has no such connector."]
+        elif connector_type(verifier.type).verifier is None:
+            errors["config.input.verification"] = [f"{verifier.name} cannot verify requests."]
     for index, output in enumerate(validated.outputs):
         connector = found.get(output.connector)
         try:

@@ -23,12 +23,22 @@ class Pipeline(_message.Message):
     def __init__(self, id: _Optional[str] = ..., snapshot: _Optional[bytes] = ...) -> None: ...
 
 class RuntimeConfig(_message.Message):
-    __slots__ = ("pipeline", "outputs")
+    __slots__ = ("pipeline", "outputs", "verification")
     PIPELINE_FIELD_NUMBER: _ClassVar[int]
     OUTPUTS_FIELD_NUMBER: _ClassVar[int]
+    VERIFICATION_FIELD_NUMBER: _ClassVar[int]
     pipeline: Pipeline
     outputs: _containers.RepeatedCompositeFieldContainer[RuntimeOutput]
-    def __init__(self, pipeline: _Optional[_Union[Pipeline, _Mapping]] = ..., outputs: _Optional[_Iterable[_Union[RuntimeOutput, _Mapping]]] = ...) -> None: ...
+    verification: RuntimeVerification
+    def __init__(self, pipeline: _Optional[_Union[Pipeline, _Mapping]] = ..., outputs: _Optional[_Iterable[_Union[RuntimeOutput, _Mapping]]] = ..., verification: _Optional[_Union[RuntimeVerification, _Mapping]] = ...) -> None: ...
+
+class RuntimeVerification(_message.Message):
+    __slots__ = ("connector_type", "connection")
+    CONNECTOR_TYPE_FIELD_NUMBER: _ClassVar[int]
+    CONNECTION_FIELD_NUMBER: _ClassVar[int]
+    connector_type: str
+    connection: bytes
+    def __init__(self, connector_type: _Optional[str] = ..., connection: _Optional[bytes] = ...) -> None: ...
 
 class RuntimeOutput(_message.Message):
     __slots__ = ("name", "connector_type", "connection")

@@ -8,6 +8,7 @@ class ConnectorTypeSerializer(serializers.Serializer):
     title = serializers.CharField()
     description = serializers.CharField()
     connection_schema = serializers.DictField(help_text="JSON Schema of the connection; secrets are writeOnly.")
+    verifies = serializers.BooleanField(help_text="Whether it can verify what comes in to a pipeline.")
     destination_schema = serializers.DictField(
         allow_null=True, help_text="JSON Schema of an output's options; null when the type cannot deliver."
     )

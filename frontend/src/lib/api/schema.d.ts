@@ -774,6 +774,8 @@ export interface components {
             connection_schema: {
                 [key: string]: unknown;
             };
+            /** @description Whether it can verify what comes in to a pipeline. */
+            verifies: boolean;
             /** @description JSON Schema of an output's options; null when the type cannot deliver. */
             destination_schema: {
                 [key: string]: unknown;
@@ -980,6 +982,18 @@ export interface components {
              */
             type: "http";
             /**
+             * Verification
+             * @description Connector that verifies each request, for senders that cannot use an API key. Without it, an API key of the workspace is needed.
+             * @default null
+             */
+            verification: string | null;
+            /**
+             * Deduplicate seconds
+             * @description How long a repeated Idempotency-Key or webhook-id is recognised, in seconds; 0 turns it off.
+             * @default 86400
+             */
+            deduplicate_seconds: number;
+            /**
              * Ordering key
              * @description Field whose value orders messages: those with the same value are delivered in the order they came. Without it, messages are independent.
              * @default null
@@ -1070,7 +1084,7 @@ export interface components {
             concurrency: number;
             /**
              * Queue
-             * @description Messages that may be under way or waiting for this output, per task; further ones are set aside and delivered later, so that this output never slows another.
+             * @description Messages that may be under way to this output or wait for their turn, per task. While other outputs need room, what is above it is set aside and delivered later, so that a slow output never slows another.
              * @default 500
              */
             queue: number;

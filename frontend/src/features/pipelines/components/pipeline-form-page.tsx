@@ -74,6 +74,7 @@ function useFormContext() {
 
 function formLayout(t: TFunction): UiSchema {
   return {
+    input: { verification: { 'ui:widget': 'ConnectorWidget', 'ui:options': { verifies: true } } },
     transforms: { items: { 'ui:title': t('pipelines.step') } },
     outputs: {
       items: {
@@ -158,7 +159,11 @@ function OutputField(props: FieldProps) {
 
 function ConnectorWidget({ id, label, value, required, rawErrors, options, registry, onChange }: WidgetProps) {
   const { t } = useTranslation()
-  const { connectors } = registry.formContext as unknown as Context
+  const { connectors, types } = registry.formContext as unknown as Context
+  const fits = (name: string) => {
+    const type = types.find((candidate) => candidate.type === name)
+    return options.verifies ? type?.verifies : type?.destination_schema
+  }
   return (
     <Select
       id={id}
@@ -167,8 +172,11 @@ function ConnectorWidget({ id, label, value, required, rawErrors, options, regis
       placeholder={t('connectors.choose')}
       withAsterisk={required}
       searchable
+      clearable={!required}
       error={rawErrors?.join(' ')}
-      data={connectors.map((connector) => ({ value: connector.id, label: `${connector.name} (${connector.type})` }))}
+      data={connectors
+        .filter((connector) => fits(connector.type))
+        .map((connector) => ({ value: connector.id, label: `${connector.name} (${connector.type})` }))}
       value={(value as string | undefined) ?? null}
       onChange={(next) => onChange(next ?? undefined)}
     />
