@@ -146,7 +146,10 @@ def _start_query(spark: SparkSession, environment: Environment, checkpoints: str
 
     def progress() -> dict[str, Any]:
         last = query.lastProgress
-        return {} if last is None else {"rows_per_second": last["processedRowsPerSecond"]}
+        if last is None:
+            return {}
+        offsets = json.loads(last["sources"][0]["endOffset"] or "{}")
+        return {"rows_per_second": last["processedRowsPerSecond"], "offsets": offsets.get(routing.INPUT, {})}
 
     return RunningStage(adapting.STAGE, 0, lambda: query.isActive, failure, progress, lambda: adapting.stop(query))
 

@@ -22,6 +22,8 @@ class ConsoleEnvironment(BaseSettings):
     var: Path = ROOT / "var"
     embedded: bool = False
     """Whether this is the embedded installation, which has demo objects."""
+    metrics_token: SecretStr = SecretStr("")
+    """What Prometheus sends as bearer token; without it only the embedded installation shows its metrics."""
     java_home: str = ""
     spark_master: str = "local[6,4]"
     spark_jars: str = ""

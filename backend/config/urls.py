@@ -21,5 +21,5 @@ urlpatterns = [
     path("admin/", admin.site.urls),
     path("", include("backend.apps.monitoring.api.urls")),
     # Every other address is a page of the single-page application.
-    re_path(r"^(?!api/|static/|ws/|demo/).*$", console),
+    re_path(r"^(?!api/|static/|ws/|demo/|metrics).*$", console),
 ]

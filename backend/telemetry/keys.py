@@ -15,6 +15,11 @@ def by_hour(pipeline_id: str, hour: int) -> str:
     return f"headrace:counts:hour:{pipeline_id}:{hour}"
 
 
+def totals(pipeline_id: str) -> str:
+    """Hash of all counts since the pipeline began; its fields are events."""
+    return f"headrace:counts:total:{pipeline_id}"
+
+
 def errors(pipeline_id: str) -> str:
     """List of the latest errors as JSON, newest first."""
     return f"headrace:errors:{pipeline_id}"

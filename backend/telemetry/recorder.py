@@ -71,6 +71,7 @@ class Recorder:
             batch.expire(minute_key, keys.SECONDS_KEPT)
             batch.hincrby(hour_key, event, n)
             batch.expire(hour_key, keys.HOURS_KEPT)
+            batch.hincrby(keys.totals(pipeline_id), event, n)
         for pipeline_id, entry in errors:
             batch.lpush(keys.errors(pipeline_id), entry)
             batch.ltrim(keys.errors(pipeline_id), 0, keys.ERRORS_KEPT - 1)

@@ -29,7 +29,8 @@ class DeadLetter(models.Model):
     redeliveries = models.PositiveIntegerField(default=0)
     due_at = models.DateTimeField(null=True, help_text="When it is sent again by itself; null: only by hand.")
     use_current_version = models.BooleanField(default=False, help_text="Sent again under the version in force then.")
-    claimed_at = models.DateTimeField(null=True)
+    claimed_at = models.DateTimeField(null=True, help_text="When a worker took it to send it again.")
+    sent_at = models.DateTimeField(null=True, help_text="When Kafka had it again.")
 
     key = models.BinaryField()
     body = models.BinaryField()

@@ -10,7 +10,7 @@ import redis
 from confluent_kafka import KafkaException, Producer
 from django.conf import settings
 from django.db import DatabaseError, InterfaceError, close_old_connections, connection, transaction
-from django.db.models import Count, F, Q
+from django.db.models import F, Q
 from redis.exceptions import RedisError
 
 from backend.apps.deliveries.models import DeadLetter
@@ -30,7 +30,10 @@ _ROUND_SECONDS = 0.25
 _AWAY_SECONDS = 1.0
 _SHARE = 500
 """Dead letters of one output that are under way again at the same time."""
-_CLAIM_LIMIT = timedelta(minutes=15)
+_CLAIM_LIMIT = timedelta(seconds=30)
+"""A claim that old whose message was not handed to Kafka was made by a worker that died."""
+_ANSWER_LIMIT = timedelta(hours=6)
+"""What Kafka has comes back resolved or failed; this is for a topic whose records were deleted."""
 _BACKLOG_SECONDS = 5
 _ACKNOWLEDGE_SECONDS = 10.0
 
@@ -73,9 +76,11 @@ class Redelivery:
 
     def round(self) -> int:
         """Sends what is due and allowed; how many."""
+        now = datetime.now(UTC)
         DeadLetter.objects.filter(
-            state=DeadLetter.State.REDELIVERING, claimed_at__lt=datetime.now(UTC) - _CLAIM_LIMIT
-        ).update(state=DeadLetter.State.WAITING, claimed_at=None)
+            Q(sent_at=None, claimed_at__lt=now - _CLAIM_LIMIT) | Q(sent_at__lt=now - _ANSWER_LIMIT),
+            state=DeadLetter.State.REDELIVERING,
+        ).update(state=DeadLetter.State.WAITING, claimed_at=None, sent_at=None)
         self._mark_backlogs()
         due = (
             DeadLetter.objects.filter(state=DeadLetter.State.WAITING, due_at__lte=datetime.now(UTC))
@@ -146,19 +151,19 @@ class Redelivery:
                 .order_by("first_at", "id")[:most]
             )
             DeadLetter.objects.filter(pk__in=[row.pk for row in rows]).update(
-                state=DeadLetter.State.REDELIVERING, claimed_at=datetime.now(UTC)
+                state=DeadLetter.State.REDELIVERING, claimed_at=datetime.now(UTC), sent_at=None
             )
         return rows
 
     def _send(self, rows: list[DeadLetter]) -> None:
         versions = _current_versions(rows)
-        failed: list[Any] = []
+        sent: list[Any] = []
         for row in rows:
             message = _message(row, versions.get(row.pipeline_id))
 
             def reported(error: Any, _record: Any, pk: Any = row.pk) -> None:
-                if error is not None:
-                    failed.append(pk)
+                if error is None:
+                    sent.append(pk)
 
             while True:
                 try:
@@ -173,8 +178,8 @@ class Redelivery:
                 except BufferError:
                     self._producer.poll(0.1)
         self._producer.flush(_ACKNOWLEDGE_SECONDS + 1)
-        if failed:
-            DeadLetter.objects.filter(pk__in=failed).update(state=DeadLetter.State.WAITING, claimed_at=None)
+        # The others are claimed again later. Those that came back failed already wait again.
+        DeadLetter.objects.filter(pk__in=sent, state=DeadLetter.State.REDELIVERING).update(sent_at=datetime.now(UTC))
 
 
 def breaker_of(client: redis.Redis, key: OutputKey) -> tuple[BreakerState, float]:
@@ -215,13 +220,3 @@ def _message(row: DeadLetter, current: int | None) -> Message:
         slip=tuple(slip.split(",")) if slip else (),
         extra=headers | {REDELIVERY: str(row.pk), REDELIVERY_OUTPUT: row.output},
     )
-
-
-def waiting_by_output() -> dict[Output, int]:
-    """Open dead letters by output."""
-    counted = (
-        DeadLetter.objects.filter(state__in=[DeadLetter.State.WAITING, DeadLetter.State.REDELIVERING])
-        .values_list("pipeline_id", "output")
-        .annotate(n=Count("pk"))
-    )
-    return {(pipeline_id, output): n for pipeline_id, output, n in counted}

@@ -31,6 +31,12 @@ def dead_letter_summary(letters: QuerySet[DeadLetter]) -> list[dict[str, Any]]:
     return list(found)
 
 
+def waiting_by_output() -> dict[tuple[Any, str], int]:
+    """Open dead letters of the installation by pipeline and output."""
+    counted = DeadLetter.objects.filter(state__in=OPEN).values_list("pipeline_id", "output").annotate(n=Count("pk"))
+    return {(pipeline_id, output): n for pipeline_id, output, n in counted}
+
+
 def attempts_of(workspace: Workspace) -> QuerySet[Attempt]:
     return Attempt.objects.filter(workspace_id=workspace.pk)
 

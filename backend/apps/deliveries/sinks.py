@@ -85,7 +85,7 @@ FROM dead_letter_stage
 ON CONFLICT (pipeline_id, output, message_id) WHERE NOT message_id = '' DO UPDATE SET
     state = CASE WHEN d.state IN ('discarded', 'delivered') THEN d.state ELSE 'waiting' END,
     reason = excluded.reason, error = excluded.error, last_at = excluded.last_at, stage = excluded.stage,
-    attempts = d.attempts + excluded.attempts, claimed_at = NULL, version = excluded.version,
+    attempts = d.attempts + excluded.attempts, claimed_at = NULL, sent_at = NULL, version = excluded.version,
     redeliveries = d.redeliveries + (d.state = 'redelivering')::int,
     due_at = CASE
         WHEN excluded.due_at IS NULL OR excluded.due_at <> excluded.first_at + %(first)s THEN excluded.due_at
@@ -117,7 +117,7 @@ class DeadLetterSink(Sink):
             self._store(list(rows.values()))
         # A redelivered dead letter that failed again is not resolved, so the order of the two does not matter.
         DeadLetter.objects.filter(id__in=resolved).exclude(state=DeadLetter.State.DISCARDED).update(
-            state=DeadLetter.State.DELIVERED, closed_at=datetime.now(UTC), claimed_at=None, due_at=None
+            state=DeadLetter.State.DELIVERED, closed_at=datetime.now(UTC), claimed_at=None, sent_at=None, due_at=None
         )
 
     def _store(self, rows: list[_Row]) -> None:

@@ -13,5 +13,15 @@ def job_stages(job: SparkJob) -> list[dict[str, Any]]:
     return [{"name": name, "alive": False, **said.get("stages", {}).get(name, {})} for name in job.stages]
 
 
+def adapting_offsets() -> dict[int, int]:
+    """Where the adapting query was at its last checkpoint, by partition; empty when it does not run."""
+    for job in SparkJob.objects.filter(stages__contains=["adapting"]):
+        said: dict[str, Any] = heartbeat(job.name) or {}
+        offsets = said.get("stages", {}).get("adapting", {}).get("offsets")
+        if offsets:
+            return {int(partition): int(offset) for partition, offset in offsets.items()}
+    return {}
+
+
 def job_log(job: SparkJob, lines: int) -> list[str]:
     return spark.log_tail(job.name, lines)

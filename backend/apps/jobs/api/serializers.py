@@ -9,6 +9,7 @@ class StageSerializer(serializers.Serializer):
     alive = serializers.BooleanField()
     slots = serializers.IntegerField(required=False)
     rows_per_second = serializers.FloatField(required=False)
+    lag = serializers.IntegerField(required=False, allow_null=True, help_text="Messages that wait before the stage.")
 
 
 class JobSerializer(serializers.ModelSerializer):
@@ -32,7 +33,9 @@ class JobSerializer(serializers.ModelSerializer):
         read_only_fields = fields
 
     def get_stages(self, job: SparkJob) -> StageSerializer(many=True):  # type: ignore[valid-type]
-        return StageSerializer(job_stages(job), many=True).data
+        lags = self.context.get("lags", {})
+        stages = [{**stage, "lag": lags.get(stage["name"])} for stage in job_stages(job)]
+        return StageSerializer(stages, many=True).data
 
 
 class LogSerializer(serializers.Serializer):

@@ -1,3 +1,6 @@
+from typing import Any
+
+from confluent_kafka import KafkaException
 from drf_spectacular.utils import OpenApiParameter, extend_schema
 from rest_framework import mixins, viewsets
 from rest_framework.decorators import action
@@ -8,6 +11,7 @@ from backend.apps.jobs import services
 from backend.apps.jobs.api.serializers import JobSerializer, LogSerializer
 from backend.apps.jobs.models import SparkJob
 from backend.apps.jobs.selectors import job_log
+from backend.apps.monitoring.lag import stage_lags
 from backend.apps.workspaces.models import Role
 
 _MOST_LINES = 1000
@@ -22,6 +26,13 @@ class JobViewSet(mixins.ListModelMixin, mixins.RetrieveModelMixin, viewsets.Gene
     filter_backends = []
     lookup_field = "name"
     roles = {"start": Role.OPERATOR, "stop": Role.OPERATOR, "log": Role.OPERATOR}
+
+    def get_serializer_context(self) -> dict[str, Any]:
+        try:
+            lags = stage_lags()
+        except KafkaException:
+            lags = {}  # Kafka is away, which the page says elsewhere
+        return {**super().get_serializer_context(), "lags": lags}
 
     @extend_schema(request=None, responses={202: JobSerializer})
     @action(detail=True, methods=["post"])

@@ -1,5 +1,5 @@
 from django.urls import path
 
-from backend.apps.monitoring.api.views import live, ready
+from backend.apps.monitoring.api.views import live, metrics, ready
 
-urlpatterns = [path("health/live", live), path("health/ready", ready)]
+urlpatterns = [path("health/live", live), path("health/ready", ready), path("metrics", metrics)]

@@ -1440,6 +1440,8 @@ export interface components {
             slots?: number;
             /** Format: double */
             rows_per_second?: number;
+            /** @description Messages that wait before the stage. */
+            lag?: number | null;
         };
         /**
          * @description * `stopped` - Stopped

@@ -94,6 +94,7 @@ function JobCard({ job }: { job: Job }) {
           value={job.stages.map((stage) => (
             <div key={stage.name}>
               {stage.name}: {stage.alive ? t('jobs.stageAlive') : t('jobs.stageDead')}
+              {typeof stage.lag === 'number' && `, ${t('jobs.lag', { count: stage.lag })}`}
             </div>
           ))}
         />

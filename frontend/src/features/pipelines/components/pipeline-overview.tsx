@@ -161,7 +161,7 @@ function StageTable({ rates, last24 = {} }: Omit<FiguresProps, 'pipeline'>) {
   )
 }
 
-const kinds = ['accepted', 'transformed', 'dropped', 'delivered', 'retried', 'suppressed'] as const
+const kinds = ['accepted', 'transformed', 'dropped', 'delivered', 'retried', 'suppressed', 'repeated'] as const
 type Kind = (typeof kinds)[number] | 'deadEvent'
 
 /** `output.erp.delivered` is the event "delivered" of the output "erp". */
