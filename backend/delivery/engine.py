@@ -6,6 +6,7 @@ import time
 from backend.delivery.gate import Gate, Kind
 from backend.delivery.output import Delivered, Output, Suppressed, Undeliverable
 from backend.delivery.results import Record, attempt_record, billing_event, dead_letter, resolved
+from backend.domain import routing
 from backend.domain.breaker import BreakerPolicy
 from backend.domain.message import Message
 from backend.domain.pipeline import RuntimeOutput
@@ -54,7 +55,8 @@ class DeliveryEngine:
         else:
             parts = [self._deliver_to(output, message, position, kind, workspace) for output in outputs]
             records = [record for found in await asyncio.gather(*parts) for record in found]
-        if redelivery:
+        # One that failed again for its output is the same dead letter still.
+        if redelivery and not (only and any(record.topic == routing.DEAD_LETTER for record in records)):
             records.append(resolved(message, redelivery.dead_letter))
         return records
 

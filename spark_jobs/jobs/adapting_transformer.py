@@ -35,7 +35,10 @@ class TransformerHandler:
     async def handle(self, message: Message, position: str) -> list[Record]:
         message, redelivery = message.split_redelivery()
         records = await self._transform(message)
-        return [*records, resolved(message, redelivery.dead_letter)] if redelivery else records
+        failed_again = any(record.topic == routing.DEAD_LETTER for record in records)
+        if redelivery is None or failed_again:
+            return records
+        return [*records, resolved(message, redelivery.dead_letter)]
 
     async def _transform(self, message: Message) -> list[Record]:
         try:

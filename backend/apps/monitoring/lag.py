@@ -34,7 +34,8 @@ def stage_lags() -> dict[str, int]:
     ends = _ends(topics)
     lags = {}
     for name, topic in READERS.items():
-        done = _committed(f"headrace-{name}", [part for part in ends if part[0] == topic])
+        parts = [part for part in ends if part[0] == topic]
+        done = _committed(f"headrace-{name}", parts) if parts else {}
         if done:
             lags[name] = sum(max(0, end - done.get(part, 0)) for part, end in ends.items() if part[0] == topic)
     read = adapting_offsets()
