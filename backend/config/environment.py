@@ -22,6 +22,9 @@ class ConsoleEnvironment(BaseSettings):
     var: Path = ROOT / "var"
     embedded: bool = False
     """Whether this is the embedded installation, which has demo objects."""
+    mail_url: SecretStr = SecretStr("")
+    """Mail server for alerts: ``smtp://user:password@host:587?tls=yes``."""
+    mail_from: str = "headrace@localhost"
     metrics_token: SecretStr = SecretStr("")
     """What Prometheus sends as bearer token; without it only the embedded installation shows its metrics."""
     java_home: str = ""

@@ -11,6 +11,7 @@ api: list[URLPattern | URLResolver] = [
     path("", include("backend.apps.deliveries.api.urls")),
     path("", include("backend.apps.usage.api.urls")),
     path("", include("backend.apps.jobs.api.urls")),
+    path("", include("backend.apps.monitoring.api.router")),
     path("", include("backend.apps.demo.api.urls")),
     path("schema/", SpectacularAPIView.as_view(permission_classes=[]), name="schema"),
     path("schema.json", SpectacularJSONAPIView.as_view(permission_classes=[])),

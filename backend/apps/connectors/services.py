@@ -51,9 +51,9 @@ def connector_update(*, connector: Connector, name: str, connection: dict[str, A
 
 
 def connector_delete(*, connector: Connector, used_by: list[str]) -> None:
-    """Raises ConflictError while pipelines use the connector."""
+    """Raises ConflictError while pipelines or alert rules use the connector."""
     if used_by:
-        raise ConflictError(f"The connector is used by: {', '.join(used_by)}. Take it out of these pipelines first.")
+        raise ConflictError(f"The connector is used by: {', '.join(used_by)}. Take it out of these first.")
     connector.delete()
 
 

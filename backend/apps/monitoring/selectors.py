@@ -7,7 +7,10 @@ from typing import Any
 
 import redis
 from django.conf import settings
+from django.db.models import QuerySet
 
+from backend.apps.connectors.models import Connector
+from backend.apps.monitoring.models import AlertRule
 from backend.telemetry import events, keys
 
 Seconds = dict[int, dict[str, int]]
@@ -51,6 +54,10 @@ def seconds_of(hashes: list[dict[bytes, bytes]], *, since: int) -> Seconds:
             if int(second) >= since:
                 seconds.setdefault(int(second), {})[event] = int(n)
     return dict(sorted(seconds.items()))
+
+
+def alert_rules_using(connector: Connector) -> QuerySet[AlertRule]:
+    return AlertRule.objects.filter(connector=connector)
 
 
 def latest_errors(pipeline_id: str) -> list[dict[str, Any]]:

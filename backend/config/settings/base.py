@@ -98,8 +98,23 @@ CELERY_BEAT_SCHEDULE = {
         "schedule": 3.0,
         "options": {"expires": 3},
     },
+    "alerts": {
+        "task": "backend.apps.monitoring.tasks.alerts_evaluate",
+        "schedule": 10.0,
+        "options": {"expires": 10},
+    },
     "retention": {"task": "backend.apps.deliveries.tasks.retention", "schedule": 3600.0, "options": {"expires": 600}},
 }
+
+# smtp://user:password@host:587?tls=yes, and the sender of mails.
+_mail = urlsplit(CONSOLE.mail_url.get_secret_value())
+EMAIL_HOST = _mail.hostname or "localhost"
+EMAIL_PORT = _mail.port or 25
+EMAIL_HOST_USER = unquote(_mail.username or "")
+EMAIL_HOST_PASSWORD = unquote(_mail.password or "")
+EMAIL_USE_TLS = "tls=yes" in _mail.query
+EMAIL_TIMEOUT = 10
+DEFAULT_FROM_EMAIL = CONSOLE.mail_from
 
 AUTH_USER_MODEL = "workspaces.User"
 AUTH_PASSWORD_VALIDATORS = [

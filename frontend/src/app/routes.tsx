@@ -11,6 +11,7 @@ import { RequireSession } from '@/features/session/components/require-session'
 // Each page is loaded when it is first opened.
 const ConnectorFormPage = lazy(async () => ({ default: (await import('@/features/connectors/components/connector-form-page')).ConnectorFormPage }))
 const ConnectorsPage = lazy(async () => ({ default: (await import('@/features/connectors/components/connectors-page')).ConnectorsPage }))
+const AlertsPage = lazy(async () => ({ default: (await import('@/features/alerts/components/alerts-page')).AlertsPage }))
 const AttemptsPage = lazy(async () => ({ default: (await import('@/features/deliveries/components/attempts-page')).AttemptsPage }))
 const DeadLettersPage = lazy(async () => ({ default: (await import('@/features/deliveries/components/dead-letters-page')).DeadLettersPage }))
 const UsagePage = lazy(async () => ({ default: (await import('@/features/usage/components/usage-page')).UsagePage }))
@@ -41,6 +42,7 @@ export function AppRoutes() {
         <Route path="/dead-letters" element={<DeadLettersPage />} />
         <Route path="/attempts" element={<AttemptsPage />} />
         <Route path="/usage" element={<UsagePage />} />
+        <Route path="/alerts" element={<AlertsPage />} />
         <Route path="/jobs" element={<JobsPage />} />
         <Route path="*" element={<NotFound />} />
       </Route>

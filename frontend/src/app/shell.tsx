@@ -15,6 +15,7 @@ import {
 } from '@mantine/core'
 import { useDisclosure } from '@mantine/hooks'
 import {
+  IconBell,
   IconListDetails,
   IconMailX,
   IconMoon,
@@ -105,7 +106,13 @@ function Navigation({ onNavigate }: { onNavigate: () => void }) {
         { to: '/usage', label: t('nav.usage'), icon: IconReportMoney },
       ],
     },
-    { heading: t('nav.operations'), links: [{ to: '/jobs', label: t('nav.jobs'), icon: IconServerCog }] },
+    {
+      heading: t('nav.operations'),
+      links: [
+        { to: '/jobs', label: t('nav.jobs'), icon: IconServerCog },
+        { to: '/alerts', label: t('nav.alerts'), icon: IconBell },
+      ],
+    },
   ]
   return groups.map((group) => (
     <div key={group.heading}>

@@ -19,6 +19,7 @@ from backend.apps.connectors.api.serializers import (
 from backend.apps.connectors.models import Connector
 from backend.apps.connectors.selectors import connector_types, connectors_of
 from backend.apps.connectors.services import connector_check, connector_create, connector_delete, connector_update
+from backend.apps.monitoring.selectors import alert_rules_using
 from backend.apps.pipelines.selectors import pipelines_using
 from backend.apps.workspaces.api.base import actor_of, workspace_of
 
@@ -56,7 +57,9 @@ class ConnectorViewSet(viewsets.ModelViewSet[Connector]):
         )
 
     def perform_destroy(self, instance: Connector) -> None:
-        connector_delete(connector=instance, used_by=[p.name for p in pipelines_using(instance)])
+        used_by = [pipeline.name for pipeline in pipelines_using(instance)]
+        used_by += [rule.name for rule in alert_rules_using(instance)]
+        connector_delete(connector=instance, used_by=used_by)
 
     @extend_schema(request=SavedConnectionTestSerializer, responses=TestResultSerializer)
     @action(detail=True, methods=["post"])

@@ -1,11 +1,17 @@
 import hmac
 
 from django.conf import settings
+from django.db.models import QuerySet
 from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
 from prometheus_client import CONTENT_TYPE_LATEST
+from rest_framework import mixins, viewsets
+from rest_framework.serializers import BaseSerializer
 
+from backend.apps.monitoring.api.serializers import AlertRuleSerializer, AlertSerializer
 from backend.apps.monitoring.health import components
+from backend.apps.monitoring.models import Alert, AlertRule
 from backend.apps.monitoring.prometheus import exposition
+from backend.apps.workspaces.api.base import workspace_of
 
 
 def live(request: HttpRequest) -> JsonResponse:
@@ -26,3 +32,31 @@ def metrics(request: HttpRequest) -> HttpResponse:
     if not (hmac.compare_digest(given.encode(), token.encode()) if token else settings.CONSOLE.embedded):
         raise Http404
     return HttpResponse(exposition(), content_type=CONTENT_TYPE_LATEST)
+
+
+class AlertRuleViewSet(viewsets.ModelViewSet[AlertRule]):
+    """When people are told that something is wrong."""
+
+    queryset = AlertRule.objects.none()
+    serializer_class = AlertRuleSerializer
+    filterset_fields = ["kind", "enabled"]
+    search_fields = ["name"]
+    http_method_names = ["get", "post", "put", "delete"]
+
+    def get_queryset(self) -> QuerySet[AlertRule]:
+        return AlertRule.objects.filter(workspace=workspace_of(self.request))
+
+    def perform_create(self, serializer: BaseSerializer[AlertRule]) -> None:
+        serializer.save(workspace=workspace_of(self.request))
+
+
+class AlertViewSet(mixins.ListModelMixin, viewsets.GenericViewSet[Alert]):
+    """Rules that were, or are, fulfilled; newest first."""
+
+    queryset = Alert.objects.none()
+    serializer_class = AlertSerializer
+    filterset_fields = {"rule": ["exact"], "ended_at": ["isnull"]}
+    search_fields: list[str] = []
+
+    def get_queryset(self) -> QuerySet[Alert]:
+        return Alert.objects.filter(rule__workspace=workspace_of(self.request)).select_related("rule")

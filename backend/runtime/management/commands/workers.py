@@ -16,6 +16,7 @@ from backend.apps.deliveries.sinks import AttemptSink, DeadLetterSink
 from backend.apps.demo import generator
 from backend.apps.demo.services import demo_facts
 from backend.apps.kafka_sink.sink import run
+from backend.apps.monitoring import history
 from backend.apps.usage.sinks import UsageSink
 
 Worker = Callable[[threading.Event], None]
@@ -41,6 +42,7 @@ def _workers() -> dict[str, Worker]:
         "redelivery": lambda stop: Redelivery().run(stop),
         "attempts": functools.partial(run, AttemptSink()),
         "events": events.run,
+        "history": history.run,
         "usage": functools.partial(run, UsageSink()),
     }
     if settings.CONSOLE.embedded:

@@ -4,6 +4,60 @@
  */
 
 export interface paths {
+    "/api/v1/alert-rules/": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description When people are told that something is wrong. */
+        get: operations["alert_rules_list"];
+        put?: never;
+        /** @description When people are told that something is wrong. */
+        post: operations["alert_rules_create"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/alert-rules/{id}/": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description When people are told that something is wrong. */
+        get: operations["alert_rules_retrieve"];
+        /** @description When people are told that something is wrong. */
+        put: operations["alert_rules_update"];
+        post?: never;
+        /** @description When people are told that something is wrong. */
+        delete: operations["alert_rules_destroy"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/alerts/": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description Rules that were, or are, fulfilled; newest first. */
+        get: operations["alerts_list"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/api-keys/": {
         parameters: {
             query?: never;
@@ -646,6 +700,61 @@ export interface paths {
 export type webhooks = Record<string, never>;
 export interface components {
     schemas: {
+        Alert: {
+            /** Format: uuid */
+            readonly id: string;
+            /** Format: uuid */
+            readonly rule: string;
+            rule_name: string;
+            kind: string;
+            /** @description What it is about; a rule has one open alert for each. */
+            readonly subject: string;
+            readonly message: string;
+            /** Format: date-time */
+            readonly started_at: string;
+            /** Format: date-time */
+            readonly ended_at: string | null;
+            /** @description What went wrong when people were told. */
+            readonly notification: string;
+        };
+        AlertRule: {
+            /** Format: uuid */
+            readonly id: string;
+            name: string;
+            kind: components["schemas"]["KindEnum"];
+            /**
+             * Format: double
+             * @description As the kind says; not used by breaker_open and job_down.
+             */
+            threshold?: number;
+            /** @description Time that failure_rate looks back over. */
+            minutes?: number;
+            /** Format: uuid */
+            pipeline?: string | null;
+            /** Format: uuid */
+            connector?: string | null;
+            /** @description Is written each alert. */
+            email?: string;
+            enabled?: boolean;
+        };
+        AlertRuleRequest: {
+            name: string;
+            kind: components["schemas"]["KindEnum"];
+            /**
+             * Format: double
+             * @description As the kind says; not used by breaker_open and job_down.
+             */
+            threshold?: number;
+            /** @description Time that failure_rate looks back over. */
+            minutes?: number;
+            /** Format: uuid */
+            pipeline?: string | null;
+            /** Format: uuid */
+            connector?: string | null;
+            /** @description Is written each alert. */
+            email?: string;
+            enabled?: boolean;
+        };
         ApiKey: {
             /** Format: uuid */
             readonly id: string;
@@ -1018,6 +1127,16 @@ export interface components {
             readonly last_error: string;
         };
         JsonValue: unknown;
+        /**
+         * @description * `failure_rate` - More than this share of deliveries failed, in per cent
+         *     * `dead_letter_age` - A dead letter has waited for longer than this, in minutes
+         *     * `dead_letters_expire` - Dead letters lose their bodies within this time, in hours
+         *     * `stage_lag` - More than this many messages wait before a stage
+         *     * `breaker_open` - A circuit breaker is open
+         *     * `job_down` - A Spark application does not run
+         * @enum {string}
+         */
+        KindEnum: "failure_rate" | "dead_letter_age" | "dead_letters_expire" | "stage_lag" | "breaker_open" | "job_down";
         Log: {
             lines: string[];
         };
@@ -1120,6 +1239,32 @@ export interface components {
              */
             readonly until: string | null;
             readonly cause: string;
+        };
+        PaginatedAlertList: {
+            /**
+             * Format: uri
+             * @example http://api.example.org/accounts/?cursor=cD00ODY%3D"
+             */
+            next?: string | null;
+            /**
+             * Format: uri
+             * @example http://api.example.org/accounts/?cursor=cj0xJnA9NDg3
+             */
+            previous?: string | null;
+            results: components["schemas"]["Alert"][];
+        };
+        PaginatedAlertRuleList: {
+            /**
+             * Format: uri
+             * @example http://api.example.org/accounts/?cursor=cD00ODY%3D"
+             */
+            next?: string | null;
+            /**
+             * Format: uri
+             * @example http://api.example.org/accounts/?cursor=cj0xJnA9NDg3
+             */
+            previous?: string | null;
+            results: components["schemas"]["AlertRule"][];
         };
         PaginatedApiKeyList: {
             /**
@@ -1497,6 +1642,162 @@ export interface components {
 }
 export type $defs = Record<string, never>;
 export interface operations {
+    alert_rules_list: {
+        parameters: {
+            query?: {
+                /** @description The pagination cursor value. */
+                cursor?: string;
+                enabled?: boolean;
+                /**
+                 * @description * `failure_rate` - More than this share of deliveries failed, in per cent
+                 *     * `dead_letter_age` - A dead letter has waited for longer than this, in minutes
+                 *     * `dead_letters_expire` - Dead letters lose their bodies within this time, in hours
+                 *     * `stage_lag` - More than this many messages wait before a stage
+                 *     * `breaker_open` - A circuit breaker is open
+                 *     * `job_down` - A Spark application does not run
+                 */
+                kind?: "breaker_open" | "dead_letter_age" | "dead_letters_expire" | "failure_rate" | "job_down" | "stage_lag";
+                /** @description Number of results to return per page. */
+                page_size?: number;
+                /** @description A search term. */
+                search?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PaginatedAlertRuleList"];
+                };
+            };
+        };
+    };
+    alert_rules_create: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["AlertRuleRequest"];
+            };
+        };
+        responses: {
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["AlertRule"];
+                };
+            };
+        };
+    };
+    alert_rules_retrieve: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description A UUID string identifying this alert rule. */
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["AlertRule"];
+                };
+            };
+        };
+    };
+    alert_rules_update: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description A UUID string identifying this alert rule. */
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["AlertRuleRequest"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["AlertRule"];
+                };
+            };
+        };
+    };
+    alert_rules_destroy: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description A UUID string identifying this alert rule. */
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description No response body */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+        };
+    };
+    alerts_list: {
+        parameters: {
+            query?: {
+                /** @description The pagination cursor value. */
+                cursor?: string;
+                ended_at__isnull?: boolean;
+                /** @description Number of results to return per page. */
+                page_size?: number;
+                rule?: string;
+                /** @description A search term. */
+                search?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PaginatedAlertList"];
+                };
+            };
+        };
+    };
     api_keys_list: {
         parameters: {
             query?: {

@@ -1,0 +1,71 @@
+"""Counts from Redis, where they are kept by the second for two hours, into PostgreSQL by the minute."""
+
+import logging
+import threading
+import time
+from collections import Counter
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import redis
+from django.conf import settings
+from django.db import DatabaseError, InterfaceError, close_old_connections, connection
+from redis.exceptions import RedisError
+
+from backend.apps.monitoring.models import CountMinute
+from backend.apps.pipelines.models import Pipeline
+from backend.telemetry import keys
+
+log = logging.getLogger(__name__)
+
+_INTERVAL_SECONDS = 15.0
+_SETTLED_SECONDS = 20
+"""A minute is complete that long after its end: executors report once a second."""
+_LOOK_BACK_MINUTES = keys.SECONDS_KEPT // 60 - 10
+_KEPT_DAYS = 30
+
+
+def run(stop: threading.Event) -> None:
+    """Folds each minute once it is complete, until ``stop`` is set. What was missed is caught up."""
+    folded = 0
+    while not stop.is_set():
+        close_old_connections()
+        last = (int(time.time()) - _SETTLED_SECONDS) // 60 - 1
+        first = max(folded + 1, last - _LOOK_BACK_MINUTES) if folded else last - _LOOK_BACK_MINUTES
+        try:
+            if last >= first:
+                fold(first, last)
+                CountMinute.objects.filter(minute__lt=datetime.now(UTC) - timedelta(days=_KEPT_DAYS)).delete()
+                folded = last
+        except (RedisError, InterfaceError, DatabaseError) as error:
+            log.warning("History waits: %s", str(error).splitlines()[0] if str(error) else error)
+            connection.close()
+        stop.wait(_INTERVAL_SECONDS)
+    connection.close()
+
+
+def fold(first: int, last: int) -> None:
+    """Writes the minutes (Unix time / 60) from ``first`` to ``last``. Safe to repeat."""
+    client = redis.from_url(settings.REDIS_URL, socket_timeout=5, socket_connect_timeout=2)
+    for pipeline_id in Pipeline.objects.values_list("pk", flat=True):
+        with client.pipeline(transaction=False) as batch:
+            for minute in range(first, last + 1):
+                batch.hgetall(keys.by_second(str(pipeline_id), minute))
+            found: list[Any] = batch.execute()
+        rows = [
+            CountMinute(
+                pipeline_id=pipeline_id, minute=datetime.fromtimestamp(minute * 60, UTC), counts=_by_event(seconds)
+            )
+            for minute, seconds in zip(range(first, last + 1), found, strict=True)
+            if seconds
+        ]
+        CountMinute.objects.bulk_create(
+            rows, update_conflicts=True, unique_fields=["pipeline_id", "minute"], update_fields=["counts"]
+        )
+
+
+def _by_event(seconds: dict[bytes, bytes]) -> dict[str, int]:
+    counts: Counter[str] = Counter()
+    for name, n in seconds.items():
+        counts[name.decode().rpartition("|")[0]] += int(n)
+    return dict(counts)
