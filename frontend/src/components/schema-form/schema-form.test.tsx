@@ -13,6 +13,7 @@ const schema = {
     url: { type: 'string', title: 'Address' },
     token: { type: 'string', title: 'Token', format: 'password', writeOnly: true },
     value: { title: 'Value' },
+    secrets: { type: 'object', title: 'Secrets', additionalProperties: { type: 'string', format: 'password', writeOnly: true } },
     patience: { type: 'number', title: 'Patience', default: 3, advanced: true },
   },
 } as never
@@ -81,4 +82,12 @@ test('a value of any type is edited as JSON', () => {
 test('advanced fields are folded', () => {
   render(<Harness start={{}} seen={vi.fn()} />)
   expect(screen.getByRole('button', { name: 'Advanced' }).getAttribute('aria-expanded')).toBe('false')
+})
+
+test('a named secret is added empty, and never with a made-up value', () => {
+  const seen = vi.fn()
+  render(<Harness start={{}} seen={seen} />)
+  fireEvent.click(screen.getByRole('button', { name: 'Add' }))
+  const added = Object.values((seen.mock.lastCall?.[0] as { secrets: Record<string, string> }).secrets)
+  expect(added).toEqual([''])
 })

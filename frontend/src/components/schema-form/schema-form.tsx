@@ -3,6 +3,7 @@ import type { IChangeEvent } from '@rjsf/core'
 import { withTheme } from '@rjsf/core'
 import { Theme } from '@rjsf/mantine'
 import type { ErrorSchema, RegistryFieldsType, RegistryWidgetsType, RJSFSchema, UiSchema } from '@rjsf/utils'
+import { englishStringTranslator, TranslatableString } from '@rjsf/utils'
 import { IconAlertTriangle } from '@tabler/icons-react'
 import { useMemo, type ReactNode } from 'react'
 import { useTranslation } from 'react-i18next'
@@ -42,6 +43,11 @@ export function SchemaForm({ id, schema, uiSchema, errors, children, ...rest }: 
   const widgets = useMemo(() => ({ ...rest.widgets, PasswordWidget: SecretWidget }), [rest.widgets])
   const fields = useMemo(() => ({ ObjectField: SchemaObjectField, JsonField, ...rest.fields }), [rest.fields])
   const prepared = useMemo(() => prepareSchema(schema), [schema])
+  // What the form library itself says of named entries; a new one begins empty.
+  const own: Partial<Record<TranslatableString, string>> = {
+    [TranslatableString.KeyLabel]: t('common.name'),
+    [TranslatableString.NewStringDefault]: '',
+  }
   const paths = Object.keys(errors)
   return (
     <>
@@ -76,6 +82,7 @@ export function SchemaForm({ id, schema, uiSchema, errors, children, ...rest }: 
         widgets={widgets}
         fields={fields}
         templates={templates}
+        translateString={(text, parameters) => own[text] ?? englishStringTranslator(text, parameters)}
         extraErrors={errorSchema(errors)}
         showErrorList={false}
         noHtml5Validate

@@ -1,5 +1,7 @@
 import { Accordion, Button, Card, Group, Stack, Text } from '@mantine/core'
 import {
+  buttonId,
+  canExpand,
   descriptionId,
   titleId,
   type ArrayFieldItemTemplateProps,
@@ -15,7 +17,7 @@ import { useTranslation } from 'react-i18next'
 
 import { isVariant } from './prepare-schema'
 
-/** An object's fields one below the other; those marked `advanced` are folded. */
+/** An object's fields one below the other; those marked `advanced` are folded. Named entries can be added. */
 function ObjectFieldTemplate(props: ObjectFieldTemplateProps) {
   const { title, description, schema, uiSchema, registry, fieldPathId, required } = props
   const { t } = useTranslation()
@@ -38,6 +40,11 @@ function ObjectFieldTemplate(props: ObjectFieldTemplateProps) {
         .map((property) => (
           <div key={property.name}>{property.content}</div>
         ))}
+      {canExpand(schema, uiSchema, props.formData) && (
+        <Group>
+          <AddButton id={buttonId(fieldPathId, 'add')} onClick={props.onAddProperty} registry={registry} />
+        </Group>
+      )}
       {advanced.length > 0 && (
         <Accordion variant="contained" chevronPosition="left">
           <Accordion.Item value="advanced">
