@@ -47,6 +47,7 @@ class Installation:
 
     var: Path
     offset: int = field(default_factory=_free_offset)
+    environment: dict[str, str] = field(default_factory=dict)
     facts: dict[str, Any] = field(default_factory=dict)
 
     def up(self) -> None:
@@ -64,7 +65,7 @@ class Installation:
     def manage(self, *arguments: str, environment: dict[str, str] | None = None) -> str:
         done = subprocess.run(
             [sys.executable, str(ROOT / "manage.py"), *arguments],
-            env=_environment(self.var) | (environment or {}),
+            env=_environment(self.var) | self.environment | (environment or {}),
             capture_output=True,
             text=True,
             timeout=300,

@@ -13,7 +13,6 @@ from tests.installation import Installation
 from tests.receiver import Receiver
 
 MESSAGES = 1000
-BATCH = 100
 TRANSFORMS: list[dict[str, Any]] = [
     {"type": "drop_unless", "path": "n", "condition": "less_than", "value": 900},
     {"type": "rename", "path": "user", "to": "customer"},

@@ -7,7 +7,7 @@ import { useTranslation } from 'react-i18next'
 export function JsonField({ fieldPathId, schema, formData, required, rawErrors, name, onChange }: FieldProps) {
   const { t } = useTranslation()
   const [text, setText] = useState(formData === undefined ? '' : JSON.stringify(formData))
-  const isBroken = text.trim() !== '' && parsed(text) === undefined
+  const isBroken = text.trim() !== '' && !parsed(text)
   return (
     <JsonInput
       id={fieldPathId.$id}
@@ -21,15 +21,17 @@ export function JsonField({ fieldPathId, schema, formData, required, rawErrors, 
       error={isBroken ? t('form.notJson') : rawErrors?.join(' ')}
       onChange={(next) => {
         setText(next)
-        onChange(next.trim() === '' ? undefined : (parsed(next) ?? next), fieldPathId.path)
+        const found = parsed(next)
+        onChange(next.trim() === '' ? undefined : found ? found.value : next, fieldPathId.path)
       }}
     />
   )
 }
 
-function parsed(text: string): unknown {
+/** In an object, since null is a value too. */
+function parsed(text: string): { value: unknown } | undefined {
   try {
-    return JSON.parse(text) as unknown
+    return { value: JSON.parse(text) as unknown }
   } catch {
     return undefined
   }

@@ -2,6 +2,7 @@ import { LineChart } from '@mantine/charts'
 import { Card, SimpleGrid, Stack, Table, Text, Title, Tooltip } from '@mantine/core'
 import { useTranslation } from 'react-i18next'
 
+import { Figure } from '@/components/figure'
 import { Loaded } from '@/components/states'
 import { Time } from '@/components/time'
 import { useErrors, type Pipeline } from '@/features/pipelines/api/pipelines'
@@ -54,24 +55,6 @@ function Figures({ pipeline, rates, last24 = {} }: FiguresProps) {
         </div>
       </Tooltip>
     </SimpleGrid>
-  )
-}
-
-function Figure({ label, value, note }: { label: string; value: string; note?: string }) {
-  return (
-    <Card withBorder padding="md" h="100%">
-      <Text size="sm" c="dimmed">
-        {label}
-      </Text>
-      <Text size="xl" fw={600} data-figure={label}>
-        {value}
-      </Text>
-      {note && (
-        <Text size="xs" c="dimmed">
-          {note}
-        </Text>
-      )}
-    </Card>
   )
 }
 

@@ -1,8 +1,9 @@
-import { Button, Card, Group, SegmentedControl, Select, SimpleGrid, Table, Text } from '@mantine/core'
+import { Button, Group, SegmentedControl, Select, SimpleGrid, Table } from '@mantine/core'
 import { IconDownload } from '@tabler/icons-react'
 import { useTranslation } from 'react-i18next'
 import { useSearchParams } from 'react-router'
 
+import { Figure } from '@/components/figure'
 import { Page } from '@/components/page'
 import { Empty, Loaded } from '@/components/states'
 import { usePipelines } from '@/features/pipelines/api/pipelines'
@@ -85,14 +86,7 @@ function Rows({ rows, step }: { rows: Usage[]; step: Step }) {
     <>
       <SimpleGrid cols={{ base: 2, md: 4 }} mb="lg">
         {figures.map(([label, value]) => (
-          <Card key={label} withBorder padding="md">
-            <Text size="sm" c="dimmed">
-              {label}
-            </Text>
-            <Text size="xl" fw={600} data-figure={label}>
-              {value}
-            </Text>
-          </Card>
+          <Figure key={label} label={label} value={value} />
         ))}
       </SimpleGrid>
       <Table.ScrollContainer minWidth={560}>
