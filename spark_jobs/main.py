@@ -39,6 +39,7 @@ STAGES = (adapting.STAGE, *LANES)
 _HEARTBEAT_SECONDS = 2.0
 _HEARTBEAT_KEPT_SECONDS = 3600
 _KAFKA_SECONDS = 10.0
+_EXECUTORS_SECONDS = 60.0
 
 
 class StartError(Exception):
@@ -117,12 +118,22 @@ def _check_slots(spark: SparkSession, environment: Environment, stages: tuple[st
         if topic.error is not None:
             raise StartError(f"Topic {routing.INPUT} cannot be read: {topic.error.str()}.")
         needed += len(topic.partitions)
-    available = spark.sparkContext.defaultParallelism
+    available = _slots(spark, needed)
     if needed > available:
         raise StartError(
             f"{', '.join(stages)} need {needed} task slots (one per partition of {routing.INPUT} and per lane "
             f"task), but Spark has {available}. Give it more cores or run fewer stages in this application."
         )
+
+
+def _slots(spark: SparkSession, wanted: int) -> int:
+    """How many tasks can run at a time. A cluster's executors register one by one, so it waits for them."""
+    deadline = time.monotonic() + _EXECUTORS_SECONDS
+    while (available := spark.sparkContext.defaultParallelism) < wanted:
+        if spark.sparkContext.master.startswith("local") or time.monotonic() > deadline:
+            break
+        time.sleep(0.2)
+    return available
 
 
 def _start(

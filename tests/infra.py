@@ -57,11 +57,19 @@ def wait_until(condition: Callable[[], object], timeout: float = 30.0, interval:
 class Server:
     """A server process that a test may stop and start again on the same data."""
 
-    def __init__(self, name: str, command: list[str], ready: Callable[[], bool], user: str | None = None) -> None:
+    def __init__(
+        self,
+        name: str,
+        command: list[str],
+        ready: Callable[[], bool],
+        user: str | None = None,
+        stop_signal: signal.Signals = signal.SIGTERM,
+    ) -> None:
         self._name = name
         self._command = command
         self._ready = ready
         self._user = user
+        self._stop_signal = stop_signal
         self.process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
@@ -69,9 +77,9 @@ class Server:
             self.process = subprocess.Popen(self._command, stdout=log, stderr=log, user=self._user, cwd="/")
         wait_until(self._ready, timeout=60)
 
-    def stop(self, number: signal.Signals = signal.SIGINT) -> None:
+    def stop(self, number: signal.Signals | None = None) -> None:
         if self.process is not None:
-            self.process.send_signal(number)
+            self.process.send_signal(number or self._stop_signal)
             self.process.wait(30)
             self.process = None
 
@@ -101,6 +109,7 @@ def postgresql() -> Iterator[Server]:
             servers.postgresql_command(data, POSTGRESQL_PORT),
             lambda: stack.postgresql_ready(DATABASE_URL),
             servers.postgresql_user(),
+            signal.SIGINT,  # without waiting for clients to leave
         )
     )
 

@@ -5,6 +5,7 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
@@ -53,8 +54,9 @@ class Cluster:
         found = []
         for worker in self._processes[1:]:
             for process in psutil.Process(worker.pid).children(recursive=True):
-                if "CoarseGrainedExecutorBackend" in " ".join(process.cmdline()):
-                    found.append(process)
+                with suppress(psutil.Error):  # it may end by itself just now
+                    if "CoarseGrainedExecutorBackend" in " ".join(process.cmdline()):
+                        found.append(process)
         return found
 
     def stop(self) -> None:
