@@ -130,7 +130,7 @@ def _slots(spark: SparkSession, wanted: int) -> int:
     """How many tasks can run at a time. A cluster's executors register one by one, so it waits for them."""
     deadline = time.monotonic() + _EXECUTORS_SECONDS
     while (available := spark.sparkContext.defaultParallelism) < wanted:
-        if spark.sparkContext.master.startswith("local") or time.monotonic() > deadline:
+        if (spark.sparkContext.master or "").startswith("local") or time.monotonic() > deadline:
             break
         time.sleep(0.2)
     return available
