@@ -25,7 +25,7 @@ from confluent_kafka.cimpl import NewTopic
 
 from tests.bench.load import Times, load, receive
 from tests.bench.machine import machine
-from tests.installation import Installation, call
+from tests.installation import Installation
 from tests.ports import free_ports
 
 RESULTS = Path(__file__).parent / "results/delivery.md"
@@ -207,15 +207,29 @@ class Peer:
         self._taking.wait()
 
 
+async def _listening(port: int) -> None:
+    while True:
+        try:
+            _, writer = await asyncio.open_connection("127.0.0.1", port)
+        except OSError:
+            await asyncio.sleep(0.1)
+        else:
+            writer.close()
+            return
+
+
 async def benthos(folder: Path, installation: Installation, receiver: str) -> tuple[Peer, Engine]:
     peer = Peer(folder, installation.var, installation.endpoint("kafka"), receiver)
     kafka = [p for p in installation.processes() if "kafka.Kafka" in p.cmdline()]
     await peer.start_delivering()
-    url = f"http://127.0.0.1:{peer.port}/post"
-    while call("POST", url, {})[0] not in (200, 202):
-        await asyncio.sleep(0.2)
+    await _listening(peer.port)
     engine = Engine(
-        "Benthos 4.27", url, "", lambda: [*peer.processes(), *kafka], peer.start_delivering, peer.stop_delivering
+        "Benthos 4.27",
+        f"http://127.0.0.1:{peer.port}/post",
+        "",
+        lambda: [*peer.processes(), *kafka],
+        peer.start_delivering,
+        peer.stop_delivering,
     )
     return peer, engine
 
