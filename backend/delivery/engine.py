@@ -15,7 +15,7 @@ from backend.telemetry.recorder import Recorder
 
 _STAGE = "syndicating"
 _CONFIG_RETRY_SECONDS = 2.0
-_RECENT_SECONDS = 60.0
+_RECENT_SECONDS = 5.0
 
 
 class DeliveryEngine:
