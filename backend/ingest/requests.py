@@ -36,12 +36,14 @@ async def verify(config: ConfigClient, pipeline: PipelineSnapshot, headers: Head
     except (ConfigUnavailableError, UnknownPipelineError) as error:
         raise Problem(503, "Verification not available", f"{error} Send it again.", retry_after=2) from None
     verification = runtime.verification
-    verifier = connectors.get(verification.connector_type).verifier if verification else None
-    if verification is None or verifier is None:
+    connector = connectors.get(verification.connector_type) if verification else None
+    if verification is None or connector is None or connector.verifier is None:
         raise Problem(503, "Verification not available", "The pipeline's verification is not set up.", retry_after=60)
-    connection = connectors.get(verification.connector_type).connection_model.model_validate(verification.connection)
+    connection = connector.connection_model.model_validate(verification.connection)
     try:
-        verifier(connection).verify({n.decode("latin-1"): v.decode("latin-1") for n, v in headers.items()}, body)
+        connector.verifier(connection).verify(
+            {n.decode("latin-1"): v.decode("latin-1") for n, v in headers.items()}, body
+        )
     except VerificationError as error:
         raise Problem(401, "Not verified", str(error)) from None
 

@@ -6,15 +6,15 @@ import time
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-import redis
 from confluent_kafka import KafkaException, Producer
-from django.conf import settings
 from django.db import DatabaseError, InterfaceError, close_old_connections, connection, transaction
 from django.db.models import F, Q
 from redis.exceptions import RedisError
 
+from backend.apps.deliveries.breakers import breaker_of
 from backend.apps.deliveries.models import DeadLetter
 from backend.apps.pipelines.models import Pipeline, PipelineVersion
+from backend.apps.redis_client import redis_client
 from backend.delivery.gate import TOKEN_HORIZON_SECONDS
 from backend.delivery.scripts import OutputKey
 from backend.domain import routing
@@ -49,7 +49,7 @@ class Redelivery:
     """One worker's rounds. Several may run: rows are claimed with SKIP LOCKED."""
 
     def __init__(self) -> None:
-        self._redis = redis.from_url(settings.REDIS_URL, socket_timeout=2, socket_connect_timeout=2)
+        self._redis = redis_client()
         self._producer = Producer(
             {
                 "bootstrap.servers": environment().kafka_bootstrap_servers,
@@ -180,13 +180,6 @@ class Redelivery:
         self._producer.flush(_ACKNOWLEDGE_SECONDS + 1)
         # The others are claimed again later. Those that came back failed already wait again.
         DeadLetter.objects.filter(pk__in=sent, state=DeadLetter.State.REDELIVERING).update(sent_at=datetime.now(UTC))
-
-
-def breaker_of(client: redis.Redis, key: OutputKey) -> tuple[BreakerState, float]:
-    """The breaker's state, and the end of its penalty (Unix time)."""
-    found: Any = client.hmget(key.breaker, "state", "until")
-    state, until = found
-    return BreakerState(state.decode()) if state else BreakerState.CLOSED, float(until or 0)
 
 
 def _rate_limit_of(pipeline_id: Any, name: str) -> RateLimitPolicy | None:

@@ -1,19 +1,16 @@
 """Questions about deliveries."""
 
-from datetime import UTC, datetime
 from typing import Any
 
-import redis
-from django.conf import settings
 from django.db.models import Count, Min, QuerySet
 
+from backend.apps.deliveries.breakers import ask_breakers, breakers_shown
 from backend.apps.deliveries.models import Attempt, DeadLetter, OutputEvent
 from backend.apps.pipelines.models import Pipeline
+from backend.apps.redis_client import redis_client
 from backend.apps.workspaces.models import Workspace
 from backend.delivery.scripts import OutputKey
-from backend.domain.breaker import BreakerState
 
-ERRORS_SHOWN = 5
 OPEN = (DeadLetter.State.WAITING, DeadLetter.State.REDELIVERING)
 
 
@@ -45,51 +42,28 @@ def events_of(workspace: Workspace) -> QuerySet[OutputEvent]:
     return OutputEvent.objects.filter(workspace_id=workspace.pk)
 
 
-def outputs_of(pipeline: Pipeline) -> list[dict[str, Any]]:
-    """The outputs in force, or of the newest version of a pipeline never published, with the state of each."""
+def output_configs(pipeline: Pipeline) -> list[dict[str, Any]]:
+    """The outputs in force, or of the newest version of a pipeline never published."""
     version = pipeline.published or pipeline.versions.first()
-    configs = version.config["outputs"] if version is not None else []
+    return list(version.config["outputs"]) if version is not None else []
+
+
+def outputs_of(pipeline: Pipeline) -> list[dict[str, Any]]:
+    """Each of ``output_configs`` with its state."""
+    configs = output_configs(pipeline)
     waiting = dict(
         DeadLetter.objects.filter(pipeline_id=pipeline.pk, state__in=OPEN).values_list("output").annotate(n=Count("pk"))
     )
-    client = redis.from_url(settings.REDIS_URL, socket_timeout=2, socket_connect_timeout=2)
+    with redis_client().pipeline(transaction=False) as batch:
+        ask_breakers(batch, [OutputKey(str(pipeline.pk), config["name"]) for config in configs])
+        breakers = breakers_shown(batch.execute())
     return [
         {
             "name": config["name"],
             "connector": config["connector"],
             "rate_limit": config.get("rate_limit"),
             "dead_letters": waiting.get(config["name"], 0),
-            "breaker": breaker_shown(client, OutputKey(str(pipeline.pk), config["name"])),
+            "breaker": breaker,
         }
-        for config in configs
+        for config, breaker in zip(configs, breakers, strict=True)
     ]
-
-
-def breaker_shown(client: redis.Redis, key: OutputKey) -> dict[str, Any]:
-    """What the dashboard shows of a breaker; ``last_errors`` are newest first."""
-    with client.pipeline(transaction=False) as batch:
-        batch.hgetall(key.breaker)
-        batch.lrange(key.errors, 0, ERRORS_SHOWN - 1)
-        found, errors = batch.execute()
-    return breaker_from(found, errors)
-
-
-def breaker_from(found: dict[bytes, bytes], errors: list[bytes]) -> dict[str, Any]:
-    """From the breaker's hash and its list of errors."""
-    state = found.get(b"state", b"closed").decode()
-    return {
-        "state": state,
-        "since": _time(found.get(b"since")),
-        "until": _time(found.get(b"until")) if state != BreakerState.CLOSED else None,
-        "cause": found.get(b"cause", b"").decode(errors="replace"),
-        "last_errors": [
-            {"at": _time(at), "message": message.decode(errors="replace")}
-            for at, _, message in (entry.partition(b"|") for entry in errors)
-        ],
-    }
-
-
-def _time(text: bytes | None) -> str | None:
-    if not text or not float(text):
-        return None
-    return datetime.fromtimestamp(float(text), UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

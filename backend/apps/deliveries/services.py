@@ -3,12 +3,11 @@
 from datetime import UTC, datetime, timedelta
 from uuid import UUID
 
-import redis
-from django.conf import settings
 from django.db.models import QuerySet
 
 from backend.apps.deliveries.models import DeadLetter
 from backend.apps.deliveries.redelivery import STAGES
+from backend.apps.redis_client import redis_client
 from backend.apps.workspaces.models import User
 from backend.delivery.scripts import EVENTS, OutputKey, script
 from backend.domain.breaker import BreakerState
@@ -35,7 +34,7 @@ def dead_letters_discard(*, letters: QuerySet[DeadLetter], actor: User, reason: 
 
 def breaker_set(*, key: OutputKey, to_open: bool, seconds: float | None, actor: User) -> None:
     """By hand. Closing lets what the breaker held back go at once."""
-    client = redis.from_url(settings.REDIS_URL, socket_timeout=2, socket_connect_timeout=2)
+    client = redis_client()
     penalty = seconds or environment().breaker.open_seconds
     state = BreakerState.OPEN if to_open else BreakerState.CLOSED
     cause = f"{'Opened' if to_open else 'Closed'} by {actor.username}."

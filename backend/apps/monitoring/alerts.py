@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-import redis
 from confluent_kafka import KafkaException
 from django.conf import settings
 from django.core.mail import send_mail
@@ -18,13 +17,14 @@ from redis.exceptions import RedisError
 from backend.apps.connectors.models import Connector
 from backend.apps.connectors.secrets import UnreadableSecretError
 from backend.apps.connectors.services import connection_with_secrets
+from backend.apps.deliveries.breakers import breaker_of
 from backend.apps.deliveries.models import DeadLetter
-from backend.apps.deliveries.redelivery import breaker_of
 from backend.apps.jobs.models import SparkJob
 from backend.apps.monitoring.lag import stage_lags
 from backend.apps.monitoring.models import Alert, AlertRule
 from backend.apps.monitoring.selectors import counts_by_second
 from backend.apps.pipelines.models import Pipeline
+from backend.apps.redis_client import redis_client
 from backend.delivery.output import build_destination
 from backend.delivery.scripts import OutputKey
 from backend.domain.breaker import BreakerState
@@ -168,7 +168,7 @@ def _stage_lag(rule: AlertRule) -> Iterator[Finding]:
 
 
 def _breaker_open(rule: AlertRule) -> Iterator[Finding]:
-    client = redis.from_url(settings.REDIS_URL, socket_timeout=2, socket_connect_timeout=2)
+    client = redis_client()
     for pipeline in _pipelines(rule):
         for output in (pipeline.published.config if pipeline.published else {}).get("outputs", []):
             state, _ = breaker_of(client, OutputKey(str(pipeline.pk), output["name"]))

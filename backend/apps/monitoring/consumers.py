@@ -18,7 +18,7 @@ from django.conf import settings
 from django.core.exceptions import ValidationError
 from redis.exceptions import RedisError
 
-from backend.apps.deliveries.selectors import ERRORS_SHOWN, breaker_from
+from backend.apps.deliveries.breakers import ask_breakers, breakers_shown
 from backend.apps.monitoring.selectors import seconds_of
 from backend.apps.pipelines.models import Pipeline
 from backend.delivery.scripts import OutputKey
@@ -95,11 +95,9 @@ class LiveConsumer(AsyncJsonWebsocketConsumer):
     async def _breakers(self) -> dict[str, Any]:
         outputs = [OutputKey(pipeline_id, name) for pipeline_id, names in self._pipelines.items() for name in names]
         async with self._redis.pipeline(transaction=False) as batch:
-            for key in outputs:
-                batch.hgetall(key.breaker)
-                batch.lrange(key.errors, 0, ERRORS_SHOWN - 1)
-            found = await batch.execute()
+            ask_breakers(batch, outputs)
+            breakers = breakers_shown(await batch.execute())
         shown: dict[str, Any] = {}
-        for index, key in enumerate(outputs):
-            shown.setdefault(key.pipeline_id, {})[key.output] = breaker_from(found[2 * index], found[2 * index + 1])
+        for key, breaker in zip(outputs, breakers, strict=True):
+            shown.setdefault(key.pipeline_id, {})[key.output] = breaker
         return shown

@@ -5,18 +5,18 @@ from typing import Any
 
 import redis
 from confluent_kafka import KafkaException
-from django.conf import settings
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.platform_collector import PlatformCollector
 from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.registry import Collector
 
-from backend.apps.deliveries.redelivery import breaker_of
+from backend.apps.deliveries.breakers import breaker_of
 from backend.apps.deliveries.selectors import waiting_by_output
 from backend.apps.jobs.models import SparkJob
 from backend.apps.monitoring.lag import stage_lags
 from backend.apps.pipelines.models import Pipeline
+from backend.apps.redis_client import redis_client
 from backend.delivery.scripts import OutputKey
 from backend.domain.breaker import BreakerState
 from backend.telemetry import events, keys
@@ -35,7 +35,7 @@ def exposition() -> bytes:
 
 class _Installation(Collector):
     def collect(self) -> Iterator[Metric]:
-        client = redis.from_url(settings.REDIS_URL, socket_timeout=2, socket_connect_timeout=2)
+        client = redis_client()
         pipelines = list(Pipeline.objects.exclude(published=None).values_list("pk", "published__config"))
         yield from _counts(client, [str(pk) for pk, _ in pipelines])
         yield _breakers(client, [(str(pk), output["name"]) for pk, config in pipelines for output in config["outputs"]])

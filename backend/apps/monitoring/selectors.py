@@ -5,12 +5,11 @@ import time
 from collections import Counter
 from typing import Any
 
-import redis
-from django.conf import settings
 from django.db.models import QuerySet
 
 from backend.apps.connectors.models import Connector
 from backend.apps.monitoring.models import AlertRule
+from backend.apps.redis_client import redis_client
 from backend.telemetry import events, keys
 
 Seconds = dict[int, dict[str, int]]
@@ -18,14 +17,10 @@ Seconds = dict[int, dict[str, int]]
 _LATENCY = events.LATENCY.encode()
 
 
-def _redis() -> redis.Redis:
-    return redis.from_url(settings.REDIS_URL, socket_timeout=2, socket_connect_timeout=2)
-
-
 def counts_last_24_hours(pipeline_id: str) -> dict[str, int]:
     """Counts by event over the last 24 full hours and the running one, without the classes of latency."""
     now = int(time.time()) // 3600
-    with _redis().pipeline(transaction=False) as batch:
+    with redis_client().pipeline(transaction=False) as batch:
         for hour in range(now - 24, now + 1):
             batch.hgetall(keys.by_hour(pipeline_id, hour))
         totals: Counter[str] = Counter()
@@ -37,7 +32,7 @@ def counts_last_24_hours(pipeline_id: str) -> dict[str, int]:
 def counts_by_second(pipeline_id: str, minutes: int) -> Seconds:
     """Counts of the last minutes, by Unix second and event."""
     now = int(time.time())
-    with _redis().pipeline(transaction=False) as batch:
+    with redis_client().pipeline(transaction=False) as batch:
         for minute in range(now // 60 - minutes, now // 60 + 1):
             batch.hgetall(keys.by_second(pipeline_id, minute))
         return seconds_of(batch.execute(), since=now - minutes * 60)
@@ -61,5 +56,5 @@ def alert_rules_using(connector: Connector) -> QuerySet[AlertRule]:
 
 
 def latest_errors(pipeline_id: str) -> list[dict[str, Any]]:
-    found: Any = _redis().lrange(keys.errors(pipeline_id), 0, -1)
+    found: Any = redis_client().lrange(keys.errors(pipeline_id), 0, -1)
     return [json.loads(entry) for entry in found]

@@ -152,7 +152,7 @@ class OutputViewSet(viewsets.GenericViewSet[Pipeline]):
         asked = SetBreakerSerializer(data=request.data)
         asked.is_valid(raise_exception=True)
         owner = self._pipeline(pipeline)
-        if name not in {output["name"] for output in selectors.outputs_of(owner)}:
+        if name not in {output["name"] for output in selectors.output_configs(owner)}:
             raise Http404
         services.breaker_set(
             key=OutputKey(str(owner.pk), name),
