@@ -2,11 +2,14 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
+import tempfile
 import urllib.error
 import urllib.request
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -132,6 +135,24 @@ class Installation:
             assert status == 202, answer
             ids += answer["message_ids"]
         return ids
+
+
+@contextmanager
+def temporary_installation(prefix: str, jars: Path | None = None) -> Iterator[Installation]:
+    """One in a folder of its own, which is brought down and deleted afterwards. It is not up yet.
+
+    ``jars`` is a folder of downloaded jars to use; without it they are downloaded anew.
+    """
+    var = Path(tempfile.mkdtemp(prefix=f"headrace-{prefix}-"))
+    var.chmod(0o755)  # PostgreSQL may run as another user
+    if jars is not None:
+        (var / "jars").symlink_to(jars.resolve())
+    found = Installation(var)
+    try:
+        yield found
+    finally:
+        found.down()
+    shutil.rmtree(var)
 
 
 def call(method: str, url: str, body: Any = None, key: str = "", content_type: str = "application/json") -> Answer:

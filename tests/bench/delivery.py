@@ -7,16 +7,13 @@ Headrace's own Spark application is stopped.
 
 import argparse
 import asyncio
-import shutil
 import statistics
 import subprocess
-import tempfile
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 import psutil
 import uvloop
@@ -25,7 +22,7 @@ from confluent_kafka.cimpl import NewTopic
 
 from tests.bench.load import Times, load, receive
 from tests.bench.machine import machine
-from tests.installation import Installation
+from tests.installation import Installation, temporary_installation
 from tests.ports import free_ports
 
 RESULTS = Path(__file__).parent / "results/delivery.md"
@@ -295,20 +292,11 @@ def main() -> None:
     parser.add_argument("--keep", action="store_true", help="print only; keep the stored result")
     parser.add_argument("--jars", type=Path, help="take the jars from this folder instead of downloading them")
     arguments = parser.parse_args()
-    var = Path(tempfile.mkdtemp(prefix="headrace-bench-"))
-    var.chmod(0o755)  # PostgreSQL may run as another user
-    if arguments.jars:
-        (var / "jars").symlink_to(arguments.jars.resolve())
-    installation = Installation(var)
-    results: Any = []
-    try:
+    with temporary_installation("bench", arguments.jars) as installation:
         installation.up()
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             results = runner.run(compare(installation, arguments.peer, arguments.seconds))
         usage = _reconciled(installation)
-    finally:
-        installation.down()
-        shutil.rmtree(var)
     text = report(results, arguments.seconds, usage)
     print(text)
     if not arguments.keep:

@@ -6,9 +6,7 @@ touched but the built front end.
 
 import argparse
 import asyncio
-import shutil
 import statistics
-import tempfile
 import time
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -19,7 +17,7 @@ import uvloop
 
 from tests.bench.load import Times, load, receive
 from tests.bench.machine import cost, machine
-from tests.installation import Installation
+from tests.installation import Installation, temporary_installation
 
 RESULTS = Path(__file__).parent / "results/spine.md"
 TRANSFORMS: list[dict[str, Any]] = [
@@ -146,12 +144,7 @@ def main() -> None:
     parser.add_argument("--keep", action="store_true", help="print only; keep the stored result")
     parser.add_argument("--jars", type=Path, help="take the jars from this folder instead of downloading them")
     arguments = parser.parse_args()
-    var = Path(tempfile.mkdtemp(prefix="headrace-bench-"))
-    var.chmod(0o755)  # PostgreSQL may run as another user
-    if arguments.jars:
-        (var / "jars").symlink_to(arguments.jars.resolve())
-    installation = Installation(var)
-    try:
+    with temporary_installation("bench", arguments.jars) as installation:
         cold = started(installation)
         installation.down()
         warm = started(installation)
@@ -160,9 +153,6 @@ def main() -> None:
         print(f"cold {cold:.0f} s, warm {warm:.0f} s, idle {idle[0]:.2f} cores {idle[1]:.1f} GiB", flush=True)
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             results = runner.run(measure(installation, arguments.seconds))
-    finally:
-        installation.down()
-        shutil.rmtree(var)
     text = report(cold, warm, idle, results, arguments.seconds)
     print(text)
     if not arguments.keep:
