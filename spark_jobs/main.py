@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import redis
+from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 from pyspark import InheritableThread
 from pyspark.sql import SparkSession
@@ -84,10 +85,17 @@ def run(job: str, stages: tuple[str, ...], lane_slots: int, checkpoints: str, st
     environment = Environment()
     spark = SparkSession.builder.appName(f"headrace-{job}").getOrCreate()
     spark.sparkContext.setLogLevel("WARN")
+    running: list[RunningStage] = []
+    heartbeat = _Heartbeat(job, spark.sparkContext.applicationId, environment.redis_url, running)
     try:
+        # Failing here would only delay the work by the back-off between two starts.
+        while not _kafka_answers(environment) and not stop.is_set():
+            heartbeat.send("waiting for Kafka")
+            stop.wait(_HEARTBEAT_SECONDS)
+        if stop.is_set():
+            return 0
         _check_slots(spark, environment, stages, lane_slots)
-        running = [_start(spark, environment, stage, lane_slots, checkpoints) for stage in stages]
-        heartbeat = _Heartbeat(job, spark.sparkContext.applicationId, environment.redis_url, running)
+        running += [_start(spark, environment, stage, lane_slots, checkpoints) for stage in stages]
         while not stop.is_set():
             failed = [stage for stage in running if not stage.alive()]
             heartbeat.send("failing" if failed else "running")
@@ -107,6 +115,15 @@ def run(job: str, stages: tuple[str, ...], lane_slots: int, checkpoints: str, st
         return 0 if stop.is_set() else 1
     finally:
         spark.stop()
+
+
+def _kafka_answers(environment: Environment) -> bool:
+    try:
+        AdminClient({"bootstrap.servers": environment.kafka_bootstrap_servers}).list_topics(timeout=_KAFKA_SECONDS)
+    except KafkaException as error:
+        log.warning("Waiting for Kafka: %s", error.args[0].str())
+        return False
+    return True
 
 
 def _check_slots(spark: SparkSession, environment: Environment, stages: tuple[str, ...], lane_slots: int) -> None:

@@ -35,7 +35,10 @@ _PATIENCE_SECONDS = 1.0
 _DRAIN_SECONDS = 20.0
 _CONFIG_SECONDS = 60.0
 _TRANSACTION_SECONDS = 30.0
+_CALL_SECONDS = 5.0
+_ABORTS = 12
 _ABORTED_SECONDS = 0.05
+_LONGEST_ABORTED_SECONDS = 5.0
 
 
 class Handler(Protocol):
@@ -331,16 +334,13 @@ class _LaneTask:
                 # commit; the default back-off of 100 ms would be paid by every transaction.
                 "retry.backoff.ms": 2,
                 "retry.backoff.max.ms": 1000,
-                # librdkafka 2.16 forgets the broker it waits for when it starts over from the
-                # bootstrap list, and then sends a transaction's offsets never.
-                "metadata.recovery.strategy": "none",
                 "compression.type": "lz4",
                 "message.max.bytes": 4 * 1024 * 1024,
                 "partitioner": PARTITIONER,
                 "reconnect.backoff.max.ms": 1000,
             }
         )
-        self._producer.init_transactions(_TRANSACTION_SECONDS)
+        self._resume(self._producer.init_transactions)
 
     def _commit_loop(self) -> None:
         self._open_producer()
@@ -381,24 +381,25 @@ class _LaneTask:
         Raises KafkaException when that does not help: the task then ends, and its restart reads
         everything uncommitted again.
         """
-        deadline = time.monotonic() + _TRANSACTION_SECONDS
-        while done:
+        for aborts in range(_ABORTS):
+            # What was lost meanwhile belongs to its new owner, who reads it again.
+            with self._changed:
+                done = [part for part in done if self._windows.get(part.partition) is part.window]
+            if not done:
+                return
             try:
                 self._transact(done)
                 return
             except KafkaException as error:
                 cause: KafkaError = error.args[0]
-                if time.monotonic() > deadline or not (cause.txn_requires_abort() or cause.fatal()):
+                if aborts == _ABORTS - 1 or not (cause.txn_requires_abort() or cause.fatal()):
                     raise
                 log.warning("Transaction aborted, trying again: %s", cause.str())
                 if cause.fatal():
                     self._open_producer()
                 else:
-                    self._producer.abort_transaction(_TRANSACTION_SECONDS)
-            with self._changed:
-                # What was lost meanwhile belongs to its new owner, who reads it again.
-                done = [part for part in done if self._windows.get(part.partition) is part.window]
-                self._changed.wait(_ABORTED_SECONDS)
+                    self._resume(self._producer.abort_transaction)
+            time.sleep(min(_ABORTED_SECONDS * 2**aborts, _LONGEST_ABORTED_SECONDS))
 
     def _transact(self, done: list[_Done]) -> None:
         self._producer.begin_transaction()
@@ -406,14 +407,23 @@ class _LaneTask:
             for record in part.records:
                 self._produce(record)
         offsets = [TopicPartition(self._lane.topic, part.partition, part.offset) for part in done]
-        self._producer.send_offsets_to_transaction(offsets, self._group, _TRANSACTION_SECONDS)
+        group = self._group
+        self._resume(lambda seconds: self._producer.send_offsets_to_transaction(offsets, group, seconds))
+        self._resume(self._producer.commit_transaction)
+
+    def _resume(self, call: Callable[[float], object]) -> None:
+        """Calls, and goes on with the same call for as long as Kafka is away; when draining, not forever."""
+        began = time.monotonic()
         while True:
             try:
-                self._producer.commit_transaction(_TRANSACTION_SECONDS)
+                call(_CALL_SECONDS)
                 return
             except KafkaException as error:
-                if not error.args[0].retriable():
+                cause: KafkaError = error.args[0]
+                over = self._stop.is_set() and time.monotonic() - began > _TRANSACTION_SECONDS
+                if over or not cause.retriable():
                     raise
+                log.warning("Waiting for Kafka: %s", cause.str())
 
     def _produce(self, record: Record) -> None:
         while True:

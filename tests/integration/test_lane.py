@@ -150,16 +150,17 @@ def test_each_message_once_through_rebalances_kills_and_drains(slots: Slots) -> 
 
 def test_it_goes_on_when_kafka_is_back(slots: Slots, kafka: Server) -> None:
     copied = Copied(slots.target)
-    slots.start(0)
+    for slot in range(PARTITIONS):
+        slots.start(slot)
     send(slots.source, 0, 1000)
     copied.wait_for(200)
-    for sent in (1000, 2000):
+    for sent in (1000, 2000, 3000, 4000):
         kafka.stop(signal.SIGTERM)
         kafka.start()
         send(slots.source, sent, sent + 1000)
         copied.wait_for(sent + 1000)
-    assert slots.alive() == [0], slots.log.read_text()[-3000:]
-    assert_once_and_in_order(copied, 3000)
+    assert slots.alive() == list(range(PARTITIONS)), slots.log.read_text()[-3000:]
+    assert_once_and_in_order(copied, 5000)
 
 
 def test_it_goes_on_after_a_stall_longer_than_a_transaction_may_take(slots: Slots, kafka: Server) -> None:
