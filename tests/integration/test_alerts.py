@@ -28,6 +28,8 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 @pytest.fixture
 def pipeline(workspace: Workspace) -> Pipeline:
+    """Published; its workspace has no rules but those that a test makes."""
+    AlertRule.objects.all().delete()
     made = factories.make_pipeline(workspace)
     made.published = made.versions.first()
     made.save()
@@ -98,6 +100,7 @@ def test_dead_letters_that_wait_or_expire(workspace: Workspace, pipeline: Pipeli
 
 
 def test_a_job_that_is_down(workspace: Workspace) -> None:
+    AlertRule.objects.all().delete()
     job = SparkJob.objects.create(name="plane", stages=["adapting"], status="failed", last_error="No memory.")
     make_rule(workspace, "job_down")
     alerts_evaluate()
@@ -114,8 +117,6 @@ def test_a_notification_that_fails_is_kept_on_the_alert(workspace: Workspace, pi
 
 def test_rules_by_rest(client: APIClient, workspace: Workspace, pipeline: Pipeline) -> None:
     wanted = {"name": "Breakers", "kind": "breaker_open"}
-    refused = client.post("/api/v1/alert-rules/", wanted, format="json")
-    assert "connector" in refused.json()["errors"]
     foreign = factories.make_connector(factories.make_workspace())
     assert client.post("/api/v1/alert-rules/", {**wanted, "connector": foreign.pk}, format="json").status_code == 400
     connector = factories.make_connector(workspace)
@@ -127,7 +128,7 @@ def test_rules_by_rest(client: APIClient, workspace: Workspace, pipeline: Pipeli
     assert client.get("/api/v1/alerts/?ended_at__isnull=true").json()["results"] == []
 
 
-def test_history_is_folded_by_the_minute_and_may_be_folded_again(pipeline: Pipeline) -> None:
+def test_history_is_folded_by_the_minute_and_may_be_folded_again(client: APIClient, pipeline: Pipeline) -> None:
     minute = int(time.time()) // 60 - 2
     redis.from_url(REDIS_URL).hset(
         keys.by_second(str(pipeline.pk), minute),
@@ -138,3 +139,13 @@ def test_history_is_folded_by_the_minute_and_may_be_folded_again(pipeline: Pipel
     [row] = CountMinute.objects.filter(pipeline_id=pipeline.pk)
     assert row.counts == {"input.accepted": 1770}
     assert row.minute == datetime.fromtimestamp(minute * 60, UTC)
+    [step] = client.get(f"/api/v1/pipelines/{pipeline.pk}/history/?hours=1").json()
+    assert step == {"at": minute * 60, "seconds": 60, "counts": {"input.accepted": 1770}}
+    [step] = client.get(f"/api/v1/pipelines/{pipeline.pk}/history/?hours=720").json()
+    assert step["seconds"] == 7200
+    assert step["counts"] == {"input.accepted": 1770}
+
+
+def test_a_new_workspace_is_watched(client: APIClient, workspace: Workspace) -> None:
+    kinds = {rule["kind"] for rule in client.get("/api/v1/alert-rules/").json()["results"]}
+    assert kinds == {"breaker_open", "job_down", "dead_letters_expire"}

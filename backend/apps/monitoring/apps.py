@@ -1,6 +1,13 @@
 from django.apps import AppConfig
+from django.db.models.signals import post_save
 
 
 class MonitoringConfig(AppConfig):
     name = "backend.apps.monitoring"
     default_auto_field = "django.db.models.BigAutoField"
+
+    def ready(self) -> None:
+        from backend.apps.monitoring.services import alert_rules_create_default
+        from backend.apps.workspaces.models import Workspace
+
+        post_save.connect(alert_rules_create_default, sender=Workspace, dispatch_uid="default-alert-rules")

@@ -1,20 +1,23 @@
-"""Live counts and errors, read from Redis."""
+"""Live counts and errors, read from Redis, and their history, from PostgreSQL."""
 
 import json
 import time
 from collections import Counter
+from datetime import UTC, datetime
 from typing import Any
+from uuid import UUID
 
 from django.db.models import QuerySet
 
 from backend.apps.connectors.models import Connector
-from backend.apps.monitoring.models import AlertRule
+from backend.apps.monitoring.models import AlertRule, CountMinute
 from backend.apps.redis_client import redis_client
 from backend.telemetry import events, keys
 
 Seconds = dict[int, dict[str, int]]
 
 _LATENCY = events.LATENCY.encode()
+_MOST_STEPS = 360
 
 
 def counts_last_24_hours(pipeline_id: str) -> dict[str, int]:
@@ -36,6 +39,20 @@ def counts_by_second(pipeline_id: str, minutes: int) -> Seconds:
         for minute in range(now // 60 - minutes, now // 60 + 1):
             batch.hgetall(keys.by_second(pipeline_id, minute))
         return seconds_of(batch.execute(), since=now - minutes * 60)
+
+
+def counts_history(pipeline_id: UUID, hours: int) -> list[dict[str, Any]]:
+    """Counts of the last hours, without the classes of latency, in at most 360 steps of whole minutes:
+    ``at`` is a step's beginning (Unix time), ``seconds`` its length. Steps without counts are left out."""
+    step = max(1, hours * 60 // _MOST_STEPS) * 60
+    since = (int(time.time()) - hours * 3600) // step * step
+    steps: dict[int, Counter[str]] = {}
+    minutes = CountMinute.objects.filter(pipeline_id=pipeline_id, minute__gte=datetime.fromtimestamp(since, UTC))
+    for minute, counts in minutes.order_by("minute").values_list("minute", "counts"):
+        at = int(minute.timestamp()) // step * step
+        shown = {event: n for event, n in counts.items() if not event.startswith(events.LATENCY)}
+        steps.setdefault(at, Counter()).update(shown)
+    return [{"at": at, "seconds": step, "counts": dict(counts)} for at, counts in steps.items()]
 
 
 def seconds_of(hashes: list[dict[bytes, bytes]], *, since: int) -> Seconds:

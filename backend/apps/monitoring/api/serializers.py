@@ -33,11 +33,6 @@ class AlertRuleSerializer(serializers.ModelSerializer):
             raise serializers.ValidationError(f"{connector.name} cannot take alerts; choose one that needs no options.")
         return connector
 
-    def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
-        if not attrs.get("connector") and not attrs.get("email"):
-            raise serializers.ValidationError({"connector": ["Choose a connector or enter an e-mail address."]})
-        return attrs
-
 
 class AlertSerializer(serializers.ModelSerializer):
     rule_name = serializers.CharField(source="rule.name")

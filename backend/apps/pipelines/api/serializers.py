@@ -62,6 +62,12 @@ class CountsSerializer(serializers.Serializer):
     )
 
 
+class CountsStepSerializer(serializers.Serializer):
+    at = serializers.IntegerField(help_text="Unix time at which the step begins.")
+    seconds = serializers.IntegerField(help_text="Length of the step.")
+    counts = serializers.DictField(child=serializers.IntegerField(), help_text="Counts by event.")
+
+
 class PipelineErrorSerializer(serializers.Serializer):
     at = serializers.DateTimeField()
     stage = serializers.CharField()

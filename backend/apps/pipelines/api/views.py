@@ -13,6 +13,7 @@ from backend.apps.monitoring import selectors as monitoring
 from backend.apps.pipelines import services
 from backend.apps.pipelines.api.serializers import (
     CountsSerializer,
+    CountsStepSerializer,
     PipelineErrorSerializer,
     PipelineSerializer,
     VersionSerializer,
@@ -24,6 +25,7 @@ from backend.apps.workspaces.models import Role
 from backend.domain.pipeline import PipelineConfig
 
 _MOST_MINUTES = 60
+_MOST_HOURS = 720
 
 
 class PipelineViewSet(viewsets.ModelViewSet[Pipeline]):
@@ -105,6 +107,17 @@ class PipelineViewSet(viewsets.ModelViewSet[Pipeline]):
                 "by_second": monitoring.counts_by_second(pipeline_id, minutes),
             }
         )
+
+    @extend_schema(
+        responses=CountsStepSerializer(many=True),
+        parameters=[OpenApiParameter("hours", int, description="How far back, at most 720; 24 without it.")],
+    )
+    @action(detail=True, pagination_class=None, filterset_fields=None, search_fields=[])
+    def history(self, request: Request, pk: str) -> Response:
+        """Counts of the last hours or days, in steps of one or more minutes, oldest first."""
+        wanted = request.query_params.get("hours", "24")
+        hours = min(max(int(wanted), 1), _MOST_HOURS) if wanted.isdigit() else 24
+        return Response(monitoring.counts_history(self.get_object().pk, hours))
 
     @extend_schema(responses=PipelineErrorSerializer(many=True))
     @action(detail=True, pagination_class=None, filterset_fields=None, search_fields=[])

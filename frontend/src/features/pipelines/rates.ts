@@ -31,6 +31,31 @@ export function timeline(seconds: Seconds, now: number, length: number): Point[]
   })
 }
 
+interface Step {
+  at: number
+  seconds: number
+  counts: Record<string, number>
+}
+
+/** One point a step over the last `hours`, as rates per second; the newest is of the step that is complete. */
+export function historyTimeline(steps: Step[], now: number, hours: number): Point[] {
+  const length = steps[0]?.seconds
+  if (length === undefined) return []
+  const byTime = new Map(steps.map((step) => [step.at, step.counts]))
+  const last = Math.max(...byTime.keys())
+  const first = Math.floor((now - hours * 3600) / length) * length
+  return Array.from({ length: Math.max(0, (last - first) / length + 1) }, (_, index) => {
+    const second = first + index * length
+    const counts = byTime.get(second) ?? {}
+    return {
+      second,
+      in: accepted(counts) / length,
+      delivered: deliveredIn(counts) / length,
+      dead: deadIn(counts) / length,
+    }
+  })
+}
+
 /** Mean per second of an event over the last `window` settled seconds. */
 export function ratesByEvent(seconds: Seconds, now: number, window: number): Record<string, number> {
   const totals: Record<string, number> = {}

@@ -525,6 +525,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/pipelines/{id}/history/": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description Counts of the last hours or days, in steps of one or more minutes, oldest first. */
+        get: operations["pipelines_history_list"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/pipelines/{id}/metrics/": {
         parameters: {
             query?: never;
@@ -903,6 +920,16 @@ export interface components {
                 [key: string]: {
                     [key: string]: number;
                 };
+            };
+        };
+        CountsStep: {
+            /** @description Unix time at which the step begins. */
+            at: number;
+            /** @description Length of the step. */
+            seconds: number;
+            /** @description Counts by event. */
+            counts: {
+                [key: string]: number;
             };
         };
         DeadLetter: {
@@ -2645,6 +2672,33 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["PipelineError"][];
+                };
+            };
+        };
+    };
+    pipelines_history_list: {
+        parameters: {
+            query?: {
+                /** @description How far back, at most 720; 24 without it. */
+                hours?: number;
+                /** @description A search term. */
+                search?: string;
+            };
+            header?: never;
+            path: {
+                /** @description A UUID string identifying this pipeline. */
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["CountsStep"][];
                 };
             };
         };

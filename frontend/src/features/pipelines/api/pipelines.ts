@@ -56,6 +56,15 @@ export function useMetrics(id: string) {
   })
 }
 
+export function useHistory(id: string, hours: number) {
+  return useQuery({
+    queryKey: [...keys.part(id, 'history'), hours],
+    queryFn: () =>
+      dataOf(api.GET('/api/v1/pipelines/{id}/history/', { params: { path: { id }, query: { hours } } })),
+    refetchInterval: 60_000,
+  })
+}
+
 export function useErrors(id: string) {
   return useQuery({
     queryKey: keys.part(id, 'errors'),

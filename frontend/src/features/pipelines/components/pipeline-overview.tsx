@@ -1,14 +1,15 @@
 import { LineChart } from '@mantine/charts'
-import { Card, SimpleGrid, Stack, Table, Text, Title, Tooltip } from '@mantine/core'
+import { Card, Group, SegmentedControl, SimpleGrid, Stack, Table, Text, Title, Tooltip } from '@mantine/core'
+import { useState } from 'react'
 import { useTranslation } from 'react-i18next'
 
 import { Figure } from '@/components/figure'
 import { Loaded } from '@/components/states'
 import { Time } from '@/components/time'
-import { useErrors, type Pipeline } from '@/features/pipelines/api/pipelines'
+import { useErrors, useHistory, type Pipeline } from '@/features/pipelines/api/pipelines'
 import { useSeconds } from '@/features/pipelines/components/use-seconds'
-import { accepted, deadIn, deliveredIn, ratesByEvent, timeline } from '@/features/pipelines/rates'
-import { clock, count, perSecond } from '@/lib/format'
+import { accepted, deadIn, deliveredIn, historyTimeline, ratesByEvent, timeline, type Point } from '@/features/pipelines/rates'
+import { clock, count, dateAndTime, perSecond } from '@/lib/format'
 import type { Seconds } from '@/lib/live'
 import { usePreferences } from '@/lib/preferences'
 
@@ -21,7 +22,7 @@ export function PipelineOverview({ pipeline }: { pipeline: Pipeline }) {
   return (
     <Stack gap="lg">
       <Figures pipeline={pipeline} rates={rates} last24={last24} />
-      <Throughput seconds={seconds} now={now} />
+      <Throughput id={pipeline.id} seconds={seconds} now={now} />
       <SimpleGrid cols={{ base: 1, lg: 2 }}>
         <StageTable rates={rates} last24={last24} />
         <LastErrors id={pipeline.id} />
@@ -58,48 +59,75 @@ function Figures({ pipeline, rates, last24 = {} }: FiguresProps) {
   )
 }
 
-function Throughput({ seconds, now }: { seconds: Seconds; now: number }) {
-  const { t, i18n } = useTranslation()
-  const { timeZone } = usePreferences()
-  const points = timeline(seconds, now, chartSeconds)
-  const quiet = points.every((point) => point.in + point.delivered + point.dead === 0)
+const ranges = ['live', '1', '24', '720'] as const
+type Range = (typeof ranges)[number]
+
+function Throughput({ id, seconds, now }: { id: string; seconds: Seconds; now: number }) {
+  const { t } = useTranslation()
+  const [range, setRange] = useState<Range>('live')
   return (
     <Card withBorder>
-      <Title order={3} size="h5" mb="sm">
-        {t('pipelines.throughput')}
-      </Title>
-      {quiet ? (
-        <Text c="dimmed" size="sm" py="xl" ta="center">
-          {t('pipelines.noTraffic')}
-        </Text>
-      ) : (
-        <LineChart
-          h={260}
-          data={points}
-          dataKey="second"
-          withLegend
-          withDots={false}
-          strokeWidth={1.5}
-          curveType="linear"
-          lineProps={{ isAnimationActive: false }}
-          tooltipAnimationDuration={0}
-          xAxisProps={{
-            tickFormatter: (second: number) => clock(new Date(second * 1000), i18n.language, timeZone),
-            minTickGap: 60,
-          }}
-          yAxisProps={{ domain: [0, 'auto'], allowDecimals: false }}
-          series={[
-            { name: 'in', label: t('pipelines.inRate'), color: 'indigo.6' },
-            { name: 'delivered', label: t('pipelines.outRate'), color: 'green.7' },
-            { name: 'dead', label: t('pipelines.deadRate'), color: 'red.7' },
-          ]}
-          tooltipProps={{
-            labelFormatter: (second) =>
-              second === undefined ? '' : clock(new Date(Number(second) * 1000), i18n.language, timeZone),
-          }}
+      <Group justify="space-between" mb="sm">
+        <Title order={3} size="h5">
+          {t('pipelines.throughput')}
+        </Title>
+        <SegmentedControl
+          size="xs"
+          aria-label={t('pipelines.range')}
+          value={range}
+          onChange={setRange}
+          data={ranges.map((value) => ({ value, label: t(`pipelines.range${value}`) }))}
         />
+      </Group>
+      {range === 'live' ? (
+        <RateChart points={timeline(seconds, now, chartSeconds)} />
+      ) : (
+        <HistoryChart id={id} hours={Number(range)} now={now} />
       )}
     </Card>
+  )
+}
+
+function HistoryChart({ id, hours, now }: { id: string; hours: number; now: number }) {
+  const history = useHistory(id, hours)
+  return <Loaded query={history}>{(steps) => <RateChart points={historyTimeline(steps, now, hours)} withDate={hours > 24} />}</Loaded>
+}
+
+function RateChart({ points, withDate = false }: { points: Point[]; withDate?: boolean }) {
+  const { t, i18n } = useTranslation()
+  const { timeZone } = usePreferences()
+  const label = (second: number) => {
+    const at = new Date(second * 1000)
+    return withDate ? dateAndTime(at, i18n.language, timeZone) : clock(at, i18n.language, timeZone)
+  }
+  if (points.every((point) => point.in + point.delivered + point.dead === 0)) {
+    return (
+      <Text c="dimmed" size="sm" py="xl" ta="center">
+        {t('pipelines.noTraffic')}
+      </Text>
+    )
+  }
+  return (
+    <LineChart
+      h={260}
+      data={points}
+      dataKey="second"
+      withLegend
+      withDots={false}
+      strokeWidth={1.5}
+      curveType="linear"
+      lineProps={{ isAnimationActive: false }}
+      tooltipAnimationDuration={0}
+      valueFormatter={(value) => perSecond(value, i18n.language)}
+      xAxisProps={{ tickFormatter: label, minTickGap: 60 }}
+      yAxisProps={{ domain: [0, 'auto'] }}
+      series={[
+        { name: 'in', label: t('pipelines.inRate'), color: 'indigo.6' },
+        { name: 'delivered', label: t('pipelines.outRate'), color: 'green.7' },
+        { name: 'dead', label: t('pipelines.deadRate'), color: 'red.7' },
+      ]}
+      tooltipProps={{ labelFormatter: (second) => (second === undefined ? '' : label(Number(second))) }}
+    />
   )
 }
 
