@@ -17,6 +17,8 @@ class Environment(BaseSettings):
     redis_url: str = "redis://127.0.0.1:6379/0"
     manager_address: str = "127.0.0.1:8090"
     service_token: SecretStr = SecretStr("")
+    metrics_port: int = 0
+    """Where this process shows its own metrics to Prometheus; 0 for nowhere."""
     breaker: BreakerPolicy = BreakerPolicy.model_validate({})
     """Default of outputs that set none, as JSON."""
 

@@ -28,6 +28,7 @@ from redis.exceptions import RedisError
 from backend.domain import routing
 from backend.environment import Environment
 from backend.telemetry import keys
+from backend.telemetry.metrics_server import serve_metrics
 from spark_jobs.jobs import adapting, adapting_transformer, syndicating
 from spark_jobs.streaming.lane import Lane, run_slot
 from spark_jobs.streaming.stop_channel import StopChannel
@@ -83,6 +84,7 @@ def main() -> int:
 def run(job: str, stages: tuple[str, ...], lane_slots: int, checkpoints: str, stop: threading.Event) -> int:
     """Runs until ``stop`` is set or a stage fails; the process's exit status."""
     environment = Environment()
+    serve_metrics()
     spark = SparkSession.builder.appName(f"headrace-{job}").getOrCreate()
     spark.sparkContext.setLogLevel("WARN")
     running: list[RunningStage] = []

@@ -19,6 +19,7 @@ from backend.ingest.problems import Problem
 from backend.kafka_client.producer import AsyncProducer
 from backend.manager_api.client import ConfigClient, ConfigUnavailableError
 from backend.telemetry import events
+from backend.telemetry.metrics_server import serve_metrics
 from backend.telemetry.recorder import Recorder
 
 log = logging.getLogger(__name__)
@@ -55,6 +56,7 @@ class Ingest:
     async def _lifespan(self, receive: Any, send: Any) -> None:
         await receive()
         settings = environment()
+        serve_metrics()
         self._recorder = Recorder(settings.redis_url)
         self._idempotent = IdempotentRequests(settings.redis_url)
         self._config = ConfigClient(

@@ -39,6 +39,7 @@ def publish(**changes: Any) -> str:
 
 
 PIPELINES: dict[str, str] = {}
+METRICS: dict[str, int] = {}
 
 
 @pytest.fixture(scope="module")
@@ -52,9 +53,10 @@ def ingest(pipeline_topics: None, redis_server: Server) -> Iterator[str]:
         paused=publish(accepting=False),
         foreign=publish(workspace_id=uuid.uuid4()),
     )
-    [port] = free_ports(1)
+    port, METRICS["port"] = free_ports(2)
+    environment = os.environ | {"HEADRACE_REDIS_URL": REDIS_URL, "HEADRACE_METRICS_PORT": str(METRICS["port"])}
     command = [sys.executable, "-m", "uvicorn", "backend.ingest.app:app", "--port", str(port), "--no-access-log"]
-    process = subprocess.Popen([*command, "--loop", "uvloop"], env=os.environ | {"HEADRACE_REDIS_URL": REDIS_URL})
+    process = subprocess.Popen([*command, "--loop", "uvloop"], env=environment)
     url = f"http://127.0.0.1:{port}"
     wait_until(lambda: stack.http_ready(f"{url}/health/ready"), 30)
     yield url
@@ -205,3 +207,8 @@ async def test_a_refused_request_may_be_sent_again_with_its_key(ingest: str) -> 
     key = str(uuid.uuid4())
     assert (await post_named(ingest, "plain", b"{broken", Idempotency_Key=key))[0] == 400
     assert (await post_named(ingest, "plain", b"{}", Idempotency_Key=key))[0] == 202
+
+
+async def test_prometheus_reads_the_process(ingest: str) -> None:
+    async with aiohttp.ClientSession() as session, session.get(f"http://127.0.0.1:{METRICS['port']}/metrics") as answer:
+        assert "process_cpu_seconds_total" in await answer.text()

@@ -60,7 +60,7 @@ def make_published() -> tuple[Workspace, Pipeline]:
     workspace = factories.make_workspace()
     connector = factories.make_connector(workspace, authentication={"type": "bearer", "token": "t0p-secret"})
     pipeline = factories.make_pipeline(workspace, connector)
-    return workspace, pipeline_publish(pipeline=pipeline)
+    return workspace, pipeline_publish(pipeline=pipeline, actor=factories.admin_of(workspace))
 
 
 async def eventually(condition: Any) -> None:
@@ -70,9 +70,10 @@ async def eventually(condition: Any) -> None:
 
 
 async def test_a_publish_reaches_the_data_plane_at_once(client: ConfigClient) -> None:
-    _, pipeline = await sync_to_async(make_published)()
+    workspace, pipeline = await sync_to_async(make_published)()
     await eventually(lambda: client.pipeline(str(pipeline.pk)) is not None)
-    await sync_to_async(pipeline_pause)(pipeline=pipeline)
+    actor = await sync_to_async(factories.admin_of)(workspace)
+    await sync_to_async(pipeline_pause)(pipeline=pipeline, actor=actor)
     await eventually(lambda: not client.pipeline(str(pipeline.pk)).accepting)  # type: ignore[union-attr]
 
 
@@ -106,7 +107,7 @@ async def test_past_versions_can_be_had(client: ConfigClient) -> None:
     actor = await sync_to_async(factories.admin_of)(workspace)
     changed = version.config | {"transforms": [{"type": "set", "path": "a", "value": 1}]}
     await sync_to_async(pipeline_update)(pipeline=pipeline, actor=actor, name=pipeline.name, config=changed)
-    await sync_to_async(pipeline_publish)(pipeline=pipeline)
+    await sync_to_async(pipeline_publish)(pipeline=pipeline, actor=actor)
     await eventually(lambda: getattr(client.pipeline(str(pipeline.pk)), "version", 0) == 2)
     assert (await client.version(str(pipeline.pk), 1)).config.transforms == []
     with pytest.raises(UnknownPipelineError):
@@ -120,7 +121,7 @@ async def test_keys_come_and_go(client: ConfigClient) -> None:
     actor = await sync_to_async(factories.admin_of)(workspace)
     key, text = await sync_to_async(api_key_create)(workspace=workspace, actor=actor, name="k", scopes=["ingest"])
     await eventually(lambda: client.key(key_hash(text)) is not None)
-    await sync_to_async(api_key_revoke)(key=key)
+    await sync_to_async(api_key_revoke)(key=key, actor=actor)
     await eventually(lambda: client.key(key_hash(text)) is None)
 
 

@@ -7,6 +7,7 @@ from typing import Any
 from django.db import transaction
 from pydantic import ValidationError
 
+from backend.apps.audit.services import audit_record
 from backend.apps.connectors.models import Connector, StoredSecret
 from backend.apps.connectors.secrets import UnreadableSecretError, cipher
 from backend.apps.workspaces.models import User, Workspace
@@ -35,26 +36,53 @@ def connector_create(
             workspace=workspace, name=name, type=type, connection=public, created_by=actor
         )
         _store(connector, secrets)
+        audit_record(
+            action="connector.create",
+            actor=actor,
+            workspace=workspace,
+            target=connector,
+            after=_audited(connector),
+            secrets_changed=_changed_secrets({}, secrets),
+        )
     return connector
 
 
-def connector_update(*, connector: Connector, name: str, connection: dict[str, Any]) -> Connector:
+def connector_update(*, connector: Connector, actor: User, name: str, connection: dict[str, Any]) -> Connector:
     """A mask sent back keeps the stored secret. Published pipelines use the change within a minute."""
-    public, secrets = _validated(connector.type, connection, connector_secrets(connector))
+    stored = connector_secrets(connector)
+    public, secrets = _validated(connector.type, connection, stored)
     _check_name_is_free(connector.workspace, name, but=connector)
+    before = _audited(connector)
     with transaction.atomic():
         connector.name = name
         connector.connection = public
         connector.save(update_fields=["name", "connection", "updated_at"])
         _store(connector, secrets)
+        audit_record(
+            action="connector.update",
+            actor=actor,
+            workspace=connector.workspace,
+            target=connector,
+            before=before,
+            after=_audited(connector),
+            secrets_changed=_changed_secrets(stored, secrets),
+        )
     return connector
 
 
-def connector_delete(*, connector: Connector, used_by: list[str]) -> None:
+def connector_delete(*, connector: Connector, actor: User, used_by: list[str]) -> None:
     """Raises ConflictError while pipelines or alert rules use the connector."""
     if used_by:
         raise ConflictError(f"The connector is used by: {', '.join(used_by)}. Take it out of these first.")
-    connector.delete()
+    with transaction.atomic():
+        audit_record(
+            action="connector.delete",
+            actor=actor,
+            workspace=connector.workspace,
+            target=connector,
+            before=_audited(connector),
+        )
+        connector.delete()
 
 
 def connector_check(*, type: str, connection: dict[str, Any], stored: Connector | None = None) -> str:
@@ -86,6 +114,15 @@ def connection_with_secrets(connector: Connector) -> dict[str, Any]:
         return join_secrets(connector.connection, connector_secrets(connector))
     except UnreadableSecretError as error:
         raise UnreadableSecretError(f"Connector {connector.name!r}: {error} Save its secrets again.") from None
+
+
+def _audited(connector: Connector) -> dict[str, Any]:
+    return {"name": connector.name, "type": connector.type, "connection": connector.connection}
+
+
+def _changed_secrets(before: dict[str, str], after: dict[str, str]) -> list[str]:
+    paths = sorted(path for path in before.keys() | after.keys() if before.get(path) != after.get(path))
+    return [f"connection.{path.replace('/', '.')}" for path in paths]
 
 
 def _validated(type: str, connection: dict[str, Any], stored: dict[str, str]) -> tuple[dict[str, Any], dict[str, str]]:

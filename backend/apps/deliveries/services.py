@@ -3,42 +3,65 @@
 from datetime import UTC, datetime, timedelta
 from uuid import UUID
 
+from django.db import transaction
 from django.db.models import QuerySet
 
+from backend.apps.audit.services import audit_record
 from backend.apps.deliveries.models import DeadLetter
 from backend.apps.deliveries.redelivery import STAGES
+from backend.apps.pipelines.models import Pipeline
 from backend.apps.redis_client import redis_client
-from backend.apps.workspaces.models import User
+from backend.apps.workspaces.models import User, Workspace
 from backend.delivery.scripts import EVENTS, OutputKey, script
 from backend.domain.breaker import BreakerState
 from backend.environment import environment
 
 
-def dead_letters_redrive(*, letters: QuerySet[DeadLetter], use_current_version: bool) -> int:
+def dead_letters_redrive(
+    *,
+    letters: QuerySet[DeadLetter],
+    workspace: Workspace,
+    actor: User,
+    filter: dict[str, str],
+    use_current_version: bool,
+) -> int:
     """Makes those that wait due now; how many. Breakers and rate limits still decide when each goes out."""
-    return letters.filter(state=DeadLetter.State.WAITING, stage__in=STAGES).update(
-        due_at=datetime.now(UTC), use_current_version=use_current_version
-    )
+    with transaction.atomic():
+        count = letters.filter(state=DeadLetter.State.WAITING, stage__in=STAGES).update(
+            due_at=datetime.now(UTC), use_current_version=use_current_version
+        )
+        done = {"filter": filter, "count": count, "current_version": use_current_version}
+        audit_record(action="dead_letters.redrive", actor=actor, workspace=workspace, after=done)
+    return count
 
 
-def dead_letters_discard(*, letters: QuerySet[DeadLetter], actor: User, reason: str) -> int:
+def dead_letters_discard(
+    *, letters: QuerySet[DeadLetter], workspace: Workspace, actor: User, filter: dict[str, str], reason: str
+) -> int:
     """Gives up those that wait; how many. They stay to be looked at, with who did it and why."""
-    return letters.filter(state=DeadLetter.State.WAITING).update(
-        state=DeadLetter.State.DISCARDED,
-        due_at=None,
-        closed_at=datetime.now(UTC),
-        closed_by=actor.username,
-        closed_why=reason,
-    )
+    with transaction.atomic():
+        count = letters.filter(state=DeadLetter.State.WAITING).update(
+            state=DeadLetter.State.DISCARDED,
+            due_at=None,
+            closed_at=datetime.now(UTC),
+            closed_by=actor.username,
+            closed_why=reason,
+        )
+        done = {"filter": filter, "count": count, "reason": reason}
+        audit_record(action="dead_letters.discard", actor=actor, workspace=workspace, after=done)
+    return count
 
 
-def breaker_set(*, key: OutputKey, to_open: bool, seconds: float | None, actor: User) -> None:
+def breaker_set(*, pipeline: Pipeline, output: str, to_open: bool, seconds: float | None, actor: User) -> None:
     """By hand. Closing lets what the breaker held back go at once."""
+    key = OutputKey(str(pipeline.pk), output)
     client = redis_client()
     penalty = seconds or environment().breaker.open_seconds
     state = BreakerState.OPEN if to_open else BreakerState.CLOSED
     cause = f"{'Opened' if to_open else 'Closed'} by {actor.username}."
     client.eval(script("set_breaker").text, 2, key.breaker, EVENTS, "", state, penalty, cause, key.name())
+    after = {"output": output, "breaker": state.value}
+    audit_record(action="breaker.set", actor=actor, workspace=pipeline.workspace, target=pipeline, after=after)
     if not to_open:
         DeadLetter.objects.filter(
             pipeline_id=key.pipeline_id,

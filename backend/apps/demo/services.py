@@ -104,7 +104,7 @@ def _receiver_connector(workspace: Workspace, admin: User) -> Connector:
             workspace=workspace, actor=admin, name="Demo receiver", type="http", connection=connection
         )
     if found.connection.get("url") != connection["url"]:  # the ports were moved
-        connector_update(connector=found, name=found.name, connection=found.connection | connection)
+        connector_update(connector=found, actor=admin, name=found.name, connection=found.connection | connection)
     return found
 
 
@@ -114,9 +114,8 @@ def _pipeline(name: str, connector: Connector, *, receiver: str, transforms: lis
         return
     output = {"name": "receiver", "connector": str(connector.pk), "options": {"path": f"/{receiver}"}}
     config = {"transforms": transforms, "outputs": [output]}
-    pipeline_publish(
-        pipeline=pipeline_create(workspace=workspace, actor=connector.created_by, name=name, config=config)
-    )
+    actor = connector.created_by
+    pipeline_publish(pipeline=pipeline_create(workspace=workspace, actor=actor, name=name, config=config), actor=actor)
 
 
 def _write_private(path: Path, text: str) -> None:

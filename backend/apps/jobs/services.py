@@ -11,8 +11,10 @@ from django.utils import timezone
 from psutil import Process
 from redis.exceptions import RedisError
 
+from backend.apps.audit.services import audit_record
 from backend.apps.jobs import spark
 from backend.apps.jobs.models import SparkJob
+from backend.apps.workspaces.models import User, Workspace
 from backend.telemetry import keys
 
 log = logging.getLogger(__name__)
@@ -31,15 +33,17 @@ def job_ensure_default() -> SparkJob:
     return SparkJob.objects.get_or_create(name=keys.DEFAULT_JOB, defaults={"stages": STAGES})[0]
 
 
-def job_start(*, job: SparkJob) -> None:
+def job_start(*, job: SparkJob, actor: User, workspace: Workspace) -> None:
     """Wanted from now on; started within seconds."""
+    audit_record(action="job.start", actor=actor, workspace=workspace, target=job)
     SparkJob.objects.filter(pk=job.pk).update(
         desired=SparkJob.Desired.RUNNING, failures=0, next_start_at=None, stop_asked_at=None
     )
 
 
-def job_stop(*, job: SparkJob) -> None:
+def job_stop(*, job: SparkJob, actor: User, workspace: Workspace) -> None:
     """No longer wanted; it drains within seconds."""
+    audit_record(action="job.stop", actor=actor, workspace=workspace, target=job)
     SparkJob.objects.filter(pk=job.pk).update(desired=SparkJob.Desired.STOPPED)
 
 

@@ -1,6 +1,7 @@
 from django.contrib import admin
 
 from backend.apps.monitoring.models import Alert, AlertRule
+from backend.apps.read_only_admin import ReadOnlyAdmin
 
 
 @admin.register(AlertRule)
@@ -10,11 +11,5 @@ class AlertRuleAdmin(admin.ModelAdmin[AlertRule]):
 
 
 @admin.register(Alert)
-class AlertAdmin(admin.ModelAdmin[Alert]):
+class AlertAdmin(ReadOnlyAdmin[Alert]):
     list_display = ["rule", "message", "started_at", "ended_at"]
-
-    def has_add_permission(self, request: object) -> bool:
-        return False
-
-    def has_change_permission(self, request: object, obj: object = None) -> bool:
-        return False

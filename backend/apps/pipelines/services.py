@@ -8,6 +8,7 @@ from django.conf import settings
 from django.db import transaction
 from pydantic import ValidationError
 
+from backend.apps.audit.services import audit_record
 from backend.apps.connectors.models import Connector
 from backend.apps.connectors.services import connector_type
 from backend.apps.pipelines import selectors
@@ -27,6 +28,7 @@ def pipeline_create(*, workspace: Workspace, actor: User, name: str, config: dic
     with transaction.atomic():
         pipeline = Pipeline.objects.create(workspace=workspace, name=name)
         _add_version(pipeline, 1, validated, actor)
+        _audit("create", pipeline, actor, after={"name": name, "config": validated.model_dump(mode="json")})
     return pipeline
 
 
@@ -36,11 +38,15 @@ def pipeline_update(*, pipeline: Pipeline, actor: User, name: str, config: dict[
     _check_name_is_free(pipeline.workspace, name, but=pipeline)
     with transaction.atomic():
         locked = Pipeline.objects.select_for_update().get(pk=pipeline.pk)
+        newest = locked.versions.first()
+        before = {"name": locked.name, "config": newest.config if newest else {}}
+        after = {"name": name, "config": validated.model_dump(mode="json")}
         locked.name = name
         locked.save(update_fields=["name", "updated_at"])
-        newest = locked.versions.first()
-        if newest is None or newest.config != validated.model_dump(mode="json"):
+        if before["config"] != after["config"]:
             _add_version(locked, newest.number + 1 if newest else 1, validated, actor)
+        if before != after:
+            _audit("update", locked, actor, before=before, after=after)
     return locked
 
 
@@ -52,30 +58,33 @@ def pipeline_restore(*, pipeline: Pipeline, actor: User, number: int) -> Pipelin
     return pipeline_update(pipeline=pipeline, actor=actor, name=pipeline.name, config=version.config)
 
 
-def pipeline_publish(*, pipeline: Pipeline) -> Pipeline:
+def pipeline_publish(*, pipeline: Pipeline, actor: User) -> Pipeline:
     """Puts the newest version in force. Raises ConfigError when it no longer fits its connectors."""
     newest = pipeline.versions.first()
     if newest is None:
         raise ConflictError("The pipeline has no version to publish.")
     config_validate(workspace=pipeline.workspace, config=newest.config)
-    return _change(pipeline, published=newest)
+    before = {"version": pipeline.published.number if pipeline.published else None}
+    return _change("publish", pipeline, actor, before, {"version": newest.number}, published=newest)
 
 
-def pipeline_pause(*, pipeline: Pipeline) -> Pipeline:
+def pipeline_pause(*, pipeline: Pipeline, actor: User) -> Pipeline:
     """The input refuses messages; what was accepted is still delivered."""
-    return _change(pipeline, paused=True)
+    return _change("pause", pipeline, actor, {"paused": pipeline.paused}, {"paused": True}, paused=True)
 
 
-def pipeline_resume(*, pipeline: Pipeline) -> Pipeline:
-    return _change(pipeline, paused=False)
+def pipeline_resume(*, pipeline: Pipeline, actor: User) -> Pipeline:
+    return _change("resume", pipeline, actor, {"paused": pipeline.paused}, {"paused": False}, paused=False)
 
 
-def pipeline_delete(*, pipeline: Pipeline) -> None:
+def pipeline_delete(*, pipeline: Pipeline, actor: User) -> None:
     """Raises ConflictError while the pipeline accepts messages."""
     if pipeline.published is not None and not pipeline.paused:
         raise ConflictError("The pipeline accepts messages. Pause it first, and let what it holds be delivered.")
     pipeline_id = pipeline.id
+    newest = pipeline.versions.first()
     with transaction.atomic():
+        _audit("delete", pipeline, actor, before={"name": pipeline.name, "config": newest.config if newest else {}})
         Pipeline.objects.filter(pk=pipeline_id).update(published=None)
         Pipeline.objects.get(pk=pipeline_id).delete()
         transaction.on_commit(lambda: pipeline_announce(pipeline_id=pipeline_id))
@@ -135,13 +144,20 @@ def snapshot_rewrite() -> None:
         batch.execute()
 
 
-def _change(pipeline: Pipeline, **fields: Any) -> Pipeline:
+def _change(
+    action: str, pipeline: Pipeline, actor: User, before: dict[str, Any], after: dict[str, Any], **fields: Any
+) -> Pipeline:
     with transaction.atomic():
+        _audit(action, pipeline, actor, before=before, after=after)
         Pipeline.objects.filter(pk=pipeline.pk).update(**fields)
         transaction.on_commit(lambda: pipeline_announce(pipeline_id=pipeline.pk))
     for name, value in fields.items():
         setattr(pipeline, name, value)
     return pipeline
+
+
+def _audit(action: str, pipeline: Pipeline, actor: User, **told: Any) -> None:
+    audit_record(action=f"pipeline.{action}", actor=actor, workspace=pipeline.workspace, target=pipeline, **told)
 
 
 def _add_version(pipeline: Pipeline, number: int, config: PipelineConfig, actor: User) -> None:

@@ -10,6 +10,7 @@ from django.conf import settings
 from django.db import transaction
 from django.utils import timezone
 
+from backend.apps.audit.services import audit_record
 from backend.apps.workspaces.models import ApiKey, Membership, Role, Scope, User, Workspace
 from backend.manager_api import snapshot
 from backend.manager_api.snapshot import IngestKey
@@ -22,6 +23,7 @@ def workspace_create(*, slug: str, name: str, admin: User) -> Workspace:
     with transaction.atomic():
         workspace = Workspace.objects.create(slug=slug, name=name)
         Membership.objects.create(workspace=workspace, user=admin, role=Role.ADMIN)
+        audit_record(action="workspace.create", actor=admin, workspace=workspace, target=workspace)
     return workspace
 
 
@@ -45,15 +47,18 @@ def api_key_create(
             created_by=actor,
             expires_at=expires_at,
         )
+        told = {"prefix": key.prefix, "scopes": key.scopes, "expires_at": expires_at and expires_at.isoformat()}
+        audit_record(action="api_key.create", actor=actor, workspace=workspace, target=key, after=told)
         transaction.on_commit(lambda: api_key_announce(key=key))
     return key, text
 
 
-def api_key_revoke(*, key: ApiKey) -> None:
+def api_key_revoke(*, key: ApiKey, actor: User) -> None:
     """The key stops working at once."""
     with transaction.atomic():
         key.revoked_at = timezone.now()
         key.save(update_fields=["revoked_at"])
+        audit_record(action="api_key.revoke", actor=actor, workspace=key.workspace, target=key)
         transaction.on_commit(lambda: api_key_announce(key=key))
 
 
@@ -75,3 +80,10 @@ def api_key_announce(*, key: ApiKey) -> None:
             batch.hset(snapshot.INGEST_KEYS, key.hash, usable.to_json())
         batch.publish(snapshot.CHANGES, f"key:{key.hash}")
         batch.execute()
+
+
+def session_record(*, action: str, username: str) -> None:
+    """A sign-in, refused or not, or a sign-out; in the log of each workspace that the person is in."""
+    workspaces: list[Workspace | None] = list(Workspace.objects.filter(membership__user__username=username))
+    for workspace in workspaces or [None]:
+        audit_record(action=action, actor=username[:200], workspace=workspace)

@@ -30,6 +30,7 @@ INSTALLED_APPS = [
     "rest_framework",
     "drf_spectacular",
     "backend.apps.workspaces",
+    "backend.apps.audit",
     "backend.apps.connectors",
     "backend.apps.pipelines",
     "backend.apps.kafka_sink",

@@ -1,6 +1,7 @@
 from rest_framework import serializers
 
 from backend.apps.connectors.models import Connector
+from backend.apps.workspaces.api.etag import ETagField
 
 
 class ConnectorTypeSerializer(serializers.Serializer):
@@ -15,13 +16,14 @@ class ConnectorTypeSerializer(serializers.Serializer):
 
 
 class ConnectorSerializer(serializers.ModelSerializer):
+    etag = ETagField()
     connection = serializers.DictField(
         help_text="As the type's connection schema says. Secrets come back as ********, which sent back keeps them."
     )
 
     class Meta:
         model = Connector
-        fields = ["id", "name", "type", "connection", "created_at", "updated_at"]
+        fields = ["id", "name", "type", "connection", "created_at", "updated_at", "etag"]
         read_only_fields = ["id", "created_at", "updated_at"]
 
 

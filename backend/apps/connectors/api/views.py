@@ -2,7 +2,6 @@ from typing import Any
 
 from django.db.models import QuerySet
 from drf_spectacular.utils import extend_schema
-from rest_framework import viewsets
 from rest_framework.decorators import action
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -22,6 +21,7 @@ from backend.apps.connectors.services import connector_check, connector_create, 
 from backend.apps.monitoring.selectors import alert_rules_using
 from backend.apps.pipelines.selectors import pipelines_using
 from backend.apps.workspaces.api.base import actor_of, workspace_of
+from backend.apps.workspaces.api.etag import ETagViewSet
 
 
 class ConnectorTypesView(APIView):
@@ -32,7 +32,7 @@ class ConnectorTypesView(APIView):
         return Response(connector_types())
 
 
-class ConnectorViewSet(viewsets.ModelViewSet[Connector]):
+class ConnectorViewSet(ETagViewSet[Connector]):
     """Connectors of the workspace."""
 
     serializer_class = ConnectorSerializer
@@ -53,13 +53,16 @@ class ConnectorViewSet(viewsets.ModelViewSet[Connector]):
         assert serializer.instance is not None
         wanted: dict[str, Any] = serializer.validated_data
         serializer.instance = connector_update(
-            connector=serializer.instance, name=wanted["name"], connection=wanted["connection"]
+            connector=serializer.instance,
+            actor=actor_of(self.request),
+            name=wanted["name"],
+            connection=wanted["connection"],
         )
 
     def perform_destroy(self, instance: Connector) -> None:
         used_by = [pipeline.name for pipeline in pipelines_using(instance)]
         used_by += [rule.name for rule in alert_rules_using(instance)]
-        connector_delete(connector=instance, used_by=used_by)
+        connector_delete(connector=instance, actor=actor_of(self.request), used_by=used_by)
 
     @extend_schema(request=SavedConnectionTestSerializer, responses=TestResultSerializer)
     @action(detail=True, methods=["post"])

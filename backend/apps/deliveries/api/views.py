@@ -29,7 +29,6 @@ from backend.apps.pipelines.models import Pipeline
 from backend.apps.pipelines.selectors import pipelines_of
 from backend.apps.workspaces.api.base import actor_of, workspace_of
 from backend.apps.workspaces.models import Role
-from backend.delivery.scripts import OutputKey
 
 
 class DeadLetterViewSet(mixins.ListModelMixin, mixins.RetrieveModelMixin, viewsets.GenericViewSet[DeadLetter]):
@@ -77,6 +76,9 @@ class DeadLetterViewSet(mixins.ListModelMixin, mixins.RetrieveModelMixin, viewse
         asked.is_valid(raise_exception=True)
         count = services.dead_letters_redrive(
             letters=self._selected(asked.validated_data["filter"]),
+            workspace=workspace_of(request),
+            actor=actor_of(request),
+            filter=asked.validated_data["filter"],
             use_current_version=asked.validated_data["version"] == "current",
         )
         return Response({"count": count})
@@ -89,7 +91,9 @@ class DeadLetterViewSet(mixins.ListModelMixin, mixins.RetrieveModelMixin, viewse
         asked.is_valid(raise_exception=True)
         count = services.dead_letters_discard(
             letters=self._selected(asked.validated_data["filter"]),
+            workspace=workspace_of(request),
             actor=actor_of(request),
+            filter=asked.validated_data["filter"],
             reason=asked.validated_data["reason"],
         )
         return Response({"count": count})
@@ -155,7 +159,8 @@ class OutputViewSet(viewsets.GenericViewSet[Pipeline]):
         if name not in {output["name"] for output in selectors.output_configs(owner)}:
             raise Http404
         services.breaker_set(
-            key=OutputKey(str(owner.pk), name),
+            pipeline=owner,
+            output=name,
             to_open=asked.validated_data["open"],
             seconds=asked.validated_data.get("seconds"),
             actor=actor_of(request),

@@ -12,6 +12,7 @@ from backend.apps.jobs.api.serializers import JobSerializer, LogSerializer
 from backend.apps.jobs.models import SparkJob
 from backend.apps.jobs.selectors import job_log
 from backend.apps.monitoring.lag import stage_lags
+from backend.apps.workspaces.api.base import actor_of, workspace_of
 from backend.apps.workspaces.models import Role
 
 _MOST_LINES = 1000
@@ -38,14 +39,14 @@ class JobViewSet(mixins.ListModelMixin, mixins.RetrieveModelMixin, viewsets.Gene
     @action(detail=True, methods=["post"])
     def start(self, request: Request, name: str) -> Response:
         """Want it running; it starts within seconds."""
-        services.job_start(job=self.get_object())
+        services.job_start(job=self.get_object(), actor=actor_of(request), workspace=workspace_of(request))
         return Response(self.get_serializer(self.get_object()).data, status=202)
 
     @extend_schema(request=None, responses={202: JobSerializer})
     @action(detail=True, methods=["post"])
     def stop(self, request: Request, name: str) -> Response:
         """Want it stopped; it drains within seconds."""
-        services.job_stop(job=self.get_object())
+        services.job_stop(job=self.get_object(), actor=actor_of(request), workspace=workspace_of(request))
         return Response(self.get_serializer(self.get_object()).data, status=202)
 
     @extend_schema(responses=LogSerializer, parameters=[OpenApiParameter("lines", int, description="At most 1000.")])

@@ -1,17 +1,21 @@
 import hmac
+from typing import Any
+from uuid import UUID
 
 from django.conf import settings
+from django.db import transaction
 from django.db.models import QuerySet
 from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
 from prometheus_client import CONTENT_TYPE_LATEST
 from rest_framework import mixins, viewsets
 from rest_framework.serializers import BaseSerializer
 
+from backend.apps.audit.services import audit_record
 from backend.apps.monitoring.api.serializers import AlertRuleSerializer, AlertSerializer
 from backend.apps.monitoring.health import components
 from backend.apps.monitoring.models import Alert, AlertRule
 from backend.apps.monitoring.prometheus import exposition
-from backend.apps.workspaces.api.base import workspace_of
+from backend.apps.workspaces.api.base import actor_of, workspace_of
 
 
 def live(request: HttpRequest) -> JsonResponse:
@@ -47,7 +51,33 @@ class AlertRuleViewSet(viewsets.ModelViewSet[AlertRule]):
         return AlertRule.objects.filter(workspace=workspace_of(self.request))
 
     def perform_create(self, serializer: BaseSerializer[AlertRule]) -> None:
-        serializer.save(workspace=workspace_of(self.request))
+        with transaction.atomic():
+            self._record("create", serializer.save(workspace=workspace_of(self.request)), {}, serializer.data)
+
+    def perform_update(self, serializer: BaseSerializer[AlertRule]) -> None:
+        before = self.get_serializer(self.get_object()).data
+        with transaction.atomic():
+            self._record("update", serializer.save(), before, serializer.data)
+
+    def perform_destroy(self, instance: AlertRule) -> None:
+        with transaction.atomic():
+            self._record("delete", instance, self.get_serializer(instance).data, {})
+            instance.delete()
+
+    def _record(self, action: str, rule: AlertRule, before: dict[str, Any], after: dict[str, Any]) -> None:
+        # As JSON, since a serializer's data holds UUIDs.
+        audit_record(
+            action=f"alert_rule.{action}",
+            actor=actor_of(self.request),
+            workspace=rule.workspace,
+            target=rule,
+            before=_plain(before),
+            after=_plain(after),
+        )
+
+
+def _plain(data: dict[str, Any]) -> dict[str, Any]:
+    return {name: str(value) if isinstance(value, UUID) else value for name, value in data.items()}
 
 
 class AlertViewSet(mixins.ListModelMixin, viewsets.GenericViewSet[Alert]):

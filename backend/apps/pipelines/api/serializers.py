@@ -5,6 +5,7 @@ from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
 from backend.apps.pipelines.models import Pipeline, PipelineVersion
+from backend.apps.workspaces.api.etag import ETagField
 from backend.domain.pipeline import PipelineConfig
 
 
@@ -20,6 +21,7 @@ class PipelineSerializer(serializers.ModelSerializer):
         source="published.number", read_only=True, default=None, allow_null=True, help_text="Version in force."
     )
 
+    etag = ETagField()
     ingest_url = serializers.SerializerMethodField(help_text="Where messages are posted.")
 
     class Meta:
@@ -34,6 +36,7 @@ class PipelineSerializer(serializers.ModelSerializer):
             "ingest_url",
             "created_at",
             "updated_at",
+            "etag",
         ]
         read_only_fields = ["id", "paused", "created_at", "updated_at"]
 

@@ -3,7 +3,6 @@ from typing import Any
 from django.db.models import QuerySet
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiParameter, extend_schema
-from rest_framework import viewsets
 from rest_framework.decorators import action
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -21,6 +20,7 @@ from backend.apps.pipelines.api.serializers import (
 from backend.apps.pipelines.models import Pipeline
 from backend.apps.pipelines.selectors import pipelines_of
 from backend.apps.workspaces.api.base import actor_of, workspace_of
+from backend.apps.workspaces.api.etag import ETagViewSet
 from backend.apps.workspaces.models import Role
 from backend.domain.pipeline import PipelineConfig
 
@@ -28,7 +28,7 @@ _MOST_MINUTES = 60
 _MOST_HOURS = 720
 
 
-class PipelineViewSet(viewsets.ModelViewSet[Pipeline]):
+class PipelineViewSet(ETagViewSet[Pipeline]):
     """Pipelines of the workspace. Saving makes a version; publishing puts it in force."""
 
     serializer_class = PipelineSerializer
@@ -54,25 +54,25 @@ class PipelineViewSet(viewsets.ModelViewSet[Pipeline]):
         serializer.instance = self.get_queryset().get(pk=serializer.instance.pk)
 
     def perform_destroy(self, instance: Pipeline) -> None:
-        services.pipeline_delete(pipeline=instance)
+        services.pipeline_delete(pipeline=instance, actor=actor_of(self.request))
 
     @extend_schema(request=None, responses=PipelineSerializer)
     @action(detail=True, methods=["post"])
     def publish(self, request: Request, pk: str) -> Response:
         """Put the newest version in force."""
-        return self._answer(services.pipeline_publish(pipeline=self.get_object()))
+        return self._answer(services.pipeline_publish(pipeline=self.get_object(), actor=actor_of(request)))
 
     @extend_schema(request=None, responses=PipelineSerializer)
     @action(detail=True, methods=["post"])
     def pause(self, request: Request, pk: str) -> Response:
         """Refuse new messages; deliver what was accepted."""
-        return self._answer(services.pipeline_pause(pipeline=self.get_object()))
+        return self._answer(services.pipeline_pause(pipeline=self.get_object(), actor=actor_of(request)))
 
     @extend_schema(request=None, responses=PipelineSerializer)
     @action(detail=True, methods=["post"])
     def resume(self, request: Request, pk: str) -> Response:
         """Accept messages again."""
-        return self._answer(services.pipeline_resume(pipeline=self.get_object()))
+        return self._answer(services.pipeline_resume(pipeline=self.get_object(), actor=actor_of(request)))
 
     @extend_schema(responses=VersionSerializer(many=True))
     @action(detail=True, pagination_class=None, filterset_fields=None, search_fields=[])

@@ -11,9 +11,9 @@ from rest_framework.views import APIView
 
 from backend.apps.workspaces.api.base import actor_of, workspace_of
 from backend.apps.workspaces.api.serializers import ApiKeySerializer, LoginSerializer, MeSerializer
-from backend.apps.workspaces.models import ApiKey, Role
+from backend.apps.workspaces.models import ApiKey, Role, User
 from backend.apps.workspaces.selectors import memberships_of
-from backend.apps.workspaces.services import api_key_create, api_key_revoke
+from backend.apps.workspaces.services import api_key_create, api_key_revoke, session_record
 
 
 @method_decorator(csrf_protect, name="dispatch")
@@ -28,14 +28,18 @@ class SessionView(APIView):
         wanted = LoginSerializer(data=request.data)
         wanted.is_valid(raise_exception=True)
         user = authenticate(request, **wanted.validated_data)
-        if user is None:
+        if not isinstance(user, User):
+            session_record(action="session.refused", username=wanted.validated_data["username"])
             raise exceptions.ValidationError({"password": "User name or password is wrong."})
         login(request, user)
+        session_record(action="session.sign_in", username=user.username)
         return Response(status=204)
 
     @extend_schema(responses={204: None})
     def delete(self, request: Request) -> Response:
         """Sign out."""
+        if request.user.is_authenticated:
+            session_record(action="session.sign_out", username=request.user.username)
         logout(request)
         return Response(status=204)
 
@@ -75,4 +79,4 @@ class ApiKeyViewSet(
         return Response(self.get_serializer(key).data | {"key": text}, status=201)
 
     def perform_destroy(self, instance: ApiKey) -> None:
-        api_key_revoke(key=instance)
+        api_key_revoke(key=instance, actor=actor_of(self.request))

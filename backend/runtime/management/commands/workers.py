@@ -18,6 +18,7 @@ from backend.apps.demo.services import demo_facts
 from backend.apps.kafka_sink.sink import run
 from backend.apps.monitoring import history
 from backend.apps.usage.sinks import UsageSink
+from backend.telemetry.metrics_server import serve_metrics
 
 Worker = Callable[[threading.Event], None]
 """Works in a thread of its own until the event is set."""
@@ -58,6 +59,7 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         chosen = {name: worker for name, worker in _workers().items() if options["only"] in (None, name)}
+        serve_metrics()
         stop = threading.Event()
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: stop.set())

@@ -110,6 +110,40 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/audit/": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description Who did what in this workspace, newest first. */
+        get: operations["audit_list"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/audit/export/": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description The same as CSV, at most 100,000 entries; changes are JSON. */
+        get: operations["audit_export_retrieve"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/connector-types/": {
         parameters: {
             query?: never;
@@ -813,6 +847,19 @@ export interface components {
             readonly error: string;
             readonly response: string;
         };
+        AuditEntry: {
+            /** Format: uuid */
+            readonly id: string;
+            /** Format: date-time */
+            readonly at: string;
+            /** @description User name, or what was claimed when signing in failed. */
+            readonly actor: string;
+            /** @description Such as connector.update. */
+            readonly action: string;
+            readonly object_id: string;
+            readonly object_name: string;
+            changes: components["schemas"]["Change"][];
+        };
         Breaker: {
             state: components["schemas"]["BreakerStateEnum"];
             /** Format: date-time */
@@ -862,6 +909,11 @@ export interface components {
          * @enum {string}
          */
         BreakerStateEnum: "closed" | "open" | "half_open";
+        Change: {
+            path: string;
+            before: unknown | null;
+            after: unknown | null;
+        };
         /** @enum {string} */
         ConditionEnum: "exists" | "equals" | "not_equals" | "less_than" | "less_or_equal" | "greater_than" | "greater_or_equal" | "in";
         ConnectionTestRequest: {
@@ -883,6 +935,8 @@ export interface components {
             readonly created_at: string;
             /** Format: date-time */
             readonly updated_at: string;
+            /** @description Sent as If-Match, it refuses to overwrite a change. */
+            readonly etag: string;
         };
         ConnectorRequest: {
             name: string;
@@ -1319,6 +1373,19 @@ export interface components {
             previous?: string | null;
             results: components["schemas"]["Attempt"][];
         };
+        PaginatedAuditEntryList: {
+            /**
+             * Format: uri
+             * @example http://api.example.org/accounts/?cursor=cD00ODY%3D"
+             */
+            next?: string | null;
+            /**
+             * Format: uri
+             * @example http://api.example.org/accounts/?cursor=cj0xJnA9NDg3
+             */
+            previous?: string | null;
+            results: components["schemas"]["AuditEntry"][];
+        };
         PaginatedConnectorList: {
             /**
              * Format: uri
@@ -1388,6 +1455,8 @@ export interface components {
             readonly created_at: string;
             /** Format: date-time */
             readonly updated_at: string;
+            /** @description Sent as If-Match, it refuses to overwrite a change. */
+            readonly etag: string;
         };
         /**
          * Pipeline config
@@ -1925,6 +1994,57 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["PaginatedAttemptList"];
+                };
+            };
+        };
+    };
+    audit_list: {
+        parameters: {
+            query?: {
+                /** @description connector finds connector.update too. */
+                action?: string;
+                actor?: string;
+                /** @description The pagination cursor value. */
+                cursor?: string;
+                object_id?: string;
+                /** @description Number of results to return per page. */
+                page_size?: number;
+                /** @description A search term. */
+                search?: string;
+                since?: string;
+                until?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PaginatedAuditEntryList"];
+                };
+            };
+        };
+    };
+    audit_export_retrieve: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "text/csv": string;
                 };
             };
         };

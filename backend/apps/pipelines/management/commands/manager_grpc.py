@@ -7,12 +7,14 @@ from django.core.management.base import BaseCommand
 from backend.apps.pipelines.grpc import serve
 from backend.apps.pipelines.services import snapshot_rewrite
 from backend.environment import environment
+from backend.telemetry.metrics_server import serve_metrics
 
 
 class Command(BaseCommand):
     help = "Serves the configuration to the data plane by gRPC."
 
     def handle(self, *args: Any, **options: Any) -> None:
+        serve_metrics()
         snapshot_rewrite()
         asyncio.run(self._serve())
 

@@ -1,0 +1,11 @@
+from django.contrib import admin
+
+from backend.apps.audit.models import AuditEntry
+from backend.apps.read_only_admin import ReadOnlyAdmin
+
+
+@admin.register(AuditEntry)
+class AuditEntryAdmin(ReadOnlyAdmin[AuditEntry]):
+    list_display = ["at", "actor", "action", "object_name", "workspace_id"]
+    list_filter = ["action"]
+    search_fields = ["actor", "action", "object_name", "object_id"]

@@ -1,0 +1,28 @@
+from django.db import models
+from uuid_utils.compat import uuid7
+
+
+class AuditEntry(models.Model):
+    """Who did what to which object, and what it changed. A database trigger refuses to change or delete entries.
+
+    Names are kept as they were; nothing refers to rows that may be deleted.
+    """
+
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    at = models.DateTimeField(auto_now_add=True)
+    workspace_id = models.UUIDField(null=True, help_text="Empty for what concerns the whole installation.")
+    actor = models.CharField(max_length=200, help_text="User name, or what was claimed when signing in failed.")
+    action = models.CharField(max_length=50, help_text="Such as connector.update.")
+    object_id = models.CharField(max_length=100, blank=True)
+    object_name = models.CharField(max_length=200, blank=True)
+    changes = models.JSONField(default=list, help_text="path, before and after of each change; secrets as CHANGED.")
+
+    class Meta:
+        ordering = ["-id"]
+        indexes = [
+            models.Index(fields=["workspace_id", "-id"], name="audit_of_workspace"),
+            models.Index(fields=["object_id"], name="audit_of_object"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.at} {self.actor} {self.action} {self.object_name}"
