@@ -9,7 +9,6 @@ import asyncio
 import contextlib
 import logging
 import time
-import uuid
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -104,12 +103,12 @@ class OutputGate:
     async def admit(self, kind: Kind, message_id: str) -> Admission:
         """Whether a try may be made now. The ledger is asked for all but retries."""
         answer: asyncio.Future[Admission] = asyncio.get_running_loop().create_future()
-        self._questions.append(_Question(kind, uuid.UUID(message_id).bytes if kind != "retry" else b"", answer))
+        self._questions.append(_Question(kind, _as_bytes(message_id) if kind != "retry" else b"", answer))
         self._gate.has_work(self)
         return await answer
 
     def delivered(self, message_id: str, position: str, *, probe: bool) -> None:
-        self._news.delivered.append((uuid.UUID(message_id).bytes, position))
+        self._news.delivered.append((_as_bytes(message_id), position))
         if probe:
             self._news.probe = "ok"
         self._gate.has_work(self)
@@ -340,6 +339,10 @@ class Gate:
         if not self.redis_away:
             self.redis_away = True
             log.warning("Redis is away (%s): going on with this task's own breakers and rate limits.", error)
+
+
+def _as_bytes(message_id: str) -> bytes:
+    return bytes.fromhex(message_id.replace("-", ""))
 
 
 def _evaluate(batch: Any, called: Script, keys: list[str], *arguments: list[Any]) -> None:

@@ -1,9 +1,11 @@
 """The message: a Kafka record's payload and the headers that travel with it."""
 
+import time
 import uuid
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from functools import lru_cache
 
 import uuid_utils
 
@@ -49,15 +51,16 @@ class Redelivery:
 class Message:
     """One message on its way through a pipeline.
 
-    ``key`` orders it among its fellows, ``version`` is the pipeline version it was accepted
-    under, ``received_at`` an ISO 8601 time in UTC, and ``slip`` the topics still ahead.
+    ``key`` orders it among its fellows; without one it keeps no order. ``version`` is the pipeline
+    version it was accepted under, ``received_at`` an ISO 8601 time in UTC, and ``slip`` the topics
+    still ahead.
     ``extra`` holds any further headers, which travel unchanged.
     """
 
     id: str
     pipeline_id: str
     version: int
-    key: bytes
+    key: bytes | None
     body: bytes
     content_type: str
     received_at: str
@@ -87,7 +90,7 @@ class Message:
                 id=found.pop(MESSAGE_ID),
                 pipeline_id=found.pop(PIPELINE),
                 version=int(found.pop(VERSION)),
-                key=key or b"",
+                key=key or None,
                 body=value or b"",
                 content_type=found.pop(CONTENT_TYPE),
                 received_at=found.pop(RECEIVED_AT),
@@ -126,4 +129,11 @@ def child_message_id(parent: str, index: int) -> str:
 
 def utc_now() -> str:
     """The present as ISO 8601 with milliseconds."""
-    return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    second, milliseconds = divmod(time.time_ns() // 1_000_000, 1000)
+    return f"{_iso_second(second)}.{milliseconds:03d}Z"
+
+
+@lru_cache(maxsize=2)
+def _iso_second(second: int) -> str:
+    # Asked several times for each message; only a second's first asker pays for the calendar.
+    return datetime.fromtimestamp(second, UTC).strftime("%Y-%m-%dT%H:%M:%S")

@@ -109,10 +109,7 @@ def test_admins_see_their_own_workspaces_log_only(client: APIClient, workspace: 
     assert editor.get("/api/v1/audit/").status_code == 403
 
 
-@pytest.mark.parametrize("change", ["update", "delete"])
-def test_the_database_refuses_to_change_the_log(workspace: Workspace, change: str) -> None:
-    with pytest.raises(DatabaseError, match="append-only"), transaction.atomic():
-        if change == "update":
-            AuditEntry.objects.update(actor="nobody")
-        else:
-            AuditEntry.objects.all().delete()
+def test_the_database_refuses_to_change_the_log(workspace: Workspace) -> None:
+    for change in (lambda: AuditEntry.objects.update(actor="nobody"), lambda: AuditEntry.objects.all().delete()):
+        with pytest.raises(DatabaseError, match="append-only"), transaction.atomic():
+            change()
