@@ -145,8 +145,6 @@ class Output:
             await (await self._opened).close()
 
     async def _send_in_turn(self, message: Message, position: str, kind: Kind) -> Outcome:
-        if message.key is None:
-            return await self._deliver_with_retries(message, position, kind)
         before = self._tails.get(message.key)
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._tails[message.key] = done

@@ -51,16 +51,15 @@ class Redelivery:
 class Message:
     """One message on its way through a pipeline.
 
-    ``key`` orders it among its fellows; without one it keeps no order. ``version`` is the pipeline
-    version it was accepted under, ``received_at`` an ISO 8601 time in UTC, and ``slip`` the topics
-    still ahead.
+    ``key`` orders it among its fellows, ``version`` is the pipeline version it was accepted
+    under, ``received_at`` an ISO 8601 time in UTC, and ``slip`` the topics still ahead.
     ``extra`` holds any further headers, which travel unchanged.
     """
 
     id: str
     pipeline_id: str
     version: int
-    key: bytes | None
+    key: bytes
     body: bytes
     content_type: str
     received_at: str
@@ -90,7 +89,7 @@ class Message:
                 id=found.pop(MESSAGE_ID),
                 pipeline_id=found.pop(PIPELINE),
                 version=int(found.pop(VERSION)),
-                key=key or None,
+                key=key or b"",
                 body=value or b"",
                 content_type=found.pop(CONTENT_TYPE),
                 received_at=found.pop(RECEIVED_AT),

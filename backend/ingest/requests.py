@@ -129,7 +129,7 @@ def messages(pipeline: PipelineSnapshot, content_type: str, body: bytes, headers
                 id=message_id,
                 pipeline_id=str(pipeline.id),
                 version=pipeline.version,
-                key=_key(document, ordering_key),
+                key=_key(document, ordering_key) or message_id.encode(),
                 body=part,
                 content_type=content_type,
                 received_at=received_at,

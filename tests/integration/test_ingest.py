@@ -100,7 +100,7 @@ async def test_a_message_is_in_kafka_with_its_headers_when_202_is_answered(inges
     record = records(routing.INPUT, [message_id])[message_id]
     headers = {name: value.decode() for name, value in record.headers()}
     assert record.value() == body
-    assert record.key() is None  # without an ordering key there is no order to keep
+    assert record.key() == message_id.encode()
     assert headers["pipeline"] == PIPELINES["plain"]
     assert headers["version"] == "7"
     assert headers["content-type"] == "application/json"

@@ -206,7 +206,7 @@ def _message(row: DeadLetter, current: int | None) -> Message:
         id=row.message_id,
         pipeline_id=str(row.pipeline_id),
         version=current if row.use_current_version and current is not None else row.version,
-        key=bytes(row.key) or None,
+        key=bytes(row.key),
         body=bytes(row.body),
         content_type=row.content_type,
         received_at=row.received_at,
