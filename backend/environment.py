@@ -17,6 +17,8 @@ class Environment(BaseSettings):
     redis_url: str = "redis://127.0.0.1:6379/0"
     manager_address: str = "127.0.0.1:8090"
     service_token: SecretStr = SecretStr("")
+    outbound_allow: str = ""
+    """Networks beside the public internet that users' addresses may lead to, as CIDR, separated by commas."""
     metrics_port: int = 0
     """Where this process shows its own metrics to Prometheus; 0 for nowhere."""
     breaker: BreakerPolicy = BreakerPolicy.model_validate({})

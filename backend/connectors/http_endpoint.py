@@ -66,6 +66,16 @@ class HttpConnection(Connection):
     )
     verify_tls: bool = Field(True, description="Refuse a server whose certificate is not trusted.")
 
+    @field_validator("url")
+    @classmethod
+    def _check_url(cls, url: HttpUrl) -> HttpUrl:
+        if url.username or url.password:
+            raise ValueError("Enter user name and password under authentication; addresses are shown to everybody.")
+        return url
+
+    def hosts(self) -> dict[str, list[str]]:
+        return {"url": [self.url.host or ""]}
+
     @field_validator("signing_secrets")
     @classmethod
     def _check_secrets(cls, secrets: dict[str, SecretStr]) -> dict[str, SecretStr]:
@@ -113,9 +123,12 @@ class HttpDestination(Destination[HttpConnection, HttpOptions]):
             connect_timeout=options.connect_timeout_seconds,
             read_timeout=options.read_timeout_seconds,
         )
-        self._url = str(connection.url).rstrip("/") + options.path if options.path else str(connection.url)
+        self._url = self._address()
         self._headers = [*_static_headers(connection), *(_line(*header) for header in options.headers.items())]
         self._keys = [webhook_signature.key_of(s.get_secret_value()) for s in connection.signing_secrets.values()]
+
+    def target(self) -> str:
+        return f"{self.options.method} {self._address()}"
 
     async def deliver(self, message: Message) -> Receipt:
         headers = [
@@ -129,7 +142,7 @@ class HttpDestination(Destination[HttpConnection, HttpOptions]):
         try:
             answer = await self._client.request(self.options.method, self._url, headers, message.body)
         except HttpError as error:
-            raise DeliveryError(error.kind, f"{self._host()}: {error}", retryable=True) from None
+            raise DeliveryError(error.kind, f"{self._host()}: {error}", retryable=error.kind != "forbidden") from None
         text = answer.body.decode(errors="replace")
         if answer.status < 300:
             return Receipt(status=str(answer.status), body=text)
@@ -148,6 +161,10 @@ class HttpDestination(Destination[HttpConnection, HttpOptions]):
             f"{webhook_signature.TIMESTAMP_HEADER}: {now}",
             f"{webhook_signature.SIGNATURE_HEADER}: {signature}",
         ]
+
+    def _address(self) -> str:
+        url = str(self.connection.url)
+        return url.rstrip("/") + self.options.path if self.options.path else url
 
     def _host(self) -> str:
         return f"{self.connection.url.host}:{self.connection.url.port}"

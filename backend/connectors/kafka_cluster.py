@@ -1,4 +1,5 @@
 import asyncio
+import contextlib
 from typing import Annotated, Any, Literal
 
 from confluent_kafka import KafkaError, KafkaException
@@ -18,6 +19,7 @@ from backend.domain.connector import (
 from backend.domain.message import MESSAGE_ID, Message
 from backend.domain.model import StrictModel
 from backend.kafka_client.producer import AsyncProducer
+from backend.outbound import ForbiddenAddressError, outbound_policy
 
 _CHECK_SECONDS = 10.0
 
@@ -52,6 +54,10 @@ class KafkaConnection(Connection):
         default_factory=Plaintext, description="How Headrace identifies itself."
     )
 
+    def hosts(self) -> dict[str, list[str]]:
+        brokers = self.bootstrap_servers.split(",")
+        return {"bootstrap_servers": [broker.rpartition(":")[0] for broker in brokers]}
+
 
 class KafkaOptions(DestinationOptions):
     """One delivery to a Kafka topic."""
@@ -73,12 +79,28 @@ def _client_config(connection: KafkaConnection) -> dict[str, Any]:
     return config
 
 
+def _check_brokers(connection: KafkaConnection) -> None:
+    """librdkafka connects by itself, so its hosts are checked before; the brokers' own addresses as well,
+    when the cluster tells them. Raises ForbiddenAddressError."""
+    policy = outbound_policy()
+    for host in connection.hosts()["bootstrap_servers"]:
+        policy.check_host(host)
+    with contextlib.suppress(KafkaException):
+        metadata = AdminClient(_client_config(connection)).list_topics(timeout=_CHECK_SECONDS)
+        for broker in metadata.brokers.values():
+            policy.check_host(broker.host)
+
+
 class KafkaDestination(Destination[KafkaConnection, KafkaOptions]):
     """An idempotent producer with acknowledgement by all in-sync replicas."""
 
     options_model = KafkaOptions
 
     async def open(self) -> None:
+        try:
+            await asyncio.to_thread(_check_brokers, self.connection)
+        except ForbiddenAddressError as error:
+            raise DeliveryError("forbidden", str(error), retryable=False) from None
         self._producer = AsyncProducer(
             {
                 **_client_config(self.connection),
@@ -87,6 +109,9 @@ class KafkaDestination(Destination[KafkaConnection, KafkaOptions]):
                 "topic.metadata.propagation.max.ms": 3000,
             }
         )
+
+    def target(self) -> str:
+        return f"topic {self.options.topic} at {self.connection.bootstrap_servers}"
 
     async def deliver(self, message: Message) -> Receipt:
         try:
@@ -134,6 +159,10 @@ class KafkaCluster(Connector):
     @staticmethod
     async def check(connection: KafkaConnection) -> str:
         """Fetches the cluster's metadata, which needs a working login."""
+        try:
+            await asyncio.to_thread(_check_brokers, connection)
+        except ForbiddenAddressError as error:
+            raise CheckFailedError(str(error), field="bootstrap_servers") from None
         errors: list[str] = []
         config = _client_config(connection) | {"error_cb": lambda error: errors.append(error.str())}
         client = AdminClient(config)

@@ -17,6 +17,10 @@ from backend.domain.registry import Registry
 class Connection(StrictModel):
     """Base of a connector type's address and credentials. Secrets are ``SecretStr`` fields."""
 
+    def hosts(self) -> dict[str, list[str]]:
+        """The hosts that will be connected to, by the field that names them."""
+        return {}
+
 
 class DestinationOptions(StrictModel):
     """Base of what a pipeline sets for one output: a path, a topic, a method."""
@@ -82,6 +86,10 @@ class Destination(ABC, Generic[ConnectionT, OptionsT]):
 
     async def open(self) -> None:
         """Called once before the first delivery. Raises DeliveryError."""
+
+    @abstractmethod
+    def target(self) -> str:
+        """Where messages go, for people: no secrets. May be asked without ``open``."""
 
     @abstractmethod
     async def deliver(self, message: Message) -> Receipt:

@@ -24,3 +24,8 @@ def loads(data: bytes | str) -> Any:
 def dumps(value: Any) -> bytes:
     """Encodes a value made of JSON's types, Decimal and UUID."""
     return _encoder.encode(value)
+
+
+def indented(data: bytes) -> str:
+    """JSON for people to read."""
+    return msgspec.json.format(data, indent=2).decode()

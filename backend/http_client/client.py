@@ -1,11 +1,14 @@
 """libcurl on an asyncio loop: keep-alive, HTTP/2 where offered, and little time spent in Python."""
 
 import asyncio
+import socket
 import ssl
 from dataclasses import dataclass
 from typing import Any
 
 import pycurl
+
+from backend.outbound import ForbiddenAddressError, outbound_policy
 
 _KEPT_BYTES = 2048
 """Of the receiver's answer."""
@@ -18,7 +21,7 @@ _TLS = {pycurl.E_PEER_FAILED_VERIFICATION, pycurl.E_SSL_CACERT_BADFILE, pycurl.E
 
 
 class HttpError(Exception):
-    """No answer. The message says why; ``kind`` is ``dns``, ``tls``, ``timeout`` or ``connection``."""
+    """No answer. The message says why; ``kind`` is ``dns``, ``tls``, ``timeout``, ``forbidden`` or ``connection``."""
 
     def __init__(self, kind: str, message: str) -> None:
         super().__init__(message)
@@ -37,16 +40,27 @@ class Response:
 class _Exchange:
     """One request under way on a reusable handle."""
 
-    __slots__ = ("body", "future", "handle", "read")
+    __slots__ = ("body", "forbidden", "future", "handle", "read")
 
     def __init__(self, handle: Any) -> None:
         self.handle = handle
         handle.setopt(pycurl.WRITEFUNCTION, self._write)
+        handle.setopt(pycurl.OPENSOCKETFUNCTION, self._open_socket)
 
     def begin(self, future: asyncio.Future[Response]) -> None:
         self.future = future
         self.body = b""
+        self.forbidden = ""
         self.read = 0
+
+    def _open_socket(self, _purpose: int, address: Any) -> Any:
+        """After the host is resolved, whatever it was resolved to before."""
+        try:
+            outbound_policy().check_address(address.addr[0])
+        except ForbiddenAddressError as error:
+            self.forbidden = str(error)
+            return pycurl.SOCKET_BAD
+        return socket.socket(address.family, address.socktype, address.protocol)
 
     def _write(self, chunk: bytes) -> int | None:
         self.read += len(chunk)
@@ -181,6 +195,8 @@ class HttpClient:
                 wish = handle.getinfo(pycurl.RETRY_AFTER)
                 status = handle.getinfo(pycurl.RESPONSE_CODE)
                 exchange.future.set_result(Response(status, exchange.body, float(wish) if wish else None))
+            elif exchange.forbidden:
+                exchange.future.set_exception(HttpError("forbidden", exchange.forbidden))
             else:
                 exchange.future.set_exception(HttpError(_kind(code), text or f"libcurl error {code}"))
         if code == 0 and len(self._idle) < _IDLE_HANDLES:

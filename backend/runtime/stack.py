@@ -26,6 +26,8 @@ from backend.runtime.layout import PORTS, ROOT, Layout, write_private
 from backend.runtime.node import ensure_frontend
 
 _READY_SECONDS = 2.0
+_LOOPBACK = "127.0.0.0/8,::1/128"
+"""Where the demo's receiver is."""
 
 
 @dataclass(frozen=True)
@@ -109,6 +111,7 @@ def _environment(layout: Layout, home: Path) -> dict[str, str]:
         "HEADRACE_PUBLIC_URL": f"http://127.0.0.1:{layout.port('console')}",
         "HEADRACE_INGEST_URL": f"http://127.0.0.1:{layout.port('ingest')}",
         "HEADRACE_JAVA_HOME": str(home),
+        "HEADRACE_OUTBOUND_ALLOW": ",".join(filter(None, [_LOOPBACK, os.environ.get("HEADRACE_OUTBOUND_ALLOW")])),
     }
 
 

@@ -1,4 +1,5 @@
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 from django.contrib.admin.sites import site
@@ -137,3 +138,30 @@ def test_types_publish_their_schemas_with_secrets_marked(client: APIClient) -> N
     assert {"http", "kafka"} <= set(types)
     schema = types["http"]["connection_schema"]
     assert schema["$defs"]["BearerAuthentication"]["properties"]["token"]["writeOnly"] is True
+
+
+@pytest.mark.parametrize("host", ["10.0.0.1", "169.254.169.254", "167772161", "[::ffff:10.0.0.1]"])
+def test_addresses_inside_the_operators_network_are_refused(client: APIClient, host: str) -> None:
+    http = {"name": "x", "type": "http", "connection": {"url": f"http://{host}:8080/"}}
+    for url, body in ((URL, http), (f"{URL}test/", http)):
+        answer = client.post(url, body, format="json")
+        assert answer.status_code == 400
+        assert "HEADRACE_OUTBOUND_ALLOW" in answer.json()["errors"]["connection.url"][0]
+    assert not Connector.objects.exists()
+
+
+def test_brokers_inside_the_operators_network_are_refused(client: APIClient) -> None:
+    kafka = {"name": "x", "type": "kafka", "connection": {"bootstrap_servers": "example.com:9092,10.0.0.1:9092"}}
+    answer = client.post(URL, kafka, format="json")
+    assert list(answer.json()["errors"]) == ["connection.bootstrap_servers"]
+
+
+def test_a_stored_secret_does_not_follow_a_new_address(client: APIClient) -> None:
+    created = create(client)
+    masked: Any = created["connection"]
+    moved = created | {"connection": masked | {"url": "https://attacker.example.com/"}}
+    url = f"{URL}{created['id']}/"
+    for answer in (client.put(url, moved, format="json"), client.post(f"{url}test/", moved, format="json")):
+        assert answer.status_code == 400
+        assert "enter the secret again" in answer.json()["errors"]["connection.authentication.token"][0]
+    assert Connector.objects.get().connection["url"] == BEARER["url"]

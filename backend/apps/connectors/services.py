@@ -15,6 +15,7 @@ from backend.domain import connector as domain
 from backend.domain.errors import ConfigError, ConflictError
 from backend.domain.masking import MASK, join_secrets, secret_paths, split_secrets
 from backend.domain.registry import UnknownComponentError
+from backend.outbound import ForbiddenAddressError, outbound_policy
 
 
 def connector_type(name: str) -> type[domain.Connector]:
@@ -29,7 +30,7 @@ def connector_create(
     *, workspace: Workspace, actor: User, name: str, type: str, connection: dict[str, Any]
 ) -> Connector:
     """Raises ConfigError when the connection does not fit its type; nothing is saved then."""
-    public, secrets = _validated(type, connection, {})
+    public, secrets = _validated(type, connection)
     _check_name_is_free(workspace, name)
     with transaction.atomic():
         connector = Connector.objects.create(
@@ -50,7 +51,7 @@ def connector_create(
 def connector_update(*, connector: Connector, actor: User, name: str, connection: dict[str, Any]) -> Connector:
     """A mask sent back keeps the stored secret. Published pipelines use the change within a minute."""
     stored = connector_secrets(connector)
-    public, secrets = _validated(connector.type, connection, stored)
+    public, secrets = _validated(connector.type, connection, connector, stored)
     _check_name_is_free(connector.workspace, name, but=connector)
     before = _audited(connector)
     with transaction.atomic():
@@ -93,6 +94,9 @@ def connector_check(*, type: str, connection: dict[str, Any], stored: Connector 
     secrets = connector_secrets(stored) if stored is not None else {}
     cls = connector_type(type)
     model = _model(cls, join_secrets(connection, secrets))
+    _check_hosts(model)
+    if stored is not None:
+        _check_secrets_stay(model, connection, stored, secrets)
     try:
         return asyncio.run(cls.check(model))
     except domain.CheckFailedError as error:
@@ -125,11 +129,40 @@ def _changed_secrets(before: dict[str, str], after: dict[str, str]) -> list[str]
     return [f"connection.{path.replace('/', '.')}" for path in paths]
 
 
-def _validated(type: str, connection: dict[str, Any], stored: dict[str, str]) -> tuple[dict[str, Any], dict[str, str]]:
+def _validated(
+    type: str, connection: dict[str, Any], saved: Connector | None = None, stored: dict[str, str] | None = None
+) -> tuple[dict[str, Any], dict[str, str]]:
     cls = connector_type(type)
-    data = join_secrets(connection, stored)
-    _model(cls, data)
+    data = join_secrets(connection, stored or {})
+    model = _model(cls, data)
+    _check_hosts(model)
+    if saved is not None:
+        _check_secrets_stay(model, connection, saved, stored or {})
     return split_secrets(cls.connection_model, data)
+
+
+def _check_hosts(model: domain.Connection) -> None:
+    errors: dict[str, list[str]] = {}
+    for field, hosts in model.hosts().items():
+        for host in hosts:
+            try:
+                outbound_policy().check_host(host)
+            except ForbiddenAddressError as error:
+                errors.setdefault(f"connection.{field}", []).append(str(error))
+    if errors:
+        raise ConfigError(errors)
+
+
+def _check_secrets_stay(
+    model: domain.Connection, connection: dict[str, Any], saved: Connector, secrets: dict[str, str]
+) -> None:
+    """A stored secret goes to no other host than it was entered for: otherwise whoever may change the
+    address could have it sent to a system of his own."""
+    cls = type(model)
+    kept = [path for path in secret_paths(cls, connection) if _at(connection, path) == MASK]
+    if kept and cls.model_validate(join_secrets(saved.connection, secrets)).hosts() != model.hosts():
+        said = ["The address was changed: enter the secret again, since it was meant for the former one."]
+        raise ConfigError({".".join(("connection", *path)): said for path in kept})
 
 
 def _model(cls: type[domain.Connector], data: dict[str, Any]) -> domain.Connection:

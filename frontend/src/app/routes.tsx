@@ -15,6 +15,7 @@ const AlertsPage = lazy(async () => ({ default: (await import('@/features/alerts
 const AttemptsPage = lazy(async () => ({ default: (await import('@/features/deliveries/components/attempts-page')).AttemptsPage }))
 const DeadLettersPage = lazy(async () => ({ default: (await import('@/features/deliveries/components/dead-letters-page')).DeadLettersPage }))
 const UsagePage = lazy(async () => ({ default: (await import('@/features/usage/components/usage-page')).UsagePage }))
+const AuditPage = lazy(async () => ({ default: (await import('@/features/audit/components/audit-page')).AuditPage }))
 const JobsPage = lazy(async () => ({ default: (await import('@/features/jobs/components/jobs-page')).JobsPage }))
 const PipelineFormPage = lazy(async () => ({ default: (await import('@/features/pipelines/components/pipeline-form-page')).PipelineFormPage }))
 const PipelinePage = lazy(async () => ({ default: (await import('@/features/pipelines/components/pipeline-page')).PipelinePage }))
@@ -43,6 +44,7 @@ export function AppRoutes() {
         <Route path="/attempts" element={<AttemptsPage />} />
         <Route path="/usage" element={<UsagePage />} />
         <Route path="/alerts" element={<AlertsPage />} />
+        <Route path="/audit" element={<AuditPage />} />
         <Route path="/jobs" element={<JobsPage />} />
         <Route path="*" element={<NotFound />} />
       </Route>

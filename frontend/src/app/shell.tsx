@@ -16,6 +16,7 @@ import {
 import { useDisclosure } from '@mantine/hooks'
 import {
   IconBell,
+  IconHistory,
   IconListDetails,
   IconMailX,
   IconMoon,
@@ -111,6 +112,7 @@ function Navigation({ onNavigate }: { onNavigate: () => void }) {
       links: [
         { to: '/jobs', label: t('nav.jobs'), icon: IconServerCog },
         { to: '/alerts', label: t('nav.alerts'), icon: IconBell },
+        { to: '/audit', label: t('nav.audit'), icon: IconHistory },
       ],
     },
   ]

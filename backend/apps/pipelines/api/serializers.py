@@ -6,6 +6,7 @@ from rest_framework import serializers
 
 from backend.apps.pipelines.models import Pipeline, PipelineVersion
 from backend.apps.workspaces.api.etag import ETagField
+from backend.domain.message import Message
 from backend.domain.pipeline import PipelineConfig
 
 
@@ -63,6 +64,44 @@ class CountsSerializer(serializers.Serializer):
         child=serializers.DictField(child=serializers.IntegerField()),
         help_text="Counts by Unix time in seconds, then by event; only seconds in which something happened.",
     )
+
+
+class DryRunRequestSerializer(serializers.Serializer):
+    body = serializers.CharField(
+        trim_whitespace=False, allow_blank=True, max_length=1024 * 1024, help_text="The message's payload."
+    )
+    config = ConfigField(required=False, help_text="A configuration that is not saved yet; the newest version without.")
+
+
+class DryRunStepSerializer(serializers.Serializer):
+    name = serializers.CharField()
+    before = serializers.ListField(child=serializers.CharField(), help_text="Documents as JSON text.")
+    after = serializers.ListField(child=serializers.CharField(), help_text="None when the step refused them.")
+
+
+class DryRunOutputSerializer(serializers.Serializer):
+    name = serializers.CharField()
+    target = serializers.CharField(help_text="Where it would be delivered.")
+    error = serializers.CharField()
+
+
+class DryRunSerializer(serializers.Serializer):
+    topics = serializers.ListField(child=serializers.CharField(), help_text="Topics that the message would pass.")
+    steps = DryRunStepSerializer(many=True)
+    error = serializers.CharField(help_text="Why a step refused the message; it would become a dead letter.")
+    results = serializers.ListField(child=serializers.CharField(), help_text="Bodies that would be delivered.")
+    outputs = DryRunOutputSerializer(many=True)
+
+
+class CapturedMessageSerializer(serializers.Serializer):
+    id = serializers.UUIDField()
+    received_at = serializers.DateTimeField()
+    version = serializers.IntegerField()
+    content_type = serializers.CharField()
+    body = serializers.SerializerMethodField()
+
+    def get_body(self, message: Message) -> str:
+        return message.body.decode(errors="replace")
 
 
 class CountsStepSerializer(serializers.Serializer):

@@ -1,22 +1,29 @@
 from typing import Any
 
+from confluent_kafka import KafkaException
 from django.db.models import QuerySet
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiParameter, extend_schema
 from rest_framework.decorators import action
+from rest_framework.exceptions import APIException
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.serializers import BaseSerializer
 
+from backend.apps.audit.api.serializers import ChangeSerializer
 from backend.apps.monitoring import selectors as monitoring
 from backend.apps.pipelines import services
 from backend.apps.pipelines.api.serializers import (
+    CapturedMessageSerializer,
     CountsSerializer,
     CountsStepSerializer,
+    DryRunRequestSerializer,
+    DryRunSerializer,
     PipelineErrorSerializer,
     PipelineSerializer,
     VersionSerializer,
 )
+from backend.apps.pipelines.dry_run import captured_messages, dry_run, version_changes
 from backend.apps.pipelines.models import Pipeline
 from backend.apps.pipelines.selectors import pipelines_of
 from backend.apps.workspaces.api.base import actor_of, workspace_of
@@ -25,7 +32,13 @@ from backend.apps.workspaces.models import Role
 from backend.domain.pipeline import PipelineConfig
 
 _MOST_MINUTES = 60
+_MOST_CAPTURED = 100
 _MOST_HOURS = 720
+_NO_LIST: dict[str, Any] = {"pagination_class": None, "filterset_fields": None, "search_fields": []}
+
+
+class UnavailableError(APIException):
+    status_code = 503
 
 
 class PipelineViewSet(ETagViewSet[Pipeline]):
@@ -36,7 +49,7 @@ class PipelineViewSet(ETagViewSet[Pipeline]):
     filterset_fields = ["paused"]
     search_fields = ["name"]
     http_method_names = ["get", "post", "put", "delete"]
-    roles = {"pause": Role.OPERATOR, "resume": Role.OPERATOR}
+    roles = {"pause": Role.OPERATOR, "resume": Role.OPERATOR, "dry_run": Role.VIEWER}
 
     def get_queryset(self) -> QuerySet[Pipeline]:
         return pipelines_of(workspace_of(self.request))
@@ -75,7 +88,7 @@ class PipelineViewSet(ETagViewSet[Pipeline]):
         return self._answer(services.pipeline_resume(pipeline=self.get_object(), actor=actor_of(request)))
 
     @extend_schema(responses=VersionSerializer(many=True))
-    @action(detail=True, pagination_class=None, filterset_fields=None, search_fields=[])
+    @action(detail=True, **_NO_LIST)
     def versions(self, request: Request, pk: str) -> Response:
         """All versions, newest first."""
         return Response(VersionSerializer(self.get_object().versions.select_related("author"), many=True).data)
@@ -90,6 +103,47 @@ class PipelineViewSet(ETagViewSet[Pipeline]):
         """Save an earlier version's configuration as the newest version."""
         pipeline = services.pipeline_restore(pipeline=self.get_object(), actor=actor_of(request), number=int(number))
         return self._answer(pipeline)
+
+    @extend_schema(
+        responses=ChangeSerializer(many=True),
+        parameters=[
+            OpenApiParameter("number", int, OpenApiParameter.PATH),
+            OpenApiParameter("since", int, description="Version to compare with; the one before without it."),
+        ],
+    )
+    @action(detail=True, url_path=r"versions/(?P<number>\d+)/changes", **_NO_LIST)
+    def changes(self, request: Request, pk: str, number: str) -> Response:
+        """What a version changed."""
+        since = request.query_params.get("since", "")
+        found = version_changes(
+            pipeline=self.get_object(), number=int(number), since=int(since) if since.isdigit() else None
+        )
+        return Response(found)
+
+    @extend_schema(request=DryRunRequestSerializer, responses=DryRunSerializer)
+    @action(detail=True, methods=["post"], url_path="dry-run")
+    def dry_run(self, request: Request, pk: str) -> Response:
+        """What would happen to a message, step by step. Nothing is sent, stored or counted."""
+        asked = DryRunRequestSerializer(data=request.data)
+        asked.is_valid(raise_exception=True)
+        config = asked.validated_data.get("config", self.get_object().latest_config)  # type: ignore[attr-defined]
+        body = asked.validated_data["body"].encode()
+        return Response(DryRunSerializer(dry_run(workspace=workspace_of(request), config=config, body=body)).data)
+
+    @extend_schema(
+        responses=CapturedMessageSerializer(many=True),
+        parameters=[OpenApiParameter("limit", int, description="At most 100; 10 without it.")],
+    )
+    @action(detail=True, **_NO_LIST)
+    def messages(self, request: Request, pk: str) -> Response:
+        """The newest messages that came in, as far as Kafka still has them, newest first."""
+        wanted = request.query_params.get("limit", "10")
+        limit = min(max(int(wanted), 1), _MOST_CAPTURED) if wanted.isdigit() else 10
+        try:
+            found = captured_messages(pipeline=self.get_object(), limit=limit)
+        except KafkaException as error:
+            raise UnavailableError(f"Kafka is not available: {error.args[0].str()}.") from None
+        return Response(CapturedMessageSerializer(found, many=True).data)
 
     @extend_schema(
         responses=CountsSerializer,
@@ -112,7 +166,7 @@ class PipelineViewSet(ETagViewSet[Pipeline]):
         responses=CountsStepSerializer(many=True),
         parameters=[OpenApiParameter("hours", int, description="How far back, at most 720; 24 without it.")],
     )
-    @action(detail=True, pagination_class=None, filterset_fields=None, search_fields=[])
+    @action(detail=True, **_NO_LIST)
     def history(self, request: Request, pk: str) -> Response:
         """Counts of the last hours or days, in steps of one or more minutes, oldest first."""
         wanted = request.query_params.get("hours", "24")
@@ -120,13 +174,13 @@ class PipelineViewSet(ETagViewSet[Pipeline]):
         return Response(monitoring.counts_history(self.get_object().pk, hours))
 
     @extend_schema(responses=PipelineErrorSerializer(many=True))
-    @action(detail=True, pagination_class=None, filterset_fields=None, search_fields=[])
+    @action(detail=True, **_NO_LIST)
     def errors(self, request: Request, pk: str) -> Response:
         """The latest errors, newest first."""
         return Response(monitoring.latest_errors(str(self.get_object().pk)))
 
     @extend_schema(responses=OpenApiTypes.OBJECT)
-    @action(detail=False, url_path="schema", pagination_class=None, filterset_fields=None, search_fields=[])
+    @action(detail=False, url_path="schema", **_NO_LIST)
     def config_schema(self, request: Request) -> Response:
         """The JSON Schema of a pipeline's configuration, which forms are made of."""
         return Response(PipelineConfig.model_json_schema())

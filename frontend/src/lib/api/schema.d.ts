@@ -542,6 +542,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/pipelines/{id}/dry-run/": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** @description What would happen to a message, step by step. Nothing is sent, stored or counted. */
+        post: operations["pipelines_dry_run_create"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/pipelines/{id}/errors/": {
         parameters: {
             query?: never;
@@ -568,6 +585,23 @@ export interface paths {
         };
         /** @description Counts of the last hours or days, in steps of one or more minutes, oldest first. */
         get: operations["pipelines_history_list"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/pipelines/{id}/messages/": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description The newest messages that came in, as far as Kafka still has them, newest first. */
+        get: operations["pipelines_messages_list"];
         put?: never;
         post?: never;
         delete?: never;
@@ -653,6 +687,23 @@ export interface paths {
         };
         /** @description All versions, newest first. */
         get: operations["pipelines_versions_list"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/pipelines/{id}/versions/{number}/changes/": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description What a version changed. */
+        get: operations["pipelines_versions_changes_list"];
         put?: never;
         post?: never;
         delete?: never;
@@ -909,6 +960,15 @@ export interface components {
          * @enum {string}
          */
         BreakerStateEnum: "closed" | "open" | "half_open";
+        CapturedMessage: {
+            /** Format: uuid */
+            id: string;
+            /** Format: date-time */
+            received_at: string;
+            version: number;
+            content_type: string;
+            readonly body: string;
+        };
         Change: {
             path: string;
             before: unknown | null;
@@ -1151,6 +1211,35 @@ export interface components {
              * @default null
              */
             value: components["schemas"]["JsonValue"];
+        };
+        DryRun: {
+            /** @description Topics that the message would pass. */
+            topics: string[];
+            steps: components["schemas"]["DryRunStep"][];
+            /** @description Why a step refused the message; it would become a dead letter. */
+            error: string;
+            /** @description Bodies that would be delivered. */
+            results: string[];
+            outputs: components["schemas"]["DryRunOutput"][];
+        };
+        DryRunOutput: {
+            name: string;
+            /** @description Where it would be delivered. */
+            target: string;
+            error: string;
+        };
+        DryRunRequestRequest: {
+            /** @description The message's payload. */
+            body: string;
+            /** @description A configuration that is not saved yet; the newest version without. */
+            config?: components["schemas"]["PipelineConfigRequest"];
+        };
+        DryRunStep: {
+            name: string;
+            /** @description Documents as JSON text. */
+            before: string[];
+            /** @description None when the step refused them. */
+            after: string[];
         };
         Generator: {
             /** @description Messages per second to each demo pipeline; 0 is off. */
@@ -2771,6 +2860,32 @@ export interface operations {
             };
         };
     };
+    pipelines_dry_run_create: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description A UUID string identifying this pipeline. */
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["DryRunRequestRequest"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["DryRun"];
+                };
+            };
+        };
+    };
     pipelines_errors_list: {
         parameters: {
             query?: {
@@ -2819,6 +2934,33 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["CountsStep"][];
+                };
+            };
+        };
+    };
+    pipelines_messages_list: {
+        parameters: {
+            query?: {
+                /** @description At most 100; 10 without it. */
+                limit?: number;
+                /** @description A search term. */
+                search?: string;
+            };
+            header?: never;
+            path: {
+                /** @description A UUID string identifying this pipeline. */
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["CapturedMessage"][];
                 };
             };
         };
@@ -2935,6 +3077,34 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["Version"][];
+                };
+            };
+        };
+    };
+    pipelines_versions_changes_list: {
+        parameters: {
+            query?: {
+                /** @description A search term. */
+                search?: string;
+                /** @description Version to compare with; the one before without it. */
+                since?: number;
+            };
+            header?: never;
+            path: {
+                /** @description A UUID string identifying this pipeline. */
+                id: string;
+                number: number;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Change"][];
                 };
             };
         };

@@ -37,12 +37,12 @@ export function useConnector(id: string | undefined) {
   })
 }
 
-export function useSaveConnector(id: string | undefined) {
+export function useSaveConnector(id: string | undefined, etag: string | undefined) {
   const client = useQueryClient()
   return useMutation({
     mutationFn: (draft: ConnectorDraft) =>
       id
-        ? dataOf(api.PUT('/api/v1/connectors/{id}/', { params: { path: { id } }, body: draft }))
+        ? dataOf(api.PUT('/api/v1/connectors/{id}/', { params: { path: { id } }, body: draft, headers: { 'If-Match': etag } }))
         : dataOf(api.POST('/api/v1/connectors/', { body: draft })),
     onSuccess: () => client.invalidateQueries({ queryKey: keys.all }),
   })

@@ -38,7 +38,9 @@ export function ConnectorFormPage() {
             <Loaded query={saved}>
               {(connector) => {
                 const wanted = chosen(connector.type)
-                return wanted && <ConnectorForm key={connector.id} id={connector.id} type={wanted} draft={connector} />
+                return wanted && (
+                  <ConnectorForm key={connector.id} id={connector.id} etag={connector.etag} type={wanted} draft={connector} />
+                )
               }}
             </Loaded>
           )
@@ -48,12 +50,15 @@ export function ConnectorFormPage() {
   )
 }
 
-function ConnectorForm({ id, type, draft: initial }: { id?: string; type: ConnectorType; draft: ConnectorDraft }) {
+function ConnectorForm(props: { id?: string; etag?: string; type: ConnectorType; draft: ConnectorDraft }) {
+  const { id, type } = props
   const { t } = useTranslation()
   const navigate = useNavigate()
-  const [draft, setDraft] = useState<ConnectorDraft>(initial)
+  const [draft, setDraft] = useState<ConnectorDraft>(props.draft)
   const [errors, setErrors] = useState<Record<string, string[]>>({})
-  const save = useSaveConnector(id)
+  // The one that was read when editing began: what was saved meanwhile is not overwritten.
+  const [etag] = useState(props.etag)
+  const save = useSaveConnector(id, etag)
   const test = useTestConnector(id)
 
   function failed(error: unknown) {

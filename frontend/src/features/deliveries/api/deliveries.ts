@@ -1,7 +1,9 @@
 import { useInfiniteQuery, useMutation, useQuery, useQueryClient } from '@tanstack/react-query'
 
 import { api, dataOf } from '@/lib/api/client'
+import { cursorOf } from '@/lib/api/cursor'
 import type { components } from '@/lib/api/schema'
+import type { Filter } from '@/lib/use-filter'
 
 export type DeadLetter = components['schemas']['DeadLetter']
 export type DeadLetterGroup = components['schemas']['DeadLetterGroup']
@@ -9,8 +11,6 @@ export type Attempt = components['schemas']['Attempt']
 export type Output = components['schemas']['Output']
 export type Breaker = components['schemas']['Breaker']
 
-/** Filters of a list, as they stand in the address. */
-export type Filter = Record<string, string>
 
 const keys = {
   letters: ['dead-letters'],
@@ -131,8 +131,4 @@ export function useOutputEvents(pipeline: string) {
       ).results,
     refetchInterval: fresh,
   })
-}
-
-function cursorOf(next: string | null | undefined): string | undefined {
-  return next ? (new URL(next, location.origin).searchParams.get('cursor') ?? undefined) : undefined
 }

@@ -6,7 +6,7 @@ import { Loaded } from '@/components/states'
 import { useAttempts } from '@/features/deliveries/api/deliveries'
 import { AttemptTable } from '@/features/deliveries/components/attempt-table'
 import { FilterBar } from '@/features/deliveries/components/filter-bar'
-import { useFilter } from '@/features/deliveries/components/use-filter'
+import { useFilter } from '@/lib/use-filter'
 
 export function AttemptsPage() {
   const { t } = useTranslation()

@@ -4,9 +4,10 @@ import { useTranslation } from 'react-i18next'
 
 import { Loaded } from '@/components/states'
 import { toastDone, toastFailed } from '@/components/toasts'
-import { useDiscard, useRedrive, useSelectionPreview, type Filter } from '@/features/deliveries/api/deliveries'
+import { useDiscard, useRedrive, useSelectionPreview } from '@/features/deliveries/api/deliveries'
 import { usePipelineName } from '@/features/deliveries/components/filter-bar'
 import { count } from '@/lib/format'
+import type { Filter } from '@/lib/use-filter'
 
 export type BulkAction = 'redrive' | 'discard'
 

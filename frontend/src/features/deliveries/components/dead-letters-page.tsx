@@ -6,17 +6,11 @@ import { useTranslation } from 'react-i18next'
 import { Page } from '@/components/page'
 import { Empty, Loaded } from '@/components/states'
 import { Time } from '@/components/time'
-import {
-  useDeadLetters,
-  useDeadLetterSummary,
-  type DeadLetter,
-  type DeadLetterGroup,
-  type Filter,
-} from '@/features/deliveries/api/deliveries'
+import { useDeadLetters, useDeadLetterSummary, type DeadLetter, type DeadLetterGroup } from '@/features/deliveries/api/deliveries'
 import { BulkDialog, type BulkAction } from '@/features/deliveries/components/bulk-dialog'
 import { DeadLetterDrawer } from '@/features/deliveries/components/dead-letter-drawer'
 import { FilterBar, usePipelineName } from '@/features/deliveries/components/filter-bar'
-import { useFilter } from '@/features/deliveries/components/use-filter'
+import { useFilter, type Filter } from '@/lib/use-filter'
 import { count } from '@/lib/format'
 
 const states = ['waiting', 'redelivering', 'delivered', 'discarded', 'expired'] as const

@@ -3,8 +3,8 @@ import { useDebouncedCallback } from '@mantine/hooks'
 import { IconSearch } from '@tabler/icons-react'
 import { useTranslation } from 'react-i18next'
 
-import type { Filter } from '@/features/deliveries/api/deliveries'
 import { usePipelines } from '@/features/pipelines/api/pipelines'
+import type { Filter } from '@/lib/use-filter'
 
 export interface Choice {
   name: string

@@ -80,13 +80,41 @@ export function useVersions(id: string) {
   })
 }
 
-export function useSavePipeline(id: string | undefined) {
+/** What a version changed since another one. */
+export function useVersionChanges(id: string, number: number, since: number) {
+  return useQuery({
+    queryKey: [...keys.part(id, 'changes'), number, since],
+    queryFn: () =>
+      dataOf(
+        api.GET('/api/v1/pipelines/{id}/versions/{number}/changes/', {
+          params: { path: { id, number }, query: { since } },
+        }),
+      ),
+  })
+}
+
+/** The newest messages that came in. */
+export function useCapturedMessages(id: string) {
+  return useQuery({
+    queryKey: keys.part(id, 'messages'),
+    queryFn: () =>
+      dataOf(api.GET('/api/v1/pipelines/{id}/messages/', { params: { path: { id }, query: { limit: 20 } } })),
+  })
+}
+
+export function useDryRun(id: string) {
+  return useMutation({
+    mutationFn: (body: string) => dataOf(api.POST('/api/v1/pipelines/{id}/dry-run/', { ...byId(id), body: { body } })),
+  })
+}
+
+export function useSavePipeline(id: string | undefined, etag: string | undefined) {
   const client = useQueryClient()
   return useMutation({
     mutationFn: (draft: PipelineDraft) => {
       const body = draft as components['schemas']['PipelineRequest']
       return id
-        ? dataOf(api.PUT('/api/v1/pipelines/{id}/', { ...byId(id), body }))
+        ? dataOf(api.PUT('/api/v1/pipelines/{id}/', { ...byId(id), body, headers: { 'If-Match': etag } }))
         : dataOf(api.POST('/api/v1/pipelines/', { body }))
     },
     onSuccess: () => client.invalidateQueries({ queryKey: keys.all }),

@@ -38,11 +38,11 @@ export function PipelineFormPage() {
   const saved = usePipeline(id)
   const context = useFormContext()
   const title = id ? t('pipelines.editTitle', { name: saved.data?.name ?? '…' }) : t('pipelines.newTitle')
-  const form = (draft: PipelineDraft) => (
+  const form = (draft: PipelineDraft, etag?: string) => (
     <Loaded query={schema}>
       {(found) => (
         <Loaded query={context}>
-          {(known) => <PipelineForm id={id} schema={found} context={known} draft={draft} />}
+          {(known) => <PipelineForm id={id} etag={etag} schema={found} context={known} draft={draft} />}
         </Loaded>
       )}
     </Loaded>
@@ -50,7 +50,9 @@ export function PipelineFormPage() {
   return (
     <Page title={title} purpose={t('pipelines.editPurpose')}>
       {id ? (
-        <Loaded query={saved}>{(pipeline) => form({ name: pipeline.name, config: { ...pipeline.config } })}</Loaded>
+        <Loaded query={saved}>
+          {(pipeline) => form({ name: pipeline.name, config: { ...pipeline.config } }, pipeline.etag)}
+        </Loaded>
       ) : (
         form({ name: '', config: { outputs: [{}] } })
       )}
@@ -86,13 +88,15 @@ function formLayout(t: TFunction): UiSchema {
   }
 }
 
-function PipelineForm(props: { id?: string; schema: RJSFSchema; context: Context; draft: PipelineDraft }) {
+function PipelineForm(props: { id?: string; etag?: string; schema: RJSFSchema; context: Context; draft: PipelineDraft }) {
   const { id, schema, context } = props
   const { t } = useTranslation()
   const navigate = useNavigate()
   const [draft, setDraft] = useState(props.draft)
   const [errors, setErrors] = useState<Record<string, string[]>>({})
-  const save = useSavePipeline(id)
+  // The one that was read when editing began: what was saved meanwhile is not overwritten.
+  const [etag] = useState(props.etag)
+  const save = useSavePipeline(id, etag)
   const uiSchema = useMemo(() => formLayout(t), [t])
 
   function submit() {

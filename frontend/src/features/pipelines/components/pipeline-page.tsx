@@ -13,6 +13,7 @@ import {
   usePipelineAction,
   type Pipeline,
 } from '@/features/pipelines/api/pipelines'
+import { PipelineDryRun } from '@/features/pipelines/components/pipeline-dry-run'
 import { PipelineOverview } from '@/features/pipelines/components/pipeline-overview'
 import { PipelineStatus } from '@/features/pipelines/components/pipeline-status'
 import { PipelineVersions } from '@/features/pipelines/components/pipeline-versions'
@@ -48,6 +49,7 @@ function PipelineDetail({ pipeline }: { pipeline: Pipeline }) {
         <Tabs.List mb="md">
           <Tabs.Tab value="overview">{t('pipelines.overview')}</Tabs.Tab>
           <Tabs.Tab value="outputs">{t('outputs.title')}</Tabs.Tab>
+          <Tabs.Tab value="try">{t('dryRun.title')}</Tabs.Tab>
           <Tabs.Tab value="versions">{t('pipelines.versions')}</Tabs.Tab>
         </Tabs.List>
         <Tabs.Panel value="overview">
@@ -55,6 +57,9 @@ function PipelineDetail({ pipeline }: { pipeline: Pipeline }) {
         </Tabs.Panel>
         <Tabs.Panel value="outputs">
           <PipelineOutputs pipeline={pipeline.id} />
+        </Tabs.Panel>
+        <Tabs.Panel value="try">
+          <PipelineDryRun pipeline={pipeline} />
         </Tabs.Panel>
         <Tabs.Panel value="versions">
           <PipelineVersions pipeline={pipeline} />

@@ -1,11 +1,13 @@
-import { Badge, Button, Code, Collapse, Table } from '@mantine/core'
+import { Badge, Button, Code, Collapse, Select, Stack, Table } from '@mantine/core'
 import { useDisclosure } from '@mantine/hooks'
+import { useState } from 'react'
 import { useTranslation } from 'react-i18next'
 
+import { ChangeList } from '@/components/change-list'
 import { Loaded } from '@/components/states'
 import { Time } from '@/components/time'
 import { toastDone, toastFailed } from '@/components/toasts'
-import { useRestoreVersion, useVersions, type Pipeline } from '@/features/pipelines/api/pipelines'
+import { useRestoreVersion, useVersionChanges, useVersions, type Pipeline } from '@/features/pipelines/api/pipelines'
 import type { components } from '@/lib/api/schema'
 
 type Version = components['schemas']['Version']
@@ -53,11 +55,7 @@ function VersionRow({ pipeline, version }: { pipeline: Pipeline; version: Versio
             {t('pipelines.inForce')}
           </Badge>
         )}
-        <Collapse expanded={shown}>
-          <Code block mt="xs">
-            {JSON.stringify(version.config, null, 2)}
-          </Code>
-        </Collapse>
+        <Collapse expanded={shown}>{shown && <VersionDetail pipeline={pipeline} version={version} />}</Collapse>
       </Table.Td>
       <Table.Td>{version.author}</Table.Td>
       <Table.Td>
@@ -77,5 +75,32 @@ function VersionRow({ pipeline, version }: { pipeline: Pipeline; version: Versio
         )}
       </Table.Td>
     </Table.Tr>
+  )
+}
+
+/** What the version changed, and all that it says. */
+function VersionDetail({ pipeline, version }: { pipeline: Pipeline; version: Version }) {
+  const { t } = useTranslation()
+  const [since, setSince] = useState(String(version.number - 1))
+  const changes = useVersionChanges(pipeline.id, version.number, Number(since))
+  const others = Array.from({ length: pipeline.version }, (_, index) => String(index + 1))
+  return (
+    <Stack gap="sm" mt="xs">
+      {version.number > 1 && (
+        <>
+          <Select
+            w={200}
+            size="xs"
+            label={t('changes.since')}
+            allowDeselect={false}
+            data={others.filter((other) => other !== String(version.number)).map((value) => ({ value, label: t('changes.version', { number: value }) }))}
+            value={since}
+            onChange={(value) => value && setSince(value)}
+          />
+          <Loaded query={changes}>{(found) => <ChangeList changes={found} />}</Loaded>
+        </>
+      )}
+      <Code block>{JSON.stringify(version.config, null, 2)}</Code>
+    </Stack>
   )
 }

@@ -1,7 +1,8 @@
 import { useMemo } from 'react'
 import { useSearchParams } from 'react-router'
 
-import type { Filter } from '@/features/deliveries/api/deliveries'
+/** Filters of a list, as they stand in the address. */
+export type Filter = Record<string, string>
 
 /** A list's filters, kept in the address so that they can be shared and gone back to. */
 export function useFilter(initial: Filter = {}): { filter: Filter; set: (name: string, value: string | null) => void } {
