@@ -30,10 +30,10 @@ def tail(bootstrap_servers: str, topic: str, per_partition: int) -> list[Message
         consumer.assign(starts)
         left = {start.partition for start in starts}
         while left:
-            records = consumer.consume(1000, _SECONDS)
-            if not records:
+            first = consumer.poll(_SECONDS)
+            if first is None:
                 raise KafkaException(KafkaError(KafkaError._TIMED_OUT, "Kafka does not answer"))
-            for record in records:
+            for record in [first, *consumer.consume(1000, 0)]:
                 error = record.error()
                 if error is None:
                     found.append(record)

@@ -5,7 +5,7 @@ export function count(value: number, language: string): string {
 }
 
 export function perSecond(value: number, language: string): string {
-  return new Intl.NumberFormat(language, { maximumFractionDigits: value < 10 ? 1 : 0 }).format(value)
+  return new Intl.NumberFormat(language, { maximumFractionDigits: value < 0.1 ? 3 : value < 10 ? 1 : 0 }).format(value)
 }
 
 export function clock(at: Date, language: string, timeZone: string): string {

@@ -1,4 +1,4 @@
-import { Alert, Badge, Button, Card, Code, Group, Select, SimpleGrid, Stack, Table, Text, Textarea, Title } from '@mantine/core'
+import { Alert, Button, Card, Code, Group, Select, SimpleGrid, Stack, Table, Text, Textarea, Title } from '@mantine/core'
 import { useState } from 'react'
 import { useTranslation } from 'react-i18next'
 
@@ -26,7 +26,7 @@ export function PipelineDryRun({ pipeline }: { pipeline: Pipeline }) {
         autosize
         minRows={5}
         maxRows={18}
-        ff="monospace"
+        styles={{ input: { fontFamily: 'var(--mantine-font-family-monospace)' } }}
         value={body}
         onChange={(event) => setBody(event.currentTarget.value)}
       />
@@ -94,11 +94,7 @@ function Outcome({ outcome }: { outcome: DryRun }) {
             <Table.Tbody>
               {outcome.outputs.map((output) => (
                 <Table.Tr key={output.name}>
-                  <Table.Td>
-                    <Badge variant="light" tt="none">
-                      {output.name}
-                    </Badge>
-                  </Table.Td>
+                  <Table.Td>{output.name}</Table.Td>
                   <Table.Td style={{ overflowWrap: 'anywhere' }}>
                     {output.error ? <Text c="red">{output.error}</Text> : <Code>{output.target}</Code>}
                   </Table.Td>
