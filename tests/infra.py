@@ -27,11 +27,12 @@ VAR.chmod(0o755)  # PostgreSQL may run as another user
 PASSWORD = "test-password"
 
 
-POSTGRESQL_PORT, REDIS_PORT, KAFKA_PORT, CONTROLLER_PORT, MANAGER_PORT = free_ports(5)
+POSTGRESQL_PORT, REDIS_PORT, KAFKA_PORT, CONTROLLER_PORT, MANAGER_PORT, KEYCLOAK_PORT = free_ports(6)
 DATABASE_URL = f"postgresql://{servers.DATABASE}:{PASSWORD}@127.0.0.1:{POSTGRESQL_PORT}/postgres"
 REDIS_URL = f"redis://127.0.0.1:{REDIS_PORT}/0"
 KAFKA = f"127.0.0.1:{KAFKA_PORT}"
 SERVICE_TOKEN = "test-service-token"
+KEYCLOAK_REALM = f"http://127.0.0.1:{KEYCLOAK_PORT}/realms/headrace"
 
 os.environ |= {
     "DJANGO_SETTINGS_MODULE": "backend.config.settings.test",
@@ -41,6 +42,9 @@ os.environ |= {
     "HEADRACE_KAFKA_BOOTSTRAP_SERVERS": KAFKA,
     "HEADRACE_MANAGER_ADDRESS": f"127.0.0.1:{MANAGER_PORT}",
     "HEADRACE_SERVICE_TOKEN": SERVICE_TOKEN,
+    "HEADRACE_OIDC_ISSUER": KEYCLOAK_REALM,
+    "HEADRACE_OIDC_CLIENT_SECRET": "client-secret",
+    "HEADRACE_OIDC_ROLES": '{"platform-admin": ["main:admin"], "platform-viewer": ["main:viewer"]}',
     "HEADRACE_OUTBOUND_ALLOW": "127.0.0.0/8,::1/128",
     "HEADRACE_SECRET_KEYS_FILE": str(VAR / "secrets/secret-keys.json"),
 }

@@ -1,11 +1,16 @@
 """The console's own environment variables, ``HEADRACE_…``, beside those of ``backend.environment``."""
 
 from pathlib import Path
+from typing import Annotated
 
-from pydantic import SecretStr
+from pydantic import Field, SecretStr
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 ROOT = Path(__file__).resolve().parents[2]
+
+
+Grant = Annotated[str, Field(pattern=r"^[a-z0-9-]+:(viewer|operator|editor|admin)$")]
+"""A workspace and a role in it."""
 
 
 class ConsoleEnvironment(BaseSettings):
@@ -22,6 +27,17 @@ class ConsoleEnvironment(BaseSettings):
     var: Path = ROOT / "var"
     embedded: bool = False
     """Whether this is the embedded installation, which has demo objects."""
+    oidc_issuer: str = ""
+    """Keycloak realm that people sign in through: ``https://keycloak.example.com/realms/main``."""
+    oidc_client_id: str = "headrace"
+    oidc_client_secret: SecretStr = SecretStr("")
+    oidc_audience: str = ""
+    """What ``aud`` of a bearer token must name; the client id without it."""
+    oidc_roles: dict[str, list[Grant]] = {}
+    """What the realm's roles and groups may do, as JSON:
+    ``{"/sales": ["sales:editor"], "ops": ["sales:operator"]}``."""
+    local_login: bool = True
+    """Whether local accounts may sign in with a password."""
     mail_url: SecretStr = SecretStr("")
     """Mail server for alerts: ``smtp://user:password@host:587?tls=yes``."""
     mail_from: str = "headrace@localhost"

@@ -6,6 +6,7 @@ from backend.config.views import console
 
 api: list[URLPattern | URLResolver] = [
     path("", include("backend.apps.workspaces.api.urls")),
+    path("", include("backend.apps.identity.api.urls")),
     path("", include("backend.apps.audit.api.urls")),
     path("", include("backend.apps.connectors.api.urls")),
     path("", include("backend.apps.pipelines.api.urls")),
@@ -21,7 +22,8 @@ api: list[URLPattern | URLResolver] = [
 urlpatterns = [
     path("api/v1/", include(api)),
     path("admin/", admin.site.urls),
+    path("oidc/", include("backend.apps.identity.urls")),
     path("", include("backend.apps.monitoring.api.urls")),
     # Every other address is a page of the single-page application.
-    re_path(r"^(?!api/|static/|ws/|demo/|metrics).*$", console),
+    re_path(r"^(?!api/|static/|ws/|demo/|oidc/|metrics).*$", console),
 ]

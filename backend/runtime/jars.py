@@ -5,6 +5,7 @@ Ivy, which comes with PySpark, resolves them, so that no Maven is needed.
 
 import hashlib
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 
 import pyspark
@@ -52,31 +53,29 @@ def ensure_jars(layout: Layout, java_home: Path) -> None:
 
 
 def download(layout: Layout, java_home: Path) -> None:
-    layout.jars.mkdir(parents=True, exist_ok=True)
-    description = layout.jars / "ivy.xml"
-    description.write_text(_IVY.format(**versions()))
+    retrieve(
+        _IVY.format(**versions()), layout.jars, java_home, types=["jar", "bundle"], configurations=["kafka", "spark"]
+    )
+
+
+def retrieve(
+    description: str, folder: Path, java_home: Path, *, types: Sequence[str], configurations: Sequence[str]
+) -> None:
+    """Resolves an Ivy module description into ``folder/{configuration}``. Raises CannotStartError."""
+    folder.mkdir(parents=True, exist_ok=True)
+    file = folder / "ivy.xml"
+    file.write_text(description)
     ivy = next((Path(pyspark.__file__).parent / "jars").glob("ivy-*.jar"))
-    pattern = f"{layout.jars}/[conf]/[artifact]-[revision].[ext]"
-    command = [*map(str, (java_home / "bin/java", "-jar", ivy, "-ivy", description, "-cache", layout.jars / "cache"))]
+    command = [java_home / "bin/java", "-jar", ivy, "-ivy", file, "-cache", folder / "cache"]
+    chosen = ["-types", *types, "-confs", *configurations]
+    pattern = f"{folder}/[conf]/[artifact]-[revision].[ext]"
     done = subprocess.run(
-        [
-            *command,
-            "-types",
-            "jar",
-            "bundle",
-            "-confs",
-            "kafka",
-            "spark",
-            "-retrieve",
-            pattern,
-            "-overwriteMode",
-            "always",
-        ],
+        [*map(str, command), *chosen, "-retrieve", pattern, "-overwriteMode", "always"],
         capture_output=True,
         text=True,
         check=False,
     )
-    if done.returncode != 0 or not (layout.jars / "spark").exists():
+    if done.returncode != 0 or not all((folder / name).exists() for name in configurations):
         raise CannotStartError(
             f"The jars could not be downloaded; is the network there?\n{(done.stdout + done.stderr)[-2000:]}"
         )

@@ -9,18 +9,22 @@ breakers, so that a late or lost message does no harm. A browser that is slow ge
 import asyncio
 import contextlib
 import time
+from importlib import import_module
 from typing import Any
 
 import redis.asyncio as redis
 from channels.db import database_sync_to_async
 from channels.generic.websocket import AsyncJsonWebsocketConsumer
 from django.conf import settings
+from django.contrib.auth import SESSION_KEY
 from django.core.exceptions import ValidationError
+from django.db import DatabaseError
 from redis.exceptions import RedisError
 
 from backend.apps.deliveries.breakers import ask_breakers, breakers_shown
 from backend.apps.monitoring.selectors import seconds_of
 from backend.apps.pipelines.models import Pipeline
+from backend.apps.workspaces.models import User
 from backend.delivery.scripts import OutputKey
 from backend.telemetry import keys
 
@@ -28,6 +32,8 @@ _INTERVAL = 1.0
 _SECONDS_SENT = 5
 _MOST_PIPELINES = 200
 _UNAUTHENTICATED = 4401
+_SESSION_SECONDS = 5.0
+"""How often an open socket's session is looked up."""
 
 
 class LiveConsumer(AsyncJsonWebsocketConsumer):
@@ -66,8 +72,21 @@ class LiveConsumer(AsyncJsonWebsocketConsumer):
             return {}
         return {str(pk): [output["name"] for output in (config or {}).get("outputs", [])] for pk, config in configs}
 
+    def _still_signed_in(self) -> bool:
+        """The session may have ended or expired since, here or at the identity provider."""
+        session = import_module(settings.SESSION_ENGINE).SessionStore(self.scope["session"].session_key)
+        user = User.objects.filter(pk=self.scope["user"].pk, is_active=True)
+        return session.get(SESSION_KEY) == str(self.scope["user"].pk) and user.exists()
+
     async def _push(self) -> None:
+        checked = time.monotonic()
         while True:
+            if time.monotonic() - checked > _SESSION_SECONDS:
+                checked = time.monotonic()
+                with contextlib.suppress(DatabaseError):  # without a database nobody is signed out
+                    if not await database_sync_to_async(self._still_signed_in)():
+                        await self.close(code=_UNAUTHENTICATED)
+                        return
             try:
                 await self.send_json(
                     {"type": "counts", "pipelines": await self._counts(), "breakers": await self._breakers()}

@@ -21,6 +21,15 @@ class Access:
     role: Role | None
 
 
+def access_of(user: User, request: Request) -> Access:
+    """The person's access to the workspace that the request names, or to the first of theirs."""
+    memberships = memberships_of(user)
+    if wanted := request.headers.get(WORKSPACE_HEADER):
+        memberships = memberships.filter(workspace__slug=wanted)
+    membership = memberships.first()
+    return Access(membership.workspace, Role(membership.role)) if membership else Access(None, None)
+
+
 class ApiKeyAuthentication(BaseAuthentication):
     """``Authorization: Bearer hr_…``."""
 
@@ -45,14 +54,7 @@ class WorkspaceSessionAuthentication(SessionAuthentication):
         found = super().authenticate(request)
         if found is None:
             return None
-        user = found[0]
-        memberships = memberships_of(user)
-        if wanted := request.headers.get(WORKSPACE_HEADER):
-            memberships = memberships.filter(workspace__slug=wanted)
-        membership = memberships.first()
-        if membership is None:
-            return user, Access(None, None)
-        return user, Access(membership.workspace, Role(membership.role))
+        return found[0], access_of(found[0], request)
 
 
 class _ApiKeyScheme(OpenApiAuthenticationExtension):  # type: ignore[no-untyped-call]

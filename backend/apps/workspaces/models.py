@@ -21,6 +21,9 @@ class User(AbstractUser):
     """A person who signs in."""
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    subject = models.CharField(
+        max_length=200, unique=True, null=True, blank=True, help_text="The identity provider's id of the person."
+    )
 
 
 class Workspace(models.Model):

@@ -80,10 +80,3 @@ def api_key_announce(*, key: ApiKey) -> None:
             batch.hset(snapshot.INGEST_KEYS, key.hash, usable.to_json())
         batch.publish(snapshot.CHANGES, f"key:{key.hash}")
         batch.execute()
-
-
-def session_record(*, action: str, username: str) -> None:
-    """A sign-in, refused or not, or a sign-out; in the log of each workspace that the person is in."""
-    workspaces: list[Workspace | None] = list(Workspace.objects.filter(membership__user__username=username))
-    for workspace in workspaces or [None]:
-        audit_record(action=action, actor=username[:200], workspace=workspace)

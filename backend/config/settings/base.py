@@ -31,6 +31,7 @@ INSTALLED_APPS = [
     "drf_spectacular",
     "backend.apps.workspaces",
     "backend.apps.audit",
+    "backend.apps.identity",
     "backend.apps.connectors",
     "backend.apps.pipelines",
     "backend.apps.kafka_sink",
@@ -122,6 +123,24 @@ AUTH_PASSWORD_VALIDATORS = [
     {"NAME": "django.contrib.auth.password_validation.MinimumLengthValidator", "OPTIONS": {"min_length": 10}},
     {"NAME": "django.contrib.auth.password_validation.CommonPasswordValidator"},
 ]
+AUTHENTICATION_BACKENDS = ["django.contrib.auth.backends.ModelBackend"]
+if CONSOLE.oidc_issuer:
+    AUTHENTICATION_BACKENDS.append("backend.apps.identity.backend.KeycloakBackend")
+
+# mozilla-django-oidc; Keycloak's addresses follow from its issuer.
+_endpoints = f"{CONSOLE.oidc_issuer}/protocol/openid-connect"
+OIDC_OP_AUTHORIZATION_ENDPOINT = f"{_endpoints}/auth"
+OIDC_OP_TOKEN_ENDPOINT = f"{_endpoints}/token"
+OIDC_OP_USER_ENDPOINT = f"{_endpoints}/userinfo"
+OIDC_OP_JWKS_ENDPOINT = f"{_endpoints}/certs"
+OIDC_RP_CLIENT_ID = CONSOLE.oidc_client_id
+OIDC_RP_CLIENT_SECRET = CONSOLE.oidc_client_secret.get_secret_value()
+OIDC_RP_SIGN_ALGO = "RS256"
+OIDC_RP_SCOPES = "openid email profile"
+OIDC_USE_PKCE = True
+OIDC_STORE_ID_TOKEN = True
+OIDC_TIMEOUT = 10
+LOGIN_REDIRECT_URL = "/"
 SESSION_COOKIE_HTTPONLY = True
 SESSION_COOKIE_SAMESITE = "Lax"
 SESSION_COOKIE_AGE = 12 * 3600
@@ -130,6 +149,7 @@ CSRF_TRUSTED_ORIGINS = [CONSOLE.public_url]
 REST_FRAMEWORK = {
     "DEFAULT_AUTHENTICATION_CLASSES": [
         "backend.apps.workspaces.authentication.ApiKeyAuthentication",
+        "backend.apps.identity.authentication.JwtAuthentication",
         "backend.apps.workspaces.authentication.WorkspaceSessionAuthentication",
     ],
     "DEFAULT_PERMISSION_CLASSES": ["backend.apps.workspaces.permissions.RolePermission"],

@@ -3,11 +3,6 @@ from rest_framework import serializers
 from backend.apps.workspaces.models import ApiKey, Role, Scope
 
 
-class LoginSerializer(serializers.Serializer):
-    username = serializers.CharField()
-    password = serializers.CharField(write_only=True, trim_whitespace=False)
-
-
 class WorkspaceSerializer(serializers.Serializer):
     slug = serializers.SlugField()
     name = serializers.CharField()

@@ -1,47 +1,18 @@
-from django.contrib.auth import authenticate, login, logout
 from django.db.models import QuerySet
 from django.utils.decorators import method_decorator
-from django.views.decorators.csrf import csrf_protect, ensure_csrf_cookie
+from django.views.decorators.csrf import ensure_csrf_cookie
 from drf_spectacular.utils import extend_schema
-from rest_framework import exceptions, mixins, viewsets
-from rest_framework.permissions import AllowAny, IsAuthenticated
+from rest_framework import mixins, viewsets
+from rest_framework.permissions import IsAuthenticated
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from backend.apps.workspaces.api.base import actor_of, workspace_of
-from backend.apps.workspaces.api.serializers import ApiKeySerializer, LoginSerializer, MeSerializer
-from backend.apps.workspaces.models import ApiKey, Role, User
+from backend.apps.workspaces.api.serializers import ApiKeySerializer, MeSerializer
+from backend.apps.workspaces.models import ApiKey, Role
 from backend.apps.workspaces.selectors import memberships_of
-from backend.apps.workspaces.services import api_key_create, api_key_revoke, session_record
-
-
-@method_decorator(csrf_protect, name="dispatch")
-class SessionView(APIView):
-    """Signing in and out with a local account."""
-
-    permission_classes = [AllowAny]
-
-    @extend_schema(request=LoginSerializer, responses={204: None})
-    def post(self, request: Request) -> Response:
-        """Sign in; the answer sets the session cookie."""
-        wanted = LoginSerializer(data=request.data)
-        wanted.is_valid(raise_exception=True)
-        user = authenticate(request, **wanted.validated_data)
-        if not isinstance(user, User):
-            session_record(action="session.refused", username=wanted.validated_data["username"])
-            raise exceptions.ValidationError({"password": "User name or password is wrong."})
-        login(request, user)
-        session_record(action="session.sign_in", username=user.username)
-        return Response(status=204)
-
-    @extend_schema(responses={204: None})
-    def delete(self, request: Request) -> Response:
-        """Sign out."""
-        if request.user.is_authenticated:
-            session_record(action="session.sign_out", username=request.user.username)
-        logout(request)
-        return Response(status=204)
+from backend.apps.workspaces.services import api_key_create, api_key_revoke
 
 
 @method_decorator(ensure_csrf_cookie, name="dispatch")

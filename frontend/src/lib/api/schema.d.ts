@@ -753,9 +753,10 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        get?: never;
+        /** @description How people sign in to this installation. */
+        get: operations["session_retrieve"];
         put?: never;
-        /** @description Sign in; the answer sets the session cookie. */
+        /** @description Sign in with a local account; the answer sets the session cookie. */
         post: operations["session_create"];
         /** @description Sign out. */
         delete: operations["session_destroy"];
@@ -1763,6 +1764,16 @@ export interface components {
              * @description How long it stays open; the usual penalty if not set.
              */
             seconds?: number;
+        };
+        SignInOptions: {
+            /** @description Whether local accounts may sign in with a password. */
+            local: boolean;
+            /** @description Where the identity provider's sign-in begins. */
+            provider_url: string | null;
+        };
+        SignedOut: {
+            /** @description Where the browser should go next; ends the provider's session too. */
+            redirect: string;
         };
         Stage: {
             name: string;
@@ -3153,6 +3164,25 @@ export interface operations {
             };
         };
     };
+    session_retrieve: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SignInOptions"];
+                };
+            };
+        };
+    };
     session_create: {
         parameters: {
             query?: never;
@@ -3184,12 +3214,13 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description No response body */
-            204: {
+            200: {
                 headers: {
                     [name: string]: unknown;
                 };
-                content?: never;
+                content: {
+                    "application/json": components["schemas"]["SignedOut"];
+                };
             };
         };
     };

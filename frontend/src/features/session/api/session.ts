@@ -8,6 +8,15 @@ export function useMe() {
   return useQuery({ queryKey: key, queryFn: () => dataOf(api.GET('/api/v1/me/')), staleTime: 60_000 })
 }
 
+/** How people sign in to this installation. */
+export function useSignInOptions() {
+  return useQuery({
+    queryKey: ['sign-in-options'],
+    queryFn: () => dataOf(api.GET('/api/v1/session/')),
+    staleTime: Infinity,
+  })
+}
+
 export function useSignIn() {
   const client = useQueryClient()
   return useMutation({
@@ -18,8 +27,8 @@ export function useSignIn() {
 
 export function useSignOut() {
   return useMutation({
-    mutationFn: () => api.DELETE('/api/v1/session/'),
+    mutationFn: () => dataOf(api.DELETE('/api/v1/session/')),
     // A full load drops everything that was fetched for this person, and the socket.
-    onSuccess: () => location.assign('/login'),
+    onSuccess: ({ redirect }) => location.assign(redirect),
   })
 }

@@ -1,0 +1,6 @@
+from django.apps import AppConfig
+
+
+class IdentityConfig(AppConfig):
+    name = "backend.apps.identity"
+    default_auto_field = "django.db.models.BigAutoField"

@@ -1,0 +1,122 @@
+"""A real Keycloak with the tests' realm, on a port that is known before Django reads its settings."""
+
+import hashlib
+import os
+import shutil
+import signal
+import subprocess
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import requests
+
+from backend.runtime.jars import retrieve
+from backend.runtime.java import java_home
+from backend.runtime.layout import ROOT, Layout
+from backend.runtime.versions import versions
+from tests.infra import KEYCLOAK_PORT, KEYCLOAK_REALM, VAR, wait_until
+
+_IVY = """<ivy-module version="2.0">
+  <info organisation="headrace" module="keycloak"/>
+  <configurations><conf name="keycloak"/></configurations>
+  <dependencies>
+    <dependency org="org.keycloak" name="keycloak-quarkus-dist" rev="{KEYCLOAK_VERSION}" conf="keycloak->master"
+                transitive="false"><artifact name="keycloak-quarkus-dist" type="zip" ext="zip"/></dependency>
+  </dependencies>
+</ivy-module>
+"""
+_JVM = {
+    "JAVA_OPTS_KC_HEAP": "-Xms64m -Xmx320m",
+    "JAVA_OPTS_APPEND": "-XX:-UseG1GC -XX:+UseSerialGC -XX:TieredStopAtLevel=1",
+    "KC_BOOTSTRAP_ADMIN_USERNAME": "admin",
+    "KC_BOOTSTRAP_ADMIN_PASSWORD": "admin",
+}
+
+
+class Keycloak:
+    """The realm, and what its administrator does in tests."""
+
+    address = f"http://127.0.0.1:{KEYCLOAK_PORT}"
+    issuer = KEYCLOAK_REALM
+
+    def access_token(self, username: str, client: str = "headrace") -> str:
+        secret = {"client_secret": "client-secret"} if client == "headrace" else {}
+        answer = requests.post(
+            f"{self.issuer}/protocol/openid-connect/token",
+            {
+                "grant_type": "password",
+                "client_id": client,
+                "username": username,
+                "password": f"{username}-password",
+                "scope": "openid",
+                **secret,
+            },
+            timeout=10,
+        )
+        assert answer.status_code == 200, answer.text
+        return str(answer.json()["access_token"])
+
+    def admin(self, method: str, path: str, body: object = None) -> requests.Response:
+        """The administrator's REST API, below the realm."""
+        granted = requests.post(
+            f"{self.address}/realms/master/protocol/openid-connect/token",
+            {"grant_type": "password", "client_id": "admin-cli", "username": "admin", "password": "admin"},
+            timeout=10,
+        ).json()["access_token"]
+        answer = requests.request(
+            method,
+            f"{self.address}/admin/realms/headrace{path}",
+            json=body,
+            headers={"Authorization": f"Bearer {granted}"},
+            timeout=10,
+        )
+        assert answer.ok, answer.text
+        return answer
+
+    def user_id(self, username: str) -> str:
+        return str(self.admin("GET", f"/users?username={username}&exact=true").json()[0]["id"])
+
+
+@pytest.fixture(scope="session")
+def keycloak() -> Iterator[Keycloak]:
+    layout = Layout(ROOT / "var")
+    layout.create()
+    home = java_home(layout)
+    folder = VAR / "keycloak"
+    with zipfile.ZipFile(_distribution(layout, home)) as archive:
+        archive.extractall(folder)
+    installed = next(folder.glob("keycloak-*"))
+    (installed / "data/import").mkdir(parents=True)
+    shutil.copy(Path(__file__).parent / "keycloak_realm.json", installed / "data/import/headrace-realm.json")
+    command = ["/bin/sh", installed / "bin/kc.sh", "start-dev", "--import-realm", "--cache=local", "--log-level=warn"]
+    with (VAR / "keycloak.log").open("ab") as log:
+        process = subprocess.Popen(
+            [*command, "--http-host=127.0.0.1", f"--http-port={KEYCLOAK_PORT}"],
+            stdout=log,
+            stderr=log,
+            env=os.environ | _JVM | {"JAVA_HOME": str(home)},
+            start_new_session=True,
+        )
+    wait_until(_answers, 120, 0.5)
+    yield Keycloak()
+    os.killpg(process.pid, signal.SIGTERM)
+    process.wait(30)
+
+
+def _distribution(layout: Layout, home: Path) -> Path:
+    digest, name = (ROOT / "docker/keycloak.sha256").read_text().split()
+    found = layout.var / "keycloak/keycloak" / name
+    if not found.exists():
+        retrieve(_IVY.format(**versions()), layout.var / "keycloak", home, types=["zip"], configurations=["keycloak"])
+    with found.open("rb") as file:
+        assert hashlib.file_digest(file, "sha256").hexdigest() == digest, f"{found} is not the expected file."
+    return found
+
+
+def _answers() -> bool:
+    try:
+        return requests.get(f"{KEYCLOAK_REALM}/.well-known/openid-configuration", timeout=2).ok
+    except requests.RequestException:
+        return False
