@@ -1,8 +1,13 @@
+import io
+import json
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 from django.contrib.admin.sites import site
+from django.core.management import call_command
+from django.core.management.base import CommandError
 from rest_framework.test import APIClient
 
 from backend.apps.connectors.models import Connector, StoredSecret
@@ -165,3 +170,25 @@ def test_a_stored_secret_does_not_follow_a_new_address(client: APIClient) -> Non
         assert answer.status_code == 400
         assert "enter the secret again" in answer.json()["errors"]["connection.authentication.token"][0]
     assert Connector.objects.get().connection["url"] == BEARER["url"]
+
+
+def test_secrets_are_sealed_with_a_new_key_while_everything_runs(workspace: Workspace, settings: Any) -> None:
+    connectors = [
+        factories.make_connector(workspace, authentication={"type": "bearer", "token": f"t0p-{n}"}) for n in range(3)
+    ]
+    before = Path(settings.CONSOLE.secret_keys_file).read_text()
+    try:
+        call_command("secrets_rotate", "--add-key", stdout=(said := io.StringIO()))
+        current = json.loads(Path(settings.CONSOLE.secret_keys_file).read_text())["current"]
+        assert f"Key {current} was added." in said.getvalue()
+        for n, connector in enumerate(connectors):
+            assert bytes(StoredSecret.objects.get(connector=connector).sealed)[4:].startswith(current.encode())
+            assert connection_with_secrets(connector)["authentication"]["token"] == f"t0p-{n}"
+        call_command("secrets_rotate", stdout=(again := io.StringIO()))
+        assert "0 secrets" in again.getvalue()
+        StoredSecret.objects.filter(connector=connectors[0]).update(sealed=b"HR1\x02k9tampered")
+        with pytest.raises(CommandError, match=connectors[0].name):
+            call_command("secrets_rotate", stdout=io.StringIO())
+        assert connection_with_secrets(connectors[1])["authentication"]["token"] == "t0p-1"
+    finally:
+        Path(settings.CONSOLE.secret_keys_file).write_text(before)

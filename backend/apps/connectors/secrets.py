@@ -35,6 +35,10 @@ class SecretCipher:
         self._keys = keys
         self._current = current
 
+    def is_current(self, sealed: bytes) -> bool:
+        """Whether it was sealed with the current key."""
+        return sealed.startswith(_MAGIC + bytes([len(self._current)]) + self._current.encode())
+
     def seal(self, plain: bytes) -> bytes:
         encryption_key, mac_key = self._pair(self._current)
         iv = os.urandom(_IV_BYTES)
@@ -80,9 +84,28 @@ def create_keys_file(path: Path) -> None:
         json.dump(content, file)
 
 
-@lru_cache
+def add_key(path: Path) -> str:
+    """Adds a fresh key and makes it the current one; its id. The file is replaced at once or not at all."""
+    content = json.loads(path.read_text())
+    numbers = [int(key_id[1:]) for key_id in content["keys"] if key_id[1:].isdigit()]
+    content["current"] = f"k{max(numbers, default=0) + 1}"
+    content["keys"][content["current"]] = random.token_bytes(2 * _KEY_BYTES).hex()
+    beside = path.with_suffix(".new")
+    with open(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
+        json.dump(content, file)
+    beside.replace(path)
+    return str(content["current"])
+
+
 def cipher() -> SecretCipher:
-    """The installation's cipher, from its keys file."""
-    content = json.loads(Path(settings.CONSOLE.secret_keys_file).read_text())
+    """The installation's cipher, from its keys file. A changed file is read anew, so that a key may be
+    added while everything runs."""
+    path = Path(settings.CONSOLE.secret_keys_file)
+    return _read(path, path.stat().st_mtime_ns)
+
+
+@lru_cache(maxsize=1)
+def _read(path: Path, _changed: int) -> SecretCipher:
+    content = json.loads(path.read_text())
     keys = {key_id: bytes.fromhex(key) for key_id, key in content["keys"].items()}
     return SecretCipher(keys, content["current"])

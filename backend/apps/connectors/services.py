@@ -112,6 +112,25 @@ def connector_secrets(connector: Connector) -> dict[str, str]:
     return secrets
 
 
+def secrets_reseal() -> tuple[int, list[str]]:
+    """Seals every secret with the current key, each in a transaction of its own, so that it may be interrupted
+    and run again: how many were sealed anew, and the names of the connectors whose secret cannot be read."""
+    count, unreadable = 0, []
+    for pk in StoredSecret.objects.values_list("pk", flat=True):
+        with transaction.atomic():
+            stored = StoredSecret.objects.select_for_update().select_related("connector").filter(pk=pk).first()
+            if stored is None or cipher().is_current(bytes(stored.sealed)):
+                continue
+            try:
+                stored.sealed = cipher().seal(cipher().open(bytes(stored.sealed)))
+            except UnreadableSecretError:
+                unreadable.append(stored.connector.name)
+                continue
+            stored.save(update_fields=["sealed"])
+            count += 1
+    return count, unreadable
+
+
 def connection_with_secrets(connector: Connector) -> dict[str, Any]:
     """For the data plane only. Raises UnreadableSecretError, which names the connector."""
     try:
