@@ -1,9 +1,10 @@
 """Questions about workspaces and keys."""
 
+from django.core.management.base import CommandError
 from django.db.models import Q, QuerySet
 from django.utils import timezone
 
-from backend.apps.workspaces.models import ApiKey, Membership, Scope, User
+from backend.apps.workspaces.models import ApiKey, Membership, Scope, User, Workspace
 from backend.apps.workspaces.services import key_hash
 
 
@@ -22,3 +23,12 @@ def key_by_text(text: str) -> ApiKey | None:
 
 def ingest_keys() -> QuerySet[ApiKey]:
     return valid_keys().filter(scopes__contains=[Scope.INGEST])
+
+
+def workspace_named(slug: str) -> Workspace:
+    """For commands: the workspace with that short name, or the only one. Raises CommandError."""
+    found = list(Workspace.objects.filter(slug=slug) if slug else Workspace.objects.all()[:2])
+    if len(found) != 1:
+        known = ", ".join(Workspace.objects.order_by("slug").values_list("slug", flat=True))
+        raise CommandError(f"Choose a workspace with --workspace; there are: {known or 'none'}.")
+    return found[0]

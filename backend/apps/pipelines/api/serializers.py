@@ -4,6 +4,7 @@ from django.conf import settings
 from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
+from backend.apps.audit.api.serializers import ChangeSerializer
 from backend.apps.pipelines.models import Pipeline, PipelineVersion
 from backend.apps.workspaces.api.etag import ETagField
 from backend.domain.message import Message
@@ -102,6 +103,21 @@ class CapturedMessageSerializer(serializers.Serializer):
 
     def get_body(self, message: Message) -> str:
         return message.body.decode(errors="replace")
+
+
+class ApplySerializer(serializers.Serializer):
+    yaml = serializers.CharField(
+        trim_whitespace=False, max_length=10 * 1024 * 1024, help_text="Documents as the export gives them."
+    )
+    prune = serializers.BooleanField(default=False, help_text="Delete what no document names.")
+    dry_run = serializers.BooleanField(default=True, help_text="Only say what would be done.")
+
+
+class StepSerializer(serializers.Serializer):
+    action = serializers.CharField(help_text="create, update, publish, pause, resume or delete.")
+    kind = serializers.CharField(help_text="connector or pipeline.")
+    name = serializers.CharField()
+    changes = ChangeSerializer(many=True)
 
 
 class CountsStepSerializer(serializers.Serializer):

@@ -144,6 +144,28 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/config-files/": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description Everything, secrets as references to environment variables. */
+        get: operations["config_files_retrieve"];
+        put?: never;
+        /**
+         * @description Apply all documents or, when anything is refused, none; without dry_run=false only the plan is made.
+         *
+         *     References are read from the environment of the console's server.
+         */
+        post: operations["config_files_create"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/connector-types/": {
         parameters: {
             query?: never;
@@ -879,6 +901,20 @@ export interface components {
             scopes: components["schemas"]["ScopesEnum"][];
             /** Format: date-time */
             expires_at?: string | null;
+        };
+        ApplyRequest: {
+            /** @description Documents as the export gives them. */
+            yaml: string;
+            /**
+             * @description Delete what no document names.
+             * @default false
+             */
+            prune: boolean;
+            /**
+             * @description Only say what would be done.
+             * @default true
+             */
+            dry_run: boolean;
         };
         Attempt: {
             /** Format: uuid */
@@ -1793,6 +1829,14 @@ export interface components {
          * @enum {string}
          */
         StatusEnum: "stopped" | "starting" | "running" | "stopping" | "failed";
+        Step: {
+            /** @description create, update, publish, pause, resume or delete. */
+            action: string;
+            /** @description connector or pipeline. */
+            kind: string;
+            name: string;
+            changes: components["schemas"]["Change"][];
+        };
         TestResult: {
             /** @description What was reached. */
             detail: string;
@@ -2145,6 +2189,48 @@ export interface operations {
                 };
                 content: {
                     "text/csv": string;
+                };
+            };
+        };
+    };
+    config_files_retrieve: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/yaml": string;
+                };
+            };
+        };
+    };
+    config_files_create: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["ApplyRequest"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Step"][];
                 };
             };
         };

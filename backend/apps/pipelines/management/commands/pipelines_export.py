@@ -1,0 +1,32 @@
+from argparse import ArgumentParser
+from pathlib import Path
+from typing import Any
+
+from django.core.management.base import BaseCommand
+from django.utils.text import slugify
+
+from backend.apps.pipelines import config_files
+from backend.apps.workspaces.selectors import workspace_named
+
+
+class Command(BaseCommand):
+    help = "Writes a workspace's connectors and pipelines to a folder as YAML, secrets as references."
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument("directory", type=Path)
+        parser.add_argument("--workspace", default="", help="its short name; not needed when there is only one")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        written: set[Path] = set()
+        for document in config_files.export(workspace_named(options["workspace"])):
+            folder: Path = options["directory"] / f"{document['kind']}s"
+            folder.mkdir(parents=True, exist_ok=True)
+            name = slugify(document["name"]) or "unnamed"
+            path = folder / f"{name}.yaml"
+            for number in range(2, len(written) + 3):
+                if path not in written:
+                    break
+                path = folder / f"{name}-{number}.yaml"
+            path.write_text(config_files.dump([document]))
+            written.add(path)
+            self.stdout.write(str(path))

@@ -1,0 +1,188 @@
+import io
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from django.core.management import call_command
+from django.core.management.base import CommandError
+from rest_framework.test import APIClient
+
+from backend.apps.connectors.models import Connector
+from backend.apps.connectors.services import connection_with_secrets
+from backend.apps.pipelines import config_files
+from backend.apps.pipelines.models import Pipeline, PipelineVersion
+from backend.apps.pipelines.services import pipeline_pause, pipeline_publish
+from backend.apps.workspaces.models import Workspace
+from backend.domain.errors import ConfigError
+from tests import factories
+
+pytestmark = pytest.mark.django_db
+
+ENVIRONMENT = {"SECRET_ERP_AUTHENTICATION_TOKEN": "t0p-secret"}
+
+
+@pytest.fixture
+def filled(workspace: Workspace) -> Workspace:
+    """A connector with a secret, a published and a paused pipeline, and a draft."""
+    erp = factories.make_connector(workspace, authentication={"type": "bearer", "token": "t0p-secret"})
+    Connector.objects.filter(pk=erp.pk).update(name="ERP")
+    actor = factories.admin_of(workspace)
+    steps = [{"type": "set", "path": "a", "value": 1}]
+    names = {"Orders": {"transforms": steps}, "Paused": {}, "Draft": {}}
+    for name, config in names.items():
+        pipeline = factories.make_pipeline(workspace, erp, **config)
+        Pipeline.objects.filter(pk=pipeline.pk).update(name=name)
+        if name != "Draft":
+            pipeline_publish(pipeline=pipeline, actor=actor)
+        if name == "Paused":
+            pipeline_pause(pipeline=pipeline, actor=actor)
+    return workspace
+
+
+def applied(workspace: Workspace, text: str, **options: Any) -> list[tuple[str, str, str]]:
+    options.setdefault("environment", ENVIRONMENT)
+    actor = factories.admin_of(workspace)
+    steps = config_files.apply(workspace=workspace, actor=actor, documents=config_files.parse(text), **options)
+    return [(step.action, step.kind, step.name) for step in steps]
+
+
+def test_what_one_workspace_exports_makes_another_behave_the_same(filled: Workspace) -> None:
+    text = config_files.dump(config_files.export(filled))
+    assert "t0p-secret" not in text
+    assert "env:SECRET_ERP_AUTHENTICATION_TOKEN" in text
+    empty = factories.make_workspace()
+    assert applied(empty, text) == [
+        ("create", "connector", "ERP"),
+        ("create", "pipeline", "Draft"),
+        ("create", "pipeline", "Orders"),
+        ("publish", "pipeline", "Orders"),
+        ("create", "pipeline", "Paused"),
+        ("publish", "pipeline", "Paused"),
+        ("pause", "pipeline", "Paused"),
+    ]
+    assert config_files.dump(config_files.export(empty)) == text
+    copy = Connector.objects.get(workspace=empty)
+    assert connection_with_secrets(copy)["authentication"]["token"] == "t0p-secret"
+    assert applied(empty, text) == []
+    assert applied(filled, text) == []
+
+
+def test_a_plan_changes_nothing(filled: Workspace) -> None:
+    text = config_files.dump(config_files.export(filled))
+    empty = factories.make_workspace()
+    assert len(applied(empty, text, dry_run=True)) == 7
+    assert not Connector.objects.filter(workspace=empty).exists()
+
+
+def test_changes_are_told_and_secrets_are_not(filled: Workspace) -> None:
+    documents = config_files.export(filled)
+    documents[0]["connection"]["verify_tls"] = False
+    documents[2]["config"]["transforms"][0]["value"] = 2
+    text = config_files.dump(documents)
+    steps = config_files.apply(
+        workspace=filled,
+        actor=factories.admin_of(filled),
+        documents=config_files.parse(text),
+        environment={"SECRET_ERP_AUTHENTICATION_TOKEN": "an0ther"},
+    )
+    assert [(step.action, step.name) for step in steps] == [
+        ("update", "ERP"),
+        ("update", "Orders"),
+        ("publish", "Orders"),
+    ]
+    assert {"path": "authentication.token", "before": None, "after": "CHANGED"} in steps[0].changes
+    assert steps[1].changes == [{"path": "transforms.0.value", "before": 1, "after": 2}]
+    assert "an0ther" not in repr(steps)
+
+
+def test_prune_deletes_what_no_document_names(filled: Workspace) -> None:
+    documents = [document for document in config_files.export(filled) if document["name"] in ("ERP", "Draft")]
+    assert applied(filled, config_files.dump(documents), prune=True) == [
+        ("delete", "pipeline", "Orders"),
+        ("delete", "pipeline", "Paused"),
+    ]
+    assert list(Pipeline.objects.filter(workspace=filled).values_list("name", flat=True)) == ["Draft"]
+
+
+@pytest.mark.parametrize(
+    ("change", "path", "said"),
+    [
+        ({"connection": {"url": "x"}}, "connector ERP: connection.url", "URL"),
+        ({"type": "nope"}, "connector ERP: type", "nope"),
+        ({"extra": 1}, "extra", "Unknown field"),
+    ],
+)
+def test_what_is_refused_is_told_at_its_place_and_changes_nothing(
+    filled: Workspace, change: dict[str, Any], path: str, said: str
+) -> None:
+    documents = config_files.export(filled)
+    documents[2]["config"]["transforms"] = []
+    documents[0] |= change
+    versions = PipelineVersion.objects.count()
+    with pytest.raises(ConfigError) as refused:
+        applied(filled, config_files.dump(documents))
+    [found] = [key for key in refused.value.errors if path in key]
+    assert said in refused.value.errors[found][0]
+    assert PipelineVersion.objects.count() == versions
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        ("plain-text", "by reference"),
+        ("env:HEADRACE_DJANGO_SECRET_KEY", "by reference"),
+        ("env:SECRET_NOT_SET", "not set"),
+    ],
+)
+def test_secrets_come_from_variables_that_are_meant_for_it(filled: Workspace, value: str, said: str) -> None:
+    documents = config_files.export(filled)
+    documents[0]["connection"]["authentication"]["token"] = value
+    with pytest.raises(ConfigError) as refused:
+        applied(filled, config_files.dump(documents), environment=ENVIRONMENT | {"HEADRACE_DJANGO_SECRET_KEY": "x"})
+    assert said in refused.value.errors["connector ERP: connection.authentication.token"][0]
+
+
+def test_an_unknown_connector_is_told(filled: Workspace) -> None:
+    documents = config_files.export(filled)
+    documents[1]["config"]["outputs"][0]["connector"] = "Nobody"
+    with pytest.raises(ConfigError) as refused:
+        applied(filled, config_files.dump(documents))
+    assert list(refused.value.errors) == ["pipeline Draft: config.outputs.0.connector"]
+
+
+def test_by_rest_a_plan_comes_first(filled: Workspace, client: APIClient) -> None:
+    text = client.get("/api/v1/config-files/").content.decode()
+    documents = list(yaml.safe_load_all(text))
+    documents[0]["connection"]["authentication"]["token"] = "********"
+    documents[3]["paused"] = False
+    body: dict[str, Any] = {"yaml": config_files.dump(documents)}
+    plan = client.post("/api/v1/config-files/", body, format="json")
+    assert plan.json() == [{"action": "resume", "kind": "pipeline", "name": "Paused", "changes": []}]
+    assert Pipeline.objects.get(name="Paused").paused
+    assert client.post("/api/v1/config-files/", body | {"dry_run": False}, format="json").json() == plan.json()
+    assert not Pipeline.objects.get(name="Paused").paused
+    assert client.post("/api/v1/config-files/", {"yaml": "a: [", "dry_run": False}, format="json").status_code == 400
+
+
+def test_the_commands_write_and_read_a_folder(
+    filled: Workspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    call_command("pipelines_export", tmp_path, workspace=filled.slug, stdout=io.StringIO())
+    written = {str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*.yaml")}
+    assert written == {
+        "connectors/erp.yaml",
+        "pipelines/draft.yaml",
+        "pipelines/orders.yaml",
+        "pipelines/paused.yaml",
+    }
+    empty = factories.make_workspace()
+    with pytest.raises(CommandError, match="SECRET_ERP_AUTHENTICATION_TOKEN is not set"):
+        call_command("pipelines_apply", tmp_path, workspace=empty.slug)
+    monkeypatch.setenv("SECRET_ERP_AUTHENTICATION_TOKEN", "t0p-secret")
+    said = io.StringIO()
+    call_command("pipelines_apply", tmp_path, workspace=empty.slug, dry_run=True, stdout=said)
+    assert "7 steps would be done." in said.getvalue()
+    call_command("pipelines_apply", tmp_path, workspace=empty.slug, stdout=said)
+    call_command("pipelines_apply", tmp_path, workspace=empty.slug, prune=True, stdout=said)
+    assert said.getvalue().endswith("Nothing differs.\n")
