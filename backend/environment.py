@@ -11,7 +11,7 @@ from backend.domain.breaker import BreakerPolicy
 class Environment(BaseSettings):
     """Addresses and tokens of one process. The defaults are those of the embedded installation."""
 
-    model_config = SettingsConfigDict(env_prefix="HEADRACE_", frozen=True)
+    model_config = SettingsConfigDict(env_prefix="HEADRACE_", env_ignore_empty=True, frozen=True)
 
     kafka_bootstrap_servers: str = "127.0.0.1:9092"
     redis_url: str = "redis://127.0.0.1:6379/0"

@@ -16,7 +16,7 @@ Grant = Annotated[str, Field(pattern=r"^[a-z0-9-]+:(viewer|operator|editor|admin
 class ConsoleEnvironment(BaseSettings):
     """Set by ``manage.py up`` in the embedded installation, by the operator elsewhere."""
 
-    model_config = SettingsConfigDict(env_prefix="HEADRACE_", frozen=True)
+    model_config = SettingsConfigDict(env_prefix="HEADRACE_", env_ignore_empty=True, frozen=True)
 
     database_url: str = "postgresql://headrace@127.0.0.1:5432/headrace"
     django_secret_key: SecretStr = SecretStr("")

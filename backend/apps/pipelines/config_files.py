@@ -40,6 +40,7 @@ from backend.domain.diff import changes
 from backend.domain.errors import ConfigError
 from backend.domain.masking import MASK, secret_paths, split_secrets
 from backend.domain.model import StrictModel
+from backend.domain.pipeline import PipelineConfig
 
 _ENV = "env:"
 _PREFIX = "SECRET_"
@@ -103,7 +104,8 @@ def export(workspace: Workspace) -> list[dict[str, Any]]:
                 "name": pipeline.name,
                 "published": pipeline.published is not None,
                 "paused": pipeline.paused,
-                "config": _renamed(version.config, names),
+                # In the order in which the fields are declared, which is that of the documentation.
+                "config": _renamed(PipelineConfig.model_validate(version.config).model_dump(mode="json"), names),
             }
         )
     return documents
