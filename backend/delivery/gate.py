@@ -196,7 +196,8 @@ class Gate:
         """Tells Redis what is left, unless it is away."""
         if self._task is not None:
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self.settled(), 2 * _ANSWER_SECONDS)
+                async with asyncio.timeout(2 * _ANSWER_SECONDS):
+                    await self.settled()
             self._task.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await self._task

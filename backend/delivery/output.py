@@ -177,7 +177,8 @@ class Output:
             self._recorder.count(self._pipeline_id, events.retried(self.runtime.name))
             # An open breaker makes waiting pointless: what is next is the answer that it is open.
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._gate.opened.wait(), wait)
+                async with asyncio.timeout(wait):
+                    await self._gate.opened.wait()
             kind = "retry"
 
     async def _try(

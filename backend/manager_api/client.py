@@ -80,7 +80,8 @@ class ConfigClient:
         """
         self._task = asyncio.create_task(self._follow())
         try:
-            await asyncio.wait_for(self._loaded.wait(), timeout)
+            async with asyncio.timeout(timeout):
+                await self._loaded.wait()
         except TimeoutError:
             raise ConfigUnavailableError(
                 "Neither the manager nor Redis answered with the configuration; check that both are running."
@@ -201,7 +202,9 @@ class ConfigClient:
             try:
                 stream = self._stub.WatchPipelines(pb.WatchRequest(), metadata=self._metadata)
                 while True:
-                    event = await asyncio.wait_for(stream.read(), _SILENCE_SECONDS)
+                    # Not wait_for(): in Python 3.11 it loses a cancellation that comes with an event.
+                    async with asyncio.timeout(_SILENCE_SECONDS):
+                        event = await stream.read()
                     if event is grpc.aio.EOF:  # type: ignore[attr-defined]
                         break
                     self._apply(event)

@@ -20,6 +20,7 @@ const kinds = [
   'job',
   'session',
   'workspace',
+  'membership',
 ] as const
 
 export function AuditPage() {
