@@ -1,12 +1,16 @@
 """Questions about pipelines."""
 
+from dataclasses import asdict
+from typing import Any
 from uuid import UUID
 
 from django.db.models import OuterRef, Q, QuerySet, Subquery
+from django.http import Http404
 
 from backend.apps.connectors.models import Connector
 from backend.apps.pipelines.models import Pipeline, PipelineVersion
 from backend.apps.workspaces.models import Workspace
+from backend.domain.diff import changes
 from backend.domain.pipeline import PipelineConfig, PipelineSnapshot
 
 
@@ -57,3 +61,18 @@ def snapshot_by_number(pipeline_id: UUID, number: int) -> PipelineSnapshot | Non
         return None
     version = pipeline.versions.filter(number=number).first() if number else pipeline.published
     return snapshot_of(pipeline, version) if version is not None else None
+
+
+def version_changes(*, pipeline: Pipeline, number: int, since: int | None) -> list[dict[str, Any]]:
+    """What the version changed since another one, or since the one before it."""
+    return [asdict(change) for change in changes(_config(pipeline, since or number - 1), _config(pipeline, number))]
+
+
+def _config(pipeline: Pipeline, number: int) -> dict[str, Any]:
+    if number == 0:
+        return {}
+    version = PipelineVersion.objects.filter(pipeline=pipeline, number=number).first()
+    if version is None:
+        raise Http404
+    config: dict[str, Any] = version.config
+    return config

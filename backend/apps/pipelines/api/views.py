@@ -27,9 +27,10 @@ from backend.apps.pipelines.api.serializers import (
     StepSerializer,
     VersionSerializer,
 )
-from backend.apps.pipelines.dry_run import captured_messages, dry_run, version_changes
+from backend.apps.pipelines.captured import captured_messages
+from backend.apps.pipelines.dry_run import dry_run
 from backend.apps.pipelines.models import Pipeline
-from backend.apps.pipelines.selectors import pipelines_of
+from backend.apps.pipelines.selectors import pipelines_of, version_changes
 from backend.apps.workspaces.api.base import actor_of, workspace_of
 from backend.apps.workspaces.api.etag import ETagViewSet
 from backend.apps.workspaces.models import Role

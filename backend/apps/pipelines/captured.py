@@ -1,0 +1,24 @@
+"""Messages that came in, as far as Kafka still has them."""
+
+from typing import Any
+
+from backend.apps.pipelines.models import Pipeline
+from backend.domain import message as names
+from backend.domain import routing
+from backend.domain.message import Message
+from backend.environment import environment
+from backend.kafka_client.tail import tail
+
+_TAIL = 2000
+"""Records looked at per partition, of all pipelines."""
+
+
+def captured_messages(*, pipeline: Pipeline, limit: int) -> list[Message]:
+    """The newest messages of the pipeline that are still at hand, newest first. Raises KafkaException."""
+    found: list[Message] = []
+    for topic in (routing.INPUT, routing.TRANSFORMER):
+        for record in tail(environment().kafka_bootstrap_servers, topic, _TAIL):
+            headers: Any = record.headers() or []
+            if dict(headers).get(names.PIPELINE, b"").decode() == str(pipeline.pk):
+                found.append(Message.from_kafka(key=record.key(), value=record.value(), headers=headers))  # type: ignore[arg-type]
+    return sorted(found, key=lambda message: message.id, reverse=True)[:limit]
