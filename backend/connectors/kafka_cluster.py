@@ -79,16 +79,16 @@ def _client_config(connection: KafkaConnection) -> dict[str, Any]:
     return config
 
 
-def _check_brokers(connection: KafkaConnection) -> None:
-    """librdkafka connects by itself, so its hosts are checked before; the brokers' own addresses as well,
-    when the cluster tells them. Raises ForbiddenAddressError."""
+def _checked_metadata(connection: KafkaConnection, **config: Any) -> Any:
+    """The cluster's metadata. librdkafka connects by itself, so the hosts are checked before, and the
+    brokers' own addresses when the cluster has told them. Raises ForbiddenAddressError and KafkaException."""
     policy = outbound_policy()
     for host in connection.hosts()["bootstrap_servers"]:
         policy.check_host(host)
-    with contextlib.suppress(KafkaException):
-        metadata = AdminClient(_client_config(connection)).list_topics(timeout=_CHECK_SECONDS)
-        for broker in metadata.brokers.values():
-            policy.check_host(broker.host)
+    metadata = AdminClient(_client_config(connection) | config).list_topics(timeout=_CHECK_SECONDS)
+    for broker in metadata.brokers.values():
+        policy.check_host(broker.host)
+    return metadata
 
 
 class KafkaDestination(Destination[KafkaConnection, KafkaOptions]):
@@ -98,7 +98,9 @@ class KafkaDestination(Destination[KafkaConnection, KafkaOptions]):
 
     async def open(self) -> None:
         try:
-            await asyncio.to_thread(_check_brokers, self.connection)
+            # A cluster that does not answer now is told by the first delivery.
+            with contextlib.suppress(KafkaException):
+                await asyncio.to_thread(_checked_metadata, self.connection)
         except ForbiddenAddressError as error:
             raise DeliveryError("forbidden", str(error), retryable=False) from None
         self._producer = AsyncProducer(
@@ -159,15 +161,13 @@ class KafkaCluster(Connector):
     @staticmethod
     async def check(connection: KafkaConnection) -> str:
         """Fetches the cluster's metadata, which needs a working login."""
+        errors: list[str] = []
         try:
-            await asyncio.to_thread(_check_brokers, connection)
+            metadata = await asyncio.to_thread(
+                _checked_metadata, connection, error_cb=lambda error: errors.append(error.str())
+            )
         except ForbiddenAddressError as error:
             raise CheckFailedError(str(error), field="bootstrap_servers") from None
-        errors: list[str] = []
-        config = _client_config(connection) | {"error_cb": lambda error: errors.append(error.str())}
-        client = AdminClient(config)
-        try:
-            metadata = await asyncio.to_thread(client.list_topics, timeout=_CHECK_SECONDS)
         except KafkaException as error:
             said = errors[0] if errors else error.args[0].str()
             field = "security" if "uthentication" in said else "bootstrap_servers"

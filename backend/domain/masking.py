@@ -24,7 +24,7 @@ def split_secrets(model: type[BaseModel], data: dict[str, Any]) -> tuple[dict[st
     public = copy.deepcopy(data)
     secrets: dict[str, str] = {}
     for path in secret_paths(model, data):
-        parent = _parent(public, path)
+        parent = value_at(public, path[:-1])
         if parent[path[-1]] is not None:
             secrets["/".join(path)] = parent[path[-1]]
             parent[path[-1]] = MASK
@@ -37,7 +37,7 @@ def join_secrets(public: dict[str, Any], secrets: dict[str, str]) -> dict[str, A
     for joined, value in secrets.items():
         path = tuple(joined.split("/"))
         try:
-            parent = _parent(data, path)
+            parent = value_at(data, path[:-1])
         except (KeyError, TypeError):
             continue  # the field is gone from the configuration
         if isinstance(parent, dict) and parent.get(path[-1]) == MASK:
@@ -45,8 +45,9 @@ def join_secrets(public: dict[str, Any], secrets: dict[str, str]) -> dict[str, A
     return data
 
 
-def _parent(data: Any, path: Path) -> Any:
-    for step in path[:-1]:
+def value_at(data: Any, path: Path) -> Any:
+    """What is at the path, as ``secret_paths`` gives it. Raises KeyError or TypeError when nothing is."""
+    for step in path:
         data = data[step]
     return data
 

@@ -13,7 +13,7 @@ from backend.apps.connectors.secrets import UnreadableSecretError, cipher
 from backend.apps.workspaces.models import User, Workspace
 from backend.domain import connector as domain
 from backend.domain.errors import ConfigError, ConflictError
-from backend.domain.masking import MASK, join_secrets, secret_paths, split_secrets
+from backend.domain.masking import MASK, join_secrets, secret_paths, split_secrets, value_at
 from backend.domain.registry import UnknownComponentError
 from backend.outbound import ForbiddenAddressError, outbound_policy
 
@@ -178,14 +178,14 @@ def _check_secrets_stay(
     """A stored secret goes to no other host than it was entered for: otherwise whoever may change the
     address could have it sent to a system of his own."""
     cls = type(model)
-    kept = [path for path in secret_paths(cls, connection) if _at(connection, path) == MASK]
+    kept = [path for path in secret_paths(cls, connection) if value_at(connection, path) == MASK]
     if kept and cls.model_validate(join_secrets(saved.connection, secrets)).hosts() != model.hosts():
         said = ["The address was changed: enter the secret again, since it was meant for the former one."]
         raise ConfigError({".".join(("connection", *path)): said for path in kept})
 
 
 def _model(cls: type[domain.Connector], data: dict[str, Any]) -> domain.Connection:
-    left = [path for path in secret_paths(cls.connection_model, data) if _at(data, path) == MASK]
+    left = [path for path in secret_paths(cls.connection_model, data) if value_at(data, path) == MASK]
     if left:
         said = ["No secret is stored here yet: enter it."]
         raise ConfigError({".".join(("connection", *path)): said for path in left})
@@ -193,12 +193,6 @@ def _model(cls: type[domain.Connector], data: dict[str, Any]) -> domain.Connecti
         return cls.connection_model.model_validate(data)
     except ValidationError as error:
         raise ConfigError.of(error, data, "connection") from None
-
-
-def _at(data: Any, path: tuple[str, ...]) -> Any:
-    for step in path:
-        data = data[step]
-    return data
 
 
 def _store(connector: Connector, secrets: dict[str, str]) -> None:

@@ -16,7 +16,7 @@ def user_from_claims(*sources: dict[str, Any]) -> User:
     """The person that the claims speak of, made at the first sign-in; memberships follow the claims each time."""
     claims = {name: value for source in reversed(sources) for name, value in source.items()}
     with transaction.atomic():
-        user = User.objects.select_for_update().filter(subject=claims["sub"]).first()
+        user = User.objects.filter(subject=claims["sub"]).first()
         if user is None:
             user = User.objects.create_user(_free_username(claims), email=claims.get("email"), subject=claims["sub"])
         _sync_memberships(user, _roles(sources))
@@ -61,11 +61,16 @@ def _roles(sources: Iterable[dict[str, Any]]) -> dict[str, Role]:
     return found
 
 
+def _granted(user: User) -> dict[str, str]:
+    return dict(Membership.objects.filter(user=user).values_list("workspace__slug", "role"))
+
+
 def _sync_memberships(user: User, roles: dict[str, Role]) -> None:
-    before = dict(Membership.objects.filter(user=user).values_list("workspace__slug", "role"))
     wanted = {slug: role.value for slug, role in roles.items()}
-    if before == wanted:
-        return
+    if _granted(user) == wanted:
+        return  # as with most bearer tokens: nothing is locked
+    User.objects.select_for_update().get(pk=user.pk)
+    before = _granted(user)
     Membership.objects.filter(user=user).exclude(workspace__slug__in=wanted).delete()
     for slug, role in wanted.items():
         workspace, _ = Workspace.objects.get_or_create(slug=slug, defaults={"name": slug})

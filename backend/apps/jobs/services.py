@@ -35,16 +35,18 @@ def job_ensure_default() -> SparkJob:
 
 def job_start(*, job: SparkJob, actor: User, workspace: Workspace) -> None:
     """Wanted from now on; started within seconds."""
-    audit_record(action="job.start", actor=actor, workspace=workspace, target=job)
-    SparkJob.objects.filter(pk=job.pk).update(
-        desired=SparkJob.Desired.RUNNING, failures=0, next_start_at=None, stop_asked_at=None
-    )
+    with transaction.atomic():
+        audit_record(action="job.start", actor=actor, workspace=workspace, target=job)
+        SparkJob.objects.filter(pk=job.pk).update(
+            desired=SparkJob.Desired.RUNNING, failures=0, next_start_at=None, stop_asked_at=None
+        )
 
 
 def job_stop(*, job: SparkJob, actor: User, workspace: Workspace) -> None:
     """No longer wanted; it drains within seconds."""
-    audit_record(action="job.stop", actor=actor, workspace=workspace, target=job)
-    SparkJob.objects.filter(pk=job.pk).update(desired=SparkJob.Desired.STOPPED)
+    with transaction.atomic():
+        audit_record(action="job.stop", actor=actor, workspace=workspace, target=job)
+        SparkJob.objects.filter(pk=job.pk).update(desired=SparkJob.Desired.STOPPED)
 
 
 def jobs_reconcile() -> None:

@@ -6,6 +6,7 @@ variable of whoever applies; only names that begin with ``SECRET_`` are read, so
 the installation's own settings sent somewhere.
 """
 
+import copy
 import os
 import re
 from collections.abc import Iterable, Mapping
@@ -16,6 +17,7 @@ import yaml
 from django.db import transaction
 from pydantic import Field, TypeAdapter, ValidationError
 
+from backend.apps.audit.services import CHANGED
 from backend.apps.connectors.models import Connector
 from backend.apps.connectors.services import (
     connector_create,
@@ -38,7 +40,7 @@ from backend.apps.pipelines.services import (
 from backend.apps.workspaces.models import User, Workspace
 from backend.domain.diff import changes
 from backend.domain.errors import ConfigError
-from backend.domain.masking import MASK, secret_paths, split_secrets
+from backend.domain.masking import MASK, secret_paths, split_secrets, value_at
 from backend.domain.model import StrictModel
 from backend.domain.pipeline import PipelineConfig
 
@@ -194,7 +196,7 @@ def _apply_connector(
     if public == found.connection and not changed:
         return []
     told = _changes(found.connection, public)
-    told += [{"path": path.replace("/", "."), "before": None, "after": "CHANGED"} for path in changed]
+    told += [{"path": path.replace("/", "."), "before": None, "after": CHANGED} for path in changed]
     connector_update(connector=found, actor=actor, name=found.name, connection=connection)
     return [Step("update", "connector", document.name, told)]
 
@@ -264,19 +266,19 @@ def _renamed(config: dict[str, Any], names: dict[str, str]) -> dict[str, Any]:
 
 
 def _with_references(connector: Connector) -> dict[str, Any]:
-    connection = yaml.safe_load(yaml.safe_dump(connector.connection))
+    connection = copy.deepcopy(connector.connection)
     for path in secret_paths(connector_type(connector.type).connection_model, connection):
         name = re.sub(r"[^A-Z0-9]+", "_", "_".join((connector.name, *path)).upper()).strip("_")
-        _set(connection, path, f"{_ENV}{_PREFIX}{name}")
+        value_at(connection, path[:-1])[path[-1]] = f"{_ENV}{_PREFIX}{name}"
     return dict(connection)
 
 
 def _resolved(document: ConnectorDocument, environment: Mapping[str, str]) -> dict[str, Any]:
     """The connection with the values that its secrets refer to. A mask keeps what is stored."""
-    connection = yaml.safe_load(yaml.safe_dump(document.connection))
+    connection = copy.deepcopy(document.connection)
     errors: dict[str, list[str]] = {}
     for path in secret_paths(connector_type(document.type).connection_model, connection):
-        value = _get(connection, path)
+        value = value_at(connection, path)
         if value == MASK:
             continue
         name = str(value).removeprefix(_ENV)
@@ -286,17 +288,7 @@ def _resolved(document: ConnectorDocument, environment: Mapping[str, str]) -> di
         elif name not in environment:
             errors[where] = [f"The environment variable {name} is not set."]
         else:
-            _set(connection, path, environment[name])
+            value_at(connection, path[:-1])[path[-1]] = environment[name]
     if errors:
         raise ConfigError(errors)
     return dict(connection)
-
-
-def _get(data: Any, path: tuple[str, ...]) -> Any:
-    for step in path:
-        data = data[step]
-    return data
-
-
-def _set(data: Any, path: tuple[str, ...], value: str) -> None:
-    _get(data, path[:-1])[path[-1]] = value

@@ -12,7 +12,7 @@ from backend.apps.jobs.api.serializers import JobSerializer, LogSerializer
 from backend.apps.jobs.models import SparkJob
 from backend.apps.jobs.selectors import job_log
 from backend.apps.monitoring.lag import stage_lags
-from backend.apps.workspaces.api.base import actor_of, workspace_of
+from backend.apps.workspaces.api.base import actor_of, query_number, workspace_of
 from backend.apps.workspaces.models import Role
 
 _MOST_LINES = 1000
@@ -53,6 +53,5 @@ class JobViewSet(mixins.ListModelMixin, mixins.RetrieveModelMixin, viewsets.Gene
     @action(detail=True)
     def log(self, request: Request, name: str) -> Response:
         """The last lines of its log."""
-        wanted = request.query_params.get("lines", "200")
-        lines = min(int(wanted), _MOST_LINES) if wanted.isdigit() else 200
+        lines = query_number(request, "lines", default=200, most=_MOST_LINES)
         return Response({"lines": job_log(self.get_object(), lines)})

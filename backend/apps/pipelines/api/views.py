@@ -31,7 +31,7 @@ from backend.apps.pipelines.captured import captured_messages
 from backend.apps.pipelines.dry_run import dry_run
 from backend.apps.pipelines.models import Pipeline
 from backend.apps.pipelines.selectors import pipelines_of, version_changes
-from backend.apps.workspaces.api.base import actor_of, workspace_of
+from backend.apps.workspaces.api.base import actor_of, query_number, workspace_of
 from backend.apps.workspaces.api.etag import ETagViewSet
 from backend.apps.workspaces.models import Role
 from backend.domain.pipeline import PipelineConfig
@@ -142,8 +142,7 @@ class PipelineViewSet(ETagViewSet[Pipeline]):
     @action(detail=True, **_NO_LIST)
     def messages(self, request: Request, pk: str) -> Response:
         """The newest messages that came in, as far as Kafka still has them, newest first."""
-        wanted = request.query_params.get("limit", "10")
-        limit = min(max(int(wanted), 1), _MOST_CAPTURED) if wanted.isdigit() else 10
+        limit = query_number(request, "limit", default=10, most=_MOST_CAPTURED)
         try:
             found = captured_messages(pipeline=self.get_object(), limit=limit)
         except KafkaException as error:
@@ -157,8 +156,7 @@ class PipelineViewSet(ETagViewSet[Pipeline]):
     @action(detail=True)
     def metrics(self, request: Request, pk: str) -> Response:
         """Live counts."""
-        wanted = request.query_params.get("minutes", "5")
-        minutes = min(max(int(wanted), 1), _MOST_MINUTES) if wanted.isdigit() else 5
+        minutes = query_number(request, "minutes", default=5, most=_MOST_MINUTES)
         pipeline_id = str(self.get_object().pk)
         return Response(
             {
@@ -174,8 +172,7 @@ class PipelineViewSet(ETagViewSet[Pipeline]):
     @action(detail=True, **_NO_LIST)
     def history(self, request: Request, pk: str) -> Response:
         """Counts of the last hours or days, in steps of one or more minutes, oldest first."""
-        wanted = request.query_params.get("hours", "24")
-        hours = min(max(int(wanted), 1), _MOST_HOURS) if wanted.isdigit() else 24
+        hours = query_number(request, "hours", default=24, most=_MOST_HOURS)
         return Response(monitoring.counts_history(self.get_object().pk, hours))
 
     @extend_schema(responses=PipelineErrorSerializer(many=True))

@@ -4,6 +4,7 @@ import { IconDownload, IconSearch } from '@tabler/icons-react'
 import { useTranslation } from 'react-i18next'
 
 import { ChangeList } from '@/components/change-list'
+import { LoadMore } from '@/components/load-more'
 import { Page } from '@/components/page'
 import { Empty, Loaded } from '@/components/states'
 import { Time } from '@/components/time'
@@ -84,13 +85,7 @@ export function AuditPage() {
                   </Table.Tbody>
                 </Table>
               </Table.ScrollContainer>
-              {entries.hasNextPage && (
-                <Group justify="center" mt="md">
-                  <Button variant="default" onClick={() => void entries.fetchNextPage()}>
-                    {t('deliveries.more')}
-                  </Button>
-                </Group>
-              )}
+              <LoadMore query={entries} />
             </>
           )
         }}

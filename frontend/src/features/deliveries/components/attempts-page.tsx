@@ -1,6 +1,6 @@
-import { Button, Group } from '@mantine/core'
 import { useTranslation } from 'react-i18next'
 
+import { LoadMore } from '@/components/load-more'
 import { Page } from '@/components/page'
 import { Loaded } from '@/components/states'
 import { useAttempts } from '@/features/deliveries/api/deliveries'
@@ -33,13 +33,7 @@ export function AttemptsPage() {
         {({ pages }) => (
           <>
             <AttemptTable rows={pages.flatMap((page) => page.results)} />
-            {attempts.hasNextPage && (
-              <Group justify="center" mt="md">
-                <Button variant="default" onClick={() => void attempts.fetchNextPage()}>
-                  {t('deliveries.more')}
-                </Button>
-              </Group>
-            )}
+            <LoadMore query={attempts} />
           </>
         )}
       </Loaded>

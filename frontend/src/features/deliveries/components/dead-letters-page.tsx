@@ -3,6 +3,7 @@ import { IconAlertTriangle, IconArchive, IconCircleCheck, IconClock, IconLoader 
 import { useState } from 'react'
 import { useTranslation } from 'react-i18next'
 
+import { LoadMore } from '@/components/load-more'
 import { Page } from '@/components/page'
 import { Empty, Loaded } from '@/components/states'
 import { Time } from '@/components/time'
@@ -71,13 +72,7 @@ export function DeadLettersPage() {
           return rows.length ? (
             <>
               <LetterTable rows={rows} chosen={chosen} setChosen={setChosen} onShow={setShown} />
-              {letters.hasNextPage && (
-                <Group justify="center" mt="md">
-                  <Button variant="default" loading={letters.isFetchingNextPage} onClick={() => void letters.fetchNextPage()}>
-                    {t('deliveries.more')}
-                  </Button>
-                </Group>
-              )}
+              <LoadMore query={letters} />
             </>
           ) : (
             <Empty title={t('deadLetters.empty')} hint={t('deadLetters.emptyHint')} />
