@@ -21,6 +21,16 @@ class ConsoleEnvironment(BaseSettings):
     database_url: str = "postgresql://headrace@127.0.0.1:5432/headrace"
     django_secret_key: SecretStr = SecretStr("")
     secret_keys_file: Path = ROOT / "var/secrets/secret-keys.json"
+    vault_url: str = ""
+    """Vault or OpenBao, where secrets rest instead of in PostgreSQL: ``https://vault.example.com:8200``."""
+    vault_mount: str = "secret"
+    """Its KV v2 engine."""
+    vault_path: str = "headrace"
+    """The part of the engine that is Headrace's."""
+    vault_token: SecretStr = SecretStr("")
+    vault_role_id: str = ""
+    """To sign in as an AppRole, instead of with a token."""
+    vault_secret_id: SecretStr = SecretStr("")
     allowed_hosts: str = "127.0.0.1,localhost"
     public_url: str = "http://127.0.0.1:8000"
     ingest_url: str = "http://127.0.0.1:8080"

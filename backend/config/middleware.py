@@ -4,11 +4,13 @@ from django.db import InterfaceError, OperationalError
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from redis.exceptions import ConnectionError as RedisConnectionError
 
+from backend.apps.connectors.vault import VaultUnavailableError
+
 Handler = Callable[[HttpRequest], HttpResponse]
 
 
 class UnavailableServiceMiddleware:
-    """Turns a lost database or Redis into a 503 that names it, instead of an internal error."""
+    """Turns a lost database, Redis or Vault into a 503 that names it, instead of an internal error."""
 
     def __init__(self, get_response: Handler) -> None:
         self._get_response = get_response
@@ -21,6 +23,8 @@ class UnavailableServiceMiddleware:
             return unavailable("PostgreSQL")
         if isinstance(error, RedisConnectionError):
             return unavailable("Redis")
+        if isinstance(error, VaultUnavailableError):
+            return unavailable("Vault")
         return None
 
 

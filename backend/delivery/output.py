@@ -63,7 +63,10 @@ Outcome = Delivered | Suppressed | Undeliverable
 
 
 def build_destination(output: RuntimeOutput) -> Destination[Any, Any]:
-    """The destination of an output. Raises DeliveryError when its configuration no longer fits."""
+    """The destination of an output. Raises DeliveryError when its configuration no longer fits, or could
+    not be had."""
+    if output.error:
+        raise DeliveryError("configuration", output.error, retryable=True)
     try:
         connector = connectors.get(output.connector_type)
         if connector.destination is None:

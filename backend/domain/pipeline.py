@@ -134,16 +134,24 @@ class PipelineSnapshot(StrictModel):
 
 
 class RuntimeVerification(StrictModel):
-    """The connector that verifies a pipeline's requests. ``connection`` holds secrets in the clear: memory only."""
+    """The connector that verifies a pipeline's requests. ``connection`` holds secrets in the clear: memory only.
+
+    ``error`` says why it could not be had.
+    """
 
     connector_type: str
     connection: dict[str, Any] = Field(repr=False)
+    error: str = ""
 
 
 class RuntimeOutput(StrictModel):
-    """An output joined with its connector. ``connection`` holds secrets in the clear: memory only."""
+    """An output joined with its connector. ``connection`` holds secrets in the clear: memory only.
+
+    ``error`` says why it could not be had.
+    """
 
     name: str
     connector_type: str
     connection: dict[str, Any] = Field(repr=False)
+    error: str = ""
     config: OutputConfig

@@ -37,7 +37,7 @@ async def verify(config: ConfigClient, pipeline: PipelineSnapshot, headers: Head
         raise Problem(503, "Verification not available", f"{error} Send it again.", retry_after=2) from None
     verification = runtime.verification
     connector = connectors.get(verification.connector_type) if verification else None
-    if verification is None or connector is None or connector.verifier is None:
+    if verification is None or verification.error or connector is None or connector.verifier is None:
         raise Problem(503, "Verification not available", "The pipeline's verification is not set up.", retry_after=60)
     connection = connector.connection_model.model_validate(verification.connection)
     try:

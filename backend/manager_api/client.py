@@ -169,14 +169,16 @@ class ConfigClient:
                 RuntimeOutput(
                     name=output.name,
                     connector_type=output.connector_type,
-                    connection=json.loads(output.connection),
+                    connection=json.loads(output.connection or b"{}"),
+                    error=output.error,
                     config=configs[output.name],
                 )
                 for output in answer.outputs
             ),
             RuntimeVerification(
                 connector_type=answer.verification.connector_type,
-                connection=json.loads(answer.verification.connection),
+                connection=json.loads(answer.verification.connection or b"{}"),
+                error=answer.verification.error,
             )
             if answer.HasField("verification")
             else None,

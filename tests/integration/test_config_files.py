@@ -9,7 +9,7 @@ from django.core.management.base import CommandError
 from rest_framework.test import APIClient
 
 from backend.apps.connectors.models import Connector
-from backend.apps.connectors.services import connection_with_secrets
+from backend.apps.connectors.secret_store import connection_with_secrets
 from backend.apps.pipelines import config_files
 from backend.apps.pipelines.models import Pipeline, PipelineVersion
 from backend.apps.pipelines.services import pipeline_pause, pipeline_publish

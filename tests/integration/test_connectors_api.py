@@ -11,7 +11,7 @@ from django.core.management.base import CommandError
 from rest_framework.test import APIClient
 
 from backend.apps.connectors.models import Connector, StoredSecret
-from backend.apps.connectors.services import connection_with_secrets
+from backend.apps.connectors.secret_store import connection_with_secrets
 from backend.apps.workspaces.models import Role, User, Workspace
 from backend.domain.masking import MASK
 from tests import factories

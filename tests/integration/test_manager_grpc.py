@@ -13,6 +13,8 @@ from backend.apps.pipelines.models import Pipeline
 from backend.apps.pipelines.services import pipeline_pause, pipeline_publish, pipeline_update, snapshot_rewrite
 from backend.apps.workspaces.models import Workspace
 from backend.apps.workspaces.services import api_key_create, api_key_revoke, key_hash
+from backend.delivery.output import build_destination
+from backend.domain.connector import DeliveryError
 from backend.manager_api.client import ConfigClient, UnknownPipelineError
 from backend.manager_api.generated import manager_pb2 as pb
 from backend.manager_api.generated.manager_pb2_grpc import ManagerStub
@@ -168,6 +170,8 @@ async def test_a_tampered_secret_fails_that_connector_alone(client: ConfigClient
         stored.save()
 
     await sync_to_async(tamper)()
-    assert (await client.runtime(str(sound.pk), 1)).outputs
-    with pytest.raises(Exception, match="was changed since it was saved"):
-        await client.runtime(str(broken.pk), 1)
+    assert not (await client.runtime(str(sound.pk), 1)).outputs[0].error
+    [output] = (await client.runtime(str(broken.pk), 1)).outputs
+    assert "was changed since it was saved" in output.error
+    with pytest.raises(DeliveryError, match="was changed since it was saved"):
+        build_destination(output)

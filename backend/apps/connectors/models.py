@@ -28,10 +28,18 @@ class Connector(models.Model):
 
 
 class StoredSecret(models.Model):
-    """A connector's secrets, sealed (see secrets.py)."""
+    """A connector's secrets, sealed (see secrets.py): here, or as a version of what Vault keeps for it."""
 
     connector = models.OneToOneField(Connector, on_delete=models.CASCADE, primary_key=True, related_name="secret")
-    sealed = models.BinaryField()
+    sealed = models.BinaryField(null=True)
+    vault_version = models.PositiveIntegerField(null=True)
+
+    class Meta:
+        constraints = [
+            models.CheckConstraint(
+                condition=models.Q(sealed=None) ^ models.Q(vault_version=None), name="secret_in_one_place"
+            )
+        ]
 
     def __str__(self) -> str:
         return f"Secrets of {self.connector_id}"

@@ -1,15 +1,14 @@
-"""Changes to connectors. Secrets go in here and come out only in ``connection_with_secrets``."""
+"""Changes to connectors."""
 
 import asyncio
-import json
 from typing import Any
 
 from django.db import transaction
 from pydantic import ValidationError
 
 from backend.apps.audit.services import audit_record
-from backend.apps.connectors.models import Connector, StoredSecret
-from backend.apps.connectors.secrets import UnreadableSecretError, cipher
+from backend.apps.connectors.models import Connector
+from backend.apps.connectors.secret_store import secrets_forget, secrets_kept, secrets_store, with_references
 from backend.apps.workspaces.models import User, Workspace
 from backend.domain import connector as domain
 from backend.domain.errors import ConfigError, ConflictError
@@ -30,13 +29,13 @@ def connector_create(
     *, workspace: Workspace, actor: User, name: str, type: str, connection: dict[str, Any]
 ) -> Connector:
     """Raises ConfigError when the connection does not fit its type; nothing is saved then."""
-    public, secrets = _validated(type, connection)
+    public, secrets = _validated(workspace, type, connection)
     _check_name_is_free(workspace, name)
     with transaction.atomic():
         connector = Connector.objects.create(
             workspace=workspace, name=name, type=type, connection=public, created_by=actor
         )
-        _store(connector, secrets)
+        secrets_store(connector, secrets)
         audit_record(
             action="connector.create",
             actor=actor,
@@ -50,15 +49,15 @@ def connector_create(
 
 def connector_update(*, connector: Connector, actor: User, name: str, connection: dict[str, Any]) -> Connector:
     """A mask sent back keeps the stored secret. Published pipelines use the change within a minute."""
-    stored = connector_secrets(connector)
-    public, secrets = _validated(connector.type, connection, connector, stored)
+    stored = secrets_kept(connector)
+    public, secrets = _validated(connector.workspace, connector.type, connection, connector, stored)
     _check_name_is_free(connector.workspace, name, but=connector)
     before = _audited(connector)
     with transaction.atomic():
         connector.name = name
         connector.connection = public
         connector.save(update_fields=["name", "connection", "updated_at"])
-        _store(connector, secrets)
+        secrets_store(connector, secrets)
         audit_record(
             action="connector.update",
             actor=actor,
@@ -83,17 +82,20 @@ def connector_delete(*, connector: Connector, actor: User, used_by: list[str]) -
             target=connector,
             before=_audited(connector),
         )
+        secrets_forget(connector)
         connector.delete()
 
 
-def connector_check(*, type: str, connection: dict[str, Any], stored: Connector | None = None) -> str:
+def connector_check(
+    *, workspace: Workspace, type: str, connection: dict[str, Any], stored: Connector | None = None
+) -> str:
     """Really connects; a sentence on what was reached.
 
     With ``stored``, masks stand for its secrets. Raises ConfigError at the field to blame.
     """
-    secrets = connector_secrets(stored) if stored is not None else {}
+    secrets = secrets_kept(stored) if stored is not None else {}
     cls = connector_type(type)
-    model = _model(cls, join_secrets(connection, secrets))
+    model = _model(workspace, cls, join_secrets(connection, secrets))
     _check_hosts(model)
     if stored is not None:
         _check_secrets_stay(model, connection, stored, secrets)
@@ -101,42 +103,6 @@ def connector_check(*, type: str, connection: dict[str, Any], stored: Connector 
         return asyncio.run(cls.check(model))
     except domain.CheckFailedError as error:
         raise ConfigError({f"connection.{error.field}" if error.field else "connection": [str(error)]}) from None
-
-
-def connector_secrets(connector: Connector) -> dict[str, str]:
-    """The secrets by path. Raises UnreadableSecretError."""
-    stored = StoredSecret.objects.filter(connector=connector).first()
-    if stored is None:
-        return {}
-    secrets: dict[str, str] = json.loads(cipher().open(bytes(stored.sealed)))
-    return secrets
-
-
-def secrets_reseal() -> tuple[int, list[str]]:
-    """Seals every secret with the current key, each in a transaction of its own, so that it may be interrupted
-    and run again: how many were sealed anew, and the names of the connectors whose secret cannot be read."""
-    count, unreadable = 0, []
-    for pk in StoredSecret.objects.values_list("pk", flat=True):
-        with transaction.atomic():
-            stored = StoredSecret.objects.select_for_update().select_related("connector").filter(pk=pk).first()
-            if stored is None or cipher().is_current(bytes(stored.sealed)):
-                continue
-            try:
-                stored.sealed = cipher().seal(cipher().open(bytes(stored.sealed)))
-            except UnreadableSecretError:
-                unreadable.append(stored.connector.name)
-                continue
-            stored.save(update_fields=["sealed"])
-            count += 1
-    return count, unreadable
-
-
-def connection_with_secrets(connector: Connector) -> dict[str, Any]:
-    """For the data plane only. Raises UnreadableSecretError, which names the connector."""
-    try:
-        return join_secrets(connector.connection, connector_secrets(connector))
-    except UnreadableSecretError as error:
-        raise UnreadableSecretError(f"Connector {connector.name!r}: {error} Save its secrets again.") from None
 
 
 def _audited(connector: Connector) -> dict[str, Any]:
@@ -149,11 +115,15 @@ def _changed_secrets(before: dict[str, str], after: dict[str, str]) -> list[str]
 
 
 def _validated(
-    type: str, connection: dict[str, Any], saved: Connector | None = None, stored: dict[str, str] | None = None
+    workspace: Workspace,
+    type: str,
+    connection: dict[str, Any],
+    saved: Connector | None = None,
+    stored: dict[str, str] | None = None,
 ) -> tuple[dict[str, Any], dict[str, str]]:
     cls = connector_type(type)
     data = join_secrets(connection, stored or {})
-    model = _model(cls, data)
+    model = _model(workspace, cls, data)
     _check_hosts(model)
     if saved is not None:
         _check_secrets_stay(model, connection, saved, stored or {})
@@ -184,21 +154,15 @@ def _check_secrets_stay(
         raise ConfigError({".".join(("connection", *path)): said for path in kept})
 
 
-def _model(cls: type[domain.Connector], data: dict[str, Any]) -> domain.Connection:
+def _model(workspace: Workspace, cls: type[domain.Connector], data: dict[str, Any]) -> domain.Connection:
     left = [path for path in secret_paths(cls.connection_model, data) if value_at(data, path) == MASK]
     if left:
         said = ["No secret is stored here yet: enter it."]
         raise ConfigError({".".join(("connection", *path)): said for path in left})
     try:
-        return cls.connection_model.model_validate(data)
+        return cls.connection_model.model_validate(with_references(workspace, cls.connection_model, data))
     except ValidationError as error:
         raise ConfigError.of(error, data, "connection") from None
-
-
-def _store(connector: Connector, secrets: dict[str, str]) -> None:
-    StoredSecret.objects.update_or_create(
-        connector=connector, defaults={"sealed": cipher().seal(json.dumps(secrets).encode())}
-    )
 
 
 def _check_name_is_free(workspace: Workspace, name: str, but: Connector | None = None) -> None:

@@ -15,8 +15,9 @@ from django.db.models import Min
 from redis.exceptions import RedisError
 
 from backend.apps.connectors.models import Connector
+from backend.apps.connectors.secret_store import connection_with_secrets
 from backend.apps.connectors.secrets import UnreadableSecretError
-from backend.apps.connectors.services import connection_with_secrets
+from backend.apps.connectors.vault import VaultUnavailableError
 from backend.apps.deliveries.breakers import breaker_of
 from backend.apps.deliveries.models import DeadLetter
 from backend.apps.jobs.models import SparkJob
@@ -67,7 +68,7 @@ def _tell(alert: Alert, state: str) -> None:
     if rule.connector is not None:
         try:
             asyncio.run(_send(rule.connector, connection_with_secrets(rule.connector), _as_message(alert, state)))
-        except (DeliveryError, UnreadableSecretError, TimeoutError) as error:
+        except (DeliveryError, UnreadableSecretError, VaultUnavailableError, TimeoutError) as error:
             problems.append(f"{rule.connector.name}: {error or 'no answer in time.'}")
     if rule.email:
         try:

@@ -1,9 +1,9 @@
 """Config as code: a workspace's connectors and pipelines as YAML documents, and back.
 
 Objects are known by their names and pipelines name their connectors, so that what one installation
-exports can be applied to another. Secrets are references: ``env:SECRET_…`` names an environment
-variable of whoever applies; only names that begin with ``SECRET_`` are read, so that nobody can have
-the installation's own settings sent somewhere.
+exports can be applied to another. Secrets are references: ``vault:PATH#KEY`` names a secret in the
+workspace's part of Vault, ``env:SECRET_…`` an environment variable of whoever applies; only names that
+begin with ``SECRET_`` are read, so that nobody can have the installation's own settings sent somewhere.
 """
 
 import copy
@@ -19,13 +19,14 @@ from pydantic import Field, TypeAdapter, ValidationError
 
 from backend.apps.audit.services import CHANGED
 from backend.apps.connectors.models import Connector
+from backend.apps.connectors.secret_store import secrets_kept
 from backend.apps.connectors.services import (
     connector_create,
     connector_delete,
-    connector_secrets,
     connector_type,
     connector_update,
 )
+from backend.apps.connectors.vault import is_reference
 from backend.apps.pipelines.models import Pipeline
 from backend.apps.pipelines.selectors import pipelines_using
 from backend.apps.pipelines.services import (
@@ -191,7 +192,7 @@ def _apply_connector(
         return [Step("create", "connector", document.name, _changes({}, public))]
     if found.type != document.type:
         raise ConfigError({"type": [f"The connector is of type {found.type}: give the new one another name."]})
-    stored = connector_secrets(found)
+    stored = secrets_kept(found)
     changed = sorted(path for path, value in secrets.items() if value not in (MASK, stored.get(path)))
     if public == found.connection and not changed:
         return []
@@ -267,9 +268,11 @@ def _renamed(config: dict[str, Any], names: dict[str, str]) -> dict[str, Any]:
 
 def _with_references(connector: Connector) -> dict[str, Any]:
     connection = copy.deepcopy(connector.connection)
+    stored = secrets_kept(connector)
     for path in secret_paths(connector_type(connector.type).connection_model, connection):
         name = re.sub(r"[^A-Z0-9]+", "_", "_".join((connector.name, *path)).upper()).strip("_")
-        value_at(connection, path[:-1])[path[-1]] = f"{_ENV}{_PREFIX}{name}"
+        secret = stored.get("/".join(path), "")
+        value_at(connection, path[:-1])[path[-1]] = secret if is_reference(secret) else f"{_ENV}{_PREFIX}{name}"
     return dict(connection)
 
 
@@ -279,12 +282,14 @@ def _resolved(document: ConnectorDocument, environment: Mapping[str, str]) -> di
     errors: dict[str, list[str]] = {}
     for path in secret_paths(connector_type(document.type).connection_model, connection):
         value = value_at(connection, path)
-        if value == MASK:
+        if value == MASK or is_reference(str(value)):
             continue
         name = str(value).removeprefix(_ENV)
         where = ".".join(("connection", *path))
         if not str(value).startswith(_ENV + _PREFIX):
-            errors[where] = [f"Secrets are given by reference: {_ENV}{_PREFIX}NAME, an environment variable."]
+            errors[where] = [
+                f"Secrets are given by reference: {_ENV}{_PREFIX}NAME, an environment variable, or vault:PATH#KEY."
+            ]
         elif name not in environment:
             errors[where] = [f"The environment variable {name} is not set."]
         else:

@@ -4,8 +4,9 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from backend.apps.connectors.models import Connector
+from backend.apps.connectors.secret_store import connection_with_secrets
 from backend.apps.connectors.secrets import UnreadableSecretError
-from backend.apps.connectors.services import connection_with_secrets
+from backend.apps.connectors.vault import VaultUnavailableError
 from backend.apps.pipelines.services import config_validate
 from backend.apps.workspaces.models import Workspace
 from backend.delivery.output import build_destination
@@ -63,5 +64,5 @@ def _output(config: OutputConfig, connector: Connector) -> DryRunOutput:
         connection = connection_with_secrets(connector)
         runtime = RuntimeOutput(name=config.name, connector_type=connector.type, connection=connection, config=config)
         return DryRunOutput(config.name, build_destination(runtime).target())
-    except (UnreadableSecretError, DeliveryError) as error:
+    except (UnreadableSecretError, VaultUnavailableError, DeliveryError) as error:
         return DryRunOutput(config.name, "", str(error))

@@ -15,9 +15,11 @@ from django.db import close_old_connections
 from redis.exceptions import RedisError
 
 from backend.apps.connectors.models import Connector
+from backend.apps.connectors.secret_store import connection_with_secrets
 from backend.apps.connectors.secrets import UnreadableSecretError
-from backend.apps.connectors.services import connection_with_secrets
+from backend.apps.connectors.vault import VaultUnavailableError
 from backend.apps.pipelines.selectors import published_snapshots, snapshot_by_number
+from backend.apps.pipelines.services import pipeline_note_failure
 from backend.apps.workspaces.models import ApiKey
 from backend.apps.workspaces.selectors import ingest_keys, valid_keys
 from backend.apps.workspaces.services import ingest_key
@@ -65,8 +67,8 @@ class ManagerServicer(manager_pb2_grpc.ManagerServicer):
     async def GetRuntimeConfig(self, request: pb.PipelineRequest, context: Any) -> pb.RuntimeConfig:
         try:
             found: pb.RuntimeConfig | None = await _in_thread(_runtime_config, request.pipeline_id, request.version)
-        except UnreadableSecretError as error:
-            raise await _abort(context, grpc.StatusCode.FAILED_PRECONDITION, str(error)) from None
+        except VaultUnavailableError as error:
+            raise await _abort(context, grpc.StatusCode.UNAVAILABLE, str(error)) from None
         if found is None:
             raise await _not_found(context)
         return found
@@ -144,26 +146,27 @@ def _runtime_config(pipeline_id: str, version: int) -> pb.RuntimeConfig | None:
         return None
     verification = snapshot.config.input.verification
     wanted = [output.connector for output in snapshot.config.outputs] + ([verification] if verification else [])
-    connectors = Connector.objects.in_bulk(wanted)
-    outputs = [
-        pb.RuntimeOutput(
-            name=output.name,
-            connector_type=connectors[output.connector].type,
-            connection=json.dumps(connection_with_secrets(connectors[output.connector])).encode(),
-        )
-        for output in snapshot.config.outputs
-    ]
+    connectors = Connector.objects.select_related("workspace").in_bulk(wanted)
     found = pb.RuntimeConfig(
-        pipeline=pb.Pipeline(id=pipeline_id, snapshot=stored.dump_pipeline(snapshot)), outputs=outputs
+        pipeline=pb.Pipeline(id=pipeline_id, snapshot=stored.dump_pipeline(snapshot)),
+        outputs=[
+            pb.RuntimeOutput(name=output.name, **_runtime_connector(connectors[output.connector]))
+            for output in snapshot.config.outputs
+        ],
     )
     if verification:
-        verifier = connectors[verification]
-        found.verification.CopyFrom(
-            pb.RuntimeVerification(
-                connector_type=verifier.type, connection=json.dumps(connection_with_secrets(verifier)).encode()
-            )
-        )
+        found.verification.CopyFrom(pb.RuntimeVerification(**_runtime_connector(connectors[verification])))
+    failures = {output.error for output in found.outputs} | {found.verification.error}
+    pipeline_note_failure(pipeline_id=snapshot.id, number=snapshot.version, failure=" ".join(sorted(failures - {""})))
     return found
+
+
+def _runtime_connector(connector: Connector) -> dict[str, Any]:
+    try:
+        connection = json.dumps(connection_with_secrets(connector)).encode()
+    except UnreadableSecretError as error:
+        return {"connector_type": connector.type, "error": str(error)}
+    return {"connector_type": connector.type, "connection": connection}
 
 
 def _snapshot() -> pb.Snapshot:

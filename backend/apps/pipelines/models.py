@@ -5,13 +5,17 @@ from backend.apps.workspaces.models import User, Workspace
 
 
 class Pipeline(models.Model):
-    """A pipeline: its versions say what it does, ``published`` which of them is in force."""
+    """A pipeline: its versions say what it does, ``published`` which of them is in force.
+
+    ``failure`` is why that one cannot work, as the manager found it when the data plane last asked.
+    """
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     workspace = models.ForeignKey(Workspace, on_delete=models.CASCADE, related_name="pipelines")
     name = models.CharField(max_length=100)
     published = models.ForeignKey("PipelineVersion", on_delete=models.PROTECT, null=True, blank=True, related_name="+")
     paused = models.BooleanField(default=False)
+    failure = models.TextField(blank=True)
     created_at = models.DateTimeField(auto_now_add=True)
     updated_at = models.DateTimeField(auto_now=True)
 

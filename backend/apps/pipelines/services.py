@@ -77,6 +77,11 @@ def pipeline_resume(*, pipeline: Pipeline, actor: User) -> Pipeline:
     return _change("resume", pipeline, actor, {"paused": pipeline.paused}, {"paused": False}, paused=False)
 
 
+def pipeline_note_failure(*, pipeline_id: UUID, number: int, failure: str) -> None:
+    """Keeps why the version in force cannot work, or that it can again."""
+    Pipeline.objects.filter(pk=pipeline_id, published__number=number).exclude(failure=failure).update(failure=failure)
+
+
 def pipeline_delete(*, pipeline: Pipeline, actor: User) -> None:
     """Raises ConflictError while the pipeline accepts messages."""
     if pipeline.published is not None and not pipeline.paused:

@@ -33,22 +33,26 @@ class RuntimeConfig(_message.Message):
     def __init__(self, pipeline: _Optional[_Union[Pipeline, _Mapping]] = ..., outputs: _Optional[_Iterable[_Union[RuntimeOutput, _Mapping]]] = ..., verification: _Optional[_Union[RuntimeVerification, _Mapping]] = ...) -> None: ...
 
 class RuntimeVerification(_message.Message):
-    __slots__ = ("connector_type", "connection")
+    __slots__ = ("connector_type", "connection", "error")
     CONNECTOR_TYPE_FIELD_NUMBER: _ClassVar[int]
     CONNECTION_FIELD_NUMBER: _ClassVar[int]
+    ERROR_FIELD_NUMBER: _ClassVar[int]
     connector_type: str
     connection: bytes
-    def __init__(self, connector_type: _Optional[str] = ..., connection: _Optional[bytes] = ...) -> None: ...
+    error: str
+    def __init__(self, connector_type: _Optional[str] = ..., connection: _Optional[bytes] = ..., error: _Optional[str] = ...) -> None: ...
 
 class RuntimeOutput(_message.Message):
-    __slots__ = ("name", "connector_type", "connection")
+    __slots__ = ("name", "connector_type", "connection", "error")
     NAME_FIELD_NUMBER: _ClassVar[int]
     CONNECTOR_TYPE_FIELD_NUMBER: _ClassVar[int]
     CONNECTION_FIELD_NUMBER: _ClassVar[int]
+    ERROR_FIELD_NUMBER: _ClassVar[int]
     name: str
     connector_type: str
     connection: bytes
-    def __init__(self, name: _Optional[str] = ..., connector_type: _Optional[str] = ..., connection: _Optional[bytes] = ...) -> None: ...
+    error: str
+    def __init__(self, name: _Optional[str] = ..., connector_type: _Optional[str] = ..., connection: _Optional[bytes] = ..., error: _Optional[str] = ...) -> None: ...
 
 class WatchRequest(_message.Message):
     __slots__ = ()

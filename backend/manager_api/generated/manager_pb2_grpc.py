@@ -69,7 +69,8 @@ class ManagerServicer:
 
     def GetRuntimeConfig(self, request, context):
         """The outputs of a pipeline joined with their connectors, secrets in the clear.
-        FAILED_PRECONDITION when a secret cannot be read; the message names the connector.
+        A connector whose secrets cannot be read has an error in place of its connection.
+        UNAVAILABLE while the store of secrets cannot be reached.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

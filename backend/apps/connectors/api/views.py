@@ -72,7 +72,9 @@ class ConnectorViewSet(ETagViewSet[Connector]):
         wanted = SavedConnectionTestSerializer(data=request.data)
         wanted.is_valid(raise_exception=True)
         connection = wanted.validated_data.get("connection", saved.connection)
-        return Response({"detail": connector_check(type=saved.type, connection=connection, stored=saved)})
+        return Response(
+            {"detail": connector_check(workspace=saved.workspace, type=saved.type, connection=connection, stored=saved)}
+        )
 
     @extend_schema(
         operation_id="connectors_test_unsaved", request=ConnectionTestSerializer, responses=TestResultSerializer
@@ -82,4 +84,4 @@ class ConnectorViewSet(ETagViewSet[Connector]):
         """Really connect with what is in the request, before it is saved."""
         wanted = ConnectionTestSerializer(data=request.data)
         wanted.is_valid(raise_exception=True)
-        return Response({"detail": connector_check(**wanted.validated_data)})
+        return Response({"detail": connector_check(workspace=workspace_of(request), **wanted.validated_data)})

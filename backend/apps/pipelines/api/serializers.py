@@ -35,12 +35,13 @@ class PipelineSerializer(serializers.ModelSerializer):
             "version",
             "published_version",
             "paused",
+            "failure",
             "ingest_url",
             "created_at",
             "updated_at",
             "etag",
         ]
-        read_only_fields = ["id", "paused", "created_at", "updated_at"]
+        read_only_fields = ["id", "paused", "failure", "created_at", "updated_at"]
 
     def get_ingest_url(self, pipeline: Pipeline) -> str:
         return f"{settings.CONSOLE.ingest_url}/v1/pipelines/{pipeline.pk}/messages"

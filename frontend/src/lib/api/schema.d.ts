@@ -1575,6 +1575,7 @@ export interface components {
             /** @description Version in force. */
             readonly published_version: number | null;
             readonly paused: boolean;
+            readonly failure: string;
             /** @description Where messages are posted. */
             readonly ingest_url: string;
             /** Format: date-time */

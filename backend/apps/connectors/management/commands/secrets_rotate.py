@@ -5,8 +5,8 @@ from typing import Any
 from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
 
+from backend.apps.connectors.secret_store import secrets_reseal
 from backend.apps.connectors.secrets import add_key
-from backend.apps.connectors.services import secrets_reseal
 
 
 class Command(BaseCommand):

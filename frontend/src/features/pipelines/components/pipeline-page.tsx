@@ -40,6 +40,11 @@ function PipelineDetail({ pipeline }: { pipeline: Pipeline }) {
       action={<Actions pipeline={pipeline} />}
     >
       {pipeline.published_version !== pipeline.version && <Unpublished pipeline={pipeline} />}
+      {pipeline.failure && (
+        <Alert color="red" mb="md" title={t('pipelines.failedTitle')}>
+          {pipeline.failure}
+        </Alert>
+      )}
       <Address url={pipeline.ingest_url} />
       <Tabs
         value={tab}

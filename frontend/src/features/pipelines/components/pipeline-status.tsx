@@ -1,5 +1,5 @@
 import { Badge } from '@mantine/core'
-import { IconCircleCheck, IconPencil, IconPlayerPause } from '@tabler/icons-react'
+import { IconAlertTriangle, IconCircleCheck, IconPencil, IconPlayerPause } from '@tabler/icons-react'
 import { useTranslation } from 'react-i18next'
 
 import type { Pipeline } from '@/features/pipelines/api/pipelines'
@@ -11,7 +11,9 @@ export function PipelineStatus({ pipeline }: { pipeline: Pipeline }) {
       ? (['gray', IconPencil, t('pipelines.draft')] as const)
       : pipeline.paused
         ? (['yellow', IconPlayerPause, t('pipelines.paused')] as const)
-        : (['gray', IconCircleCheck, t('pipelines.accepting')] as const)
+        : pipeline.failure
+          ? (['red', IconAlertTriangle, t('pipelines.failed')] as const)
+          : (['gray', IconCircleCheck, t('pipelines.accepting')] as const)
   return (
     <Badge color={color} variant="light" tt="none" leftSection={<Icon size={12} aria-hidden />}>
       {label}

@@ -1,0 +1,143 @@
+"""Where connectors' secrets rest: sealed, in Vault where the installation has one, in PostgreSQL otherwise."""
+
+import copy
+import json
+import logging
+from typing import Any
+
+from django.db import transaction
+from pydantic import BaseModel
+
+from backend.apps.connectors.models import Connector, StoredSecret
+from backend.apps.connectors.secrets import UnreadableSecretError, cipher
+from backend.apps.connectors.vault import MissingReferenceError, VaultUnavailableError, is_reference, vault
+from backend.apps.workspaces.models import Workspace
+from backend.domain.connector import connectors
+from backend.domain.errors import ConfigError
+from backend.domain.masking import join_secrets, secret_paths, value_at
+
+log = logging.getLogger(__name__)
+
+
+def secrets_store(connector: Connector, secrets: dict[str, str]) -> None:
+    """Within a transaction: one that is undone leaves the former secrets in force, in Vault too."""
+    StoredSecret.objects.update_or_create(
+        connector=connector, defaults=_kept(connector, cipher().seal(json.dumps(secrets).encode()))
+    )
+
+
+def secrets_load(connector: Connector) -> dict[str, str]:
+    """The secrets by path, references as such. Raises UnreadableSecretError, VaultUnavailableError."""
+    stored = StoredSecret.objects.filter(connector=connector).first()
+    if stored is None:
+        return {}
+    secrets: dict[str, str] = json.loads(cipher().open(_sealed(stored)))
+    return secrets
+
+
+def secrets_kept(connector: Connector) -> dict[str, str]:
+    """As ``secrets_load``, but none when they cannot be read: each has to be entered again then."""
+    try:
+        return secrets_load(connector)
+    except UnreadableSecretError:
+        return {}
+
+
+def secrets_forget(connector: Connector) -> None:
+    """Once the transaction is done. Should Vault be away, what it holds stays there, sealed and unused."""
+    name, kept_in = str(connector.pk), vault()
+    if kept_in is None:
+        return
+
+    def forget() -> None:
+        try:
+            kept_in.delete(name)
+        except VaultUnavailableError as error:
+            log.warning("The secrets of the deleted connector %s stay in Vault: %s", name, error)
+
+    transaction.on_commit(forget)
+
+
+def secrets_reseal() -> tuple[int, list[str]]:
+    """Seals every secret with the current key, and moves it to where secrets rest now; each in a transaction
+    of its own, so that it may be interrupted and run again.
+
+    How many were sealed anew, and the names of the connectors whose secret cannot be read.
+    """
+    count, unreadable = 0, []
+    for pk in StoredSecret.objects.values_list("pk", flat=True):
+        with transaction.atomic():
+            stored = StoredSecret.objects.select_for_update().select_related("connector").filter(pk=pk).first()
+            if stored is None:
+                continue
+            try:
+                sealed = _sealed(stored)
+                if cipher().is_current(sealed) and (stored.sealed is None) == (vault() is not None):
+                    continue
+                kept = _kept(stored.connector, cipher().seal(cipher().open(sealed)))
+            except UnreadableSecretError:
+                unreadable.append(stored.connector.name)
+                continue
+            StoredSecret.objects.filter(pk=pk).update(**kept)
+            count += 1
+    return count, unreadable
+
+
+def connection_with_secrets(connector: Connector) -> dict[str, Any]:
+    """For the data plane only. Raises UnreadableSecretError, which names the connector, and
+    VaultUnavailableError."""
+    model = connectors.get(connector.type).connection_model
+    try:
+        connection = join_secrets(connector.connection, secrets_load(connector))
+        return with_references(connector.workspace, model, connection)
+    except UnreadableSecretError as error:
+        raise UnreadableSecretError(f"Connector {connector.name!r}: {error} Save its secrets again.") from None
+    except ConfigError as error:
+        raise UnreadableSecretError(f"Connector {connector.name!r}: {error}") from None
+
+
+def with_references(workspace: Workspace, model: type[BaseModel], connection: dict[str, Any]) -> dict[str, Any]:
+    """The connection with what its references to Vault name now. Raises ConfigError, VaultUnavailableError."""
+    connection = copy.deepcopy(connection)
+    errors: dict[str, list[str]] = {}
+    for path in secret_paths(model, connection):
+        reference = value_at(connection, path)
+        if not is_reference(reference):
+            continue
+        try:
+            value_at(connection, path[:-1])[path[-1]] = _referenced(workspace, reference)
+        except MissingReferenceError as error:
+            errors[".".join(("connection", *path))] = [str(error)]
+    if errors:
+        raise ConfigError(errors)
+    return connection
+
+
+def _referenced(workspace: Workspace, reference: str) -> str:
+    found_in = vault()
+    if found_in is None:
+        raise MissingReferenceError(
+            "No Vault is set for this installation (HEADRACE_VAULT_URL): enter the secret itself."
+        )
+    return found_in.resolve(workspace.slug, reference)
+
+
+def _kept(connector: Connector, sealed: bytes) -> dict[str, Any]:
+    """The fields of StoredSecret that say where the sealed secret is now."""
+    kept_in = vault()
+    if kept_in is None:
+        return {"sealed": sealed, "vault_version": None}
+    return {"sealed": None, "vault_version": kept_in.write(str(connector.pk), sealed)}
+
+
+def _sealed(stored: StoredSecret) -> bytes:
+    if stored.sealed is not None:
+        return bytes(stored.sealed)
+    kept_in = vault()
+    if kept_in is None:
+        raise UnreadableSecretError("The stored secret is in Vault, and HEADRACE_VAULT_URL is not set.")
+    assert stored.vault_version is not None
+    try:
+        return kept_in.read(str(stored.connector_id), stored.vault_version)
+    except MissingReferenceError as error:
+        raise UnreadableSecretError(str(error)) from None

@@ -1,0 +1,141 @@
+"""Vault, or OpenBao: its KV v2 engine keeps sealed secrets and those that connectors refer to.
+
+Below ``HEADRACE_VAULT_PATH``, ``connectors/ID`` holds what Headrace sealed; Vault never sees a secret of
+ours in the clear. ``workspaces/SLUG/…`` is for people: a secret given as ``vault:PATH#KEY`` is read from
+there whenever it is used. Each workspace has its own part, so that nobody reads another's.
+"""
+
+import base64
+import logging
+import re
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any, TypeVar
+
+import hvac
+import requests
+from django.conf import settings
+from hvac.exceptions import Forbidden, InvalidPath, VaultError
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+_SECONDS = 5.0
+_REFERENCE = re.compile(r"vault:(?P<path>[\w./-]+)#(?P<key>[\w.-]+)")
+
+
+class VaultUnavailableError(Exception):
+    """Vault cannot be reached or refuses the installation; trying again later may work."""
+
+
+class MissingReferenceError(LookupError):
+    """What a reference names is not there. The message is a sentence without any secret."""
+
+
+def is_reference(text: str) -> bool:
+    """Whether a secret's text stands for one in Vault: ``vault:PATH#KEY``."""
+    return _REFERENCE.fullmatch(text) is not None
+
+
+class Vault:
+    """The installation's part of one KV v2 engine. Signs in with a token or as an AppRole."""
+
+    def __init__(
+        self, *, url: str, mount: str, path: str, token: str = "", role_id: str = "", secret_id: str = ""
+    ) -> None:
+        self._client = hvac.Client(url, token=token or None, timeout=_SECONDS)
+        self._kv = self._client.secrets.kv.v2
+        self._mount = mount
+        self._path = path
+        self._role = (role_id, secret_id) if role_id else None
+
+    def write(self, name: str, sealed: bytes) -> int:
+        """Keeps a sealed secret; the number of its version, since a transaction may yet be undone."""
+        content = {"sealed": base64.b64encode(sealed).decode()}
+        answer = self._call(
+            lambda: self._kv.create_or_update_secret(self._sealed(name), content, mount_point=self._mount)
+        )
+        return int(answer["data"]["version"])
+
+    def read(self, name: str, version: int) -> bytes:
+        """Raises MissingReferenceError when somebody deleted it there."""
+        data = self._read(self._sealed(name), version)
+        if data is None or "sealed" not in data:
+            raise MissingReferenceError("The stored secret was deleted from Vault.")
+        return base64.b64decode(data["sealed"])
+
+    def delete(self, name: str) -> None:
+        self._call(lambda: self._kv.delete_metadata_and_all_versions(self._sealed(name), mount_point=self._mount))
+
+    def resolve(self, workspace: str, reference: str) -> str:
+        """The secret that a workspace's reference names. Raises MissingReferenceError."""
+        found = _REFERENCE.fullmatch(reference)
+        path, key = (found["path"], found["key"]) if found else ("", "")
+        if ".." in path.split("/"):
+            raise MissingReferenceError(f"{reference} leads out of the workspace's part of Vault.")
+        where = f"{self._path}/workspaces/{workspace}/{path}"
+        data = self._read(where)
+        if data is None:
+            raise MissingReferenceError(f"Vault has nothing at {self._mount}/{where}.")
+        if not isinstance(data.get(key), str):
+            raise MissingReferenceError(f"What Vault has at {self._mount}/{where} has no text under the key {key}.")
+        return str(data[key])
+
+    def _sealed(self, name: str) -> str:
+        return f"{self._path}/connectors/{name}"
+
+    def _read(self, path: str, version: int | None = None) -> dict[str, Any] | None:
+        def read() -> Any:
+            return self._kv.read_secret_version(
+                path, version=version, mount_point=self._mount, raise_on_deleted_version=True
+            )
+
+        try:
+            return dict(self._call(read)["data"]["data"])
+        except InvalidPath:
+            return None
+
+    def _call(self, call: Callable[[], T]) -> T:
+        """With one more sign-in when the token has expired."""
+        try:
+            if self._role and not self._client.token:
+                self._sign_in()
+            try:
+                return call()
+            except Forbidden:
+                if self._role is None:
+                    raise
+                self._sign_in()
+                return call()
+        except InvalidPath:
+            raise
+        except VaultError as error:
+            raise VaultUnavailableError(f"Vault refuses Headrace: {type(error).__name__}.") from None
+        except requests.RequestException as error:
+            raise VaultUnavailableError(f"Vault cannot be reached: {type(error).__name__}.") from None
+
+    def _sign_in(self) -> None:
+        assert self._role is not None
+        role_id, secret_id = self._role
+        self._client.auth.approle.login(role_id=role_id, secret_id=secret_id)
+
+
+def vault() -> Vault | None:
+    """The installation's Vault, if it has one."""
+    console = settings.CONSOLE
+    if not console.vault_url:
+        return None
+    return _vault(
+        url=console.vault_url,
+        mount=console.vault_mount,
+        path=console.vault_path,
+        token=console.vault_token.get_secret_value(),
+        role_id=console.vault_role_id,
+        secret_id=console.vault_secret_id.get_secret_value(),
+    )
+
+
+@lru_cache(maxsize=1)
+def _vault(**fields: str) -> Vault:
+    """Kept, so that a sign-in serves many calls."""
+    return Vault(**fields)

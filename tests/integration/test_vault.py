@@ -1,0 +1,221 @@
+"""Secrets in a real OpenBao, which speaks Vault's API."""
+
+import io
+import json
+from collections.abc import Callable
+from typing import Any
+
+import hvac
+import pytest
+from django.core.management import call_command
+from django.db import transaction
+from hvac.exceptions import InvalidPath
+from pydantic import SecretStr
+from rest_framework.test import APIClient
+
+from backend.apps.connectors.models import Connector, StoredSecret
+from backend.apps.connectors.secret_store import connection_with_secrets
+from backend.apps.connectors.secrets import UnreadableSecretError
+from backend.apps.connectors.services import connector_update
+from backend.apps.pipelines import config_files
+from backend.apps.pipelines.grpc import _runtime_config
+from backend.apps.pipelines.models import Pipeline
+from backend.apps.pipelines.services import pipeline_publish
+from backend.apps.workspaces.models import Workspace
+from tests import factories
+from tests.openbao import ADDRESS, TOKEN, bao, openbao
+from tests.ports import free_ports
+
+__all__ = ["bao", "openbao"]
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("secret_keys")]
+
+BEARER = {"type": "bearer", "token": "t0p-secret"}
+
+
+@pytest.fixture
+def configure(settings: Any, bao: hvac.Client) -> Callable[..., None]:
+    """Tells the console of the OpenBao."""
+
+    def with_vault(**fields: Any) -> None:
+        secret = {
+            name: SecretStr(value) for name, value in fields.items() if name in ("vault_token", "vault_secret_id")
+        }
+        settings.CONSOLE = settings.CONSOLE.model_copy(update={"vault_url": ADDRESS, **fields, **secret})
+
+    return with_vault
+
+
+@pytest.fixture
+def in_vault(configure: Callable[..., None]) -> None:
+    configure(vault_token=TOKEN)
+
+
+def sealed_in(bao: hvac.Client, connector: Connector, version: int | None = None) -> str:
+    path = f"headrace/connectors/{connector.pk}"
+    answer = bao.secrets.kv.v2.read_secret_version(path, version=version, raise_on_deleted_version=True)
+    return str(answer["data"]["data"]["sealed"])
+
+
+def put(bao: hvac.Client, workspace: Workspace, path: str, **values: str) -> None:
+    bao.secrets.kv.v2.create_or_update_secret(f"headrace/workspaces/{workspace.slug}/{path}", values)
+
+
+@pytest.mark.usefixtures("in_vault")
+def test_a_connectors_secrets_rest_in_vault_sealed(workspace: Workspace, bao: hvac.Client) -> None:
+    connector = factories.make_connector(workspace, authentication=BEARER)
+    stored = StoredSecret.objects.get(connector=connector)
+    assert (stored.sealed, stored.vault_version) == (None, 1)
+    assert "t0p-secret" not in sealed_in(bao, connector)
+    assert connection_with_secrets(connector)["authentication"]["token"] == "t0p-secret"
+
+
+@pytest.mark.usefixtures("in_vault")
+def test_a_save_that_is_undone_leaves_the_former_secret_in_force(workspace: Workspace, bao: hvac.Client) -> None:
+    connector = factories.make_connector(workspace, authentication=BEARER)
+    changed = {"url": connector.connection["url"], "authentication": {"type": "bearer", "token": "other"}}
+
+    def undone() -> None:
+        with transaction.atomic():
+            actor = factories.admin_of(workspace)
+            connector_update(connector=connector, actor=actor, name="Changed", connection=changed)
+            assert connection_with_secrets(connector)["authentication"]["token"] == "other"
+            raise InterruptedError
+
+    with pytest.raises(InterruptedError):
+        undone()
+    assert sealed_in(bao, connector, 2)
+    connector.refresh_from_db()
+    assert connection_with_secrets(connector)["authentication"]["token"] == "t0p-secret"
+
+
+@pytest.mark.usefixtures("in_vault")
+def test_a_deleted_connectors_secrets_are_gone_from_vault(
+    client: APIClient, workspace: Workspace, bao: hvac.Client, on_commit: Any
+) -> None:
+    connector = factories.make_connector(workspace, authentication=BEARER)
+    with on_commit():
+        assert client.delete(f"/api/v1/connectors/{connector.pk}/").status_code == 204
+    with pytest.raises(InvalidPath):
+        sealed_in(bao, connector)
+
+
+def test_secrets_move_to_where_they_are_to_rest(workspace: Workspace, configure: Callable[..., None]) -> None:
+    connector = factories.make_connector(workspace, authentication=BEARER)
+    configure(vault_token=TOKEN)
+    assert connection_with_secrets(connector)["authentication"]["token"] == "t0p-secret"
+    call_command("secrets_rotate", stdout=(said := io.StringIO()))
+    assert "1 secrets" in said.getvalue()
+    assert StoredSecret.objects.get().sealed is None
+    assert connection_with_secrets(connector)["authentication"]["token"] == "t0p-secret"
+    configure(vault_token=TOKEN, vault_url="")
+    with pytest.raises(UnreadableSecretError, match="HEADRACE_VAULT_URL"):
+        connection_with_secrets(connector)
+
+
+def test_an_app_role_needs_no_token_and_signs_in_again(
+    workspace: Workspace, bao: hvac.Client, configure: Callable[..., None]
+) -> None:
+    bao.sys.enable_auth_method("approle")
+    rules = 'path "secret/*" { capabilities = ["create", "read", "update", "delete"] }'
+    bao.sys.create_or_update_acl_policy("headrace", rules)
+    bao.auth.approle.create_or_update_approle("headrace", token_policies=["headrace"], token_num_uses=3)
+    role_id = bao.auth.approle.read_role_id("headrace")["data"]["role_id"]
+    secret_id = bao.auth.approle.generate_secret_id("headrace")["data"]["secret_id"]
+    configure(vault_role_id=role_id, vault_secret_id=secret_id)
+    connector = factories.make_connector(workspace, authentication=BEARER)
+    for _ in range(5):  # more often than one token may be used
+        assert connection_with_secrets(connector)["authentication"]["token"] == "t0p-secret"
+
+
+@pytest.mark.usefixtures("in_vault")
+def test_a_reference_is_read_whenever_it_is_used(client: APIClient, workspace: Workspace, bao: hvac.Client) -> None:
+    put(bao, workspace, "erp", token="first")
+    authentication = {"type": "bearer", "token": "vault:erp#token"}
+    body = {
+        "name": "ERP",
+        "type": "http",
+        "connection": {"url": "http://127.0.0.1:1/", "authentication": authentication},
+    }
+    answer = client.post("/api/v1/connectors/", body, format="json")
+    assert answer.status_code == 201
+    connector = Connector.objects.get()
+    assert connection_with_secrets(connector)["authentication"]["token"] == "first"
+    put(bao, workspace, "erp", token="second")
+    assert connection_with_secrets(connector)["authentication"]["token"] == "second"
+    [document] = config_files.export(workspace)
+    assert document["connection"]["authentication"]["token"] == "vault:erp#token"
+    text = config_files.dump([document])
+    assert (
+        config_files.apply(workspace=workspace, actor=factories.admin_of(workspace), documents=config_files.parse(text))
+        == []
+    )
+
+
+@pytest.mark.parametrize(
+    "reference",
+    ["vault:nothing#token", "vault:erp#other", "vault:../other/erp#token", "vault:erp/../../other/erp#token"],
+)
+@pytest.mark.usefixtures("in_vault")
+def test_a_reference_to_nothing_or_to_others_is_refused_at_its_field(
+    client: APIClient, workspace: Workspace, bao: hvac.Client, reference: str
+) -> None:
+    put(bao, workspace, "erp", token="first")
+    bao.secrets.kv.v2.create_or_update_secret("headrace/workspaces/other/erp", {"token": "theirs"})
+    authentication = {"type": "bearer", "token": reference}
+    body = {
+        "name": "ERP",
+        "type": "http",
+        "connection": {"url": "http://127.0.0.1:1/", "authentication": authentication},
+    }
+    answer = client.post("/api/v1/connectors/", body, format="json")
+    assert answer.status_code == 400
+    assert list(answer.json()["errors"]) == ["connection.authentication.token"]
+
+
+def test_without_a_vault_a_reference_is_refused(client: APIClient) -> None:
+    authentication = {"type": "bearer", "token": "vault:erp#token"}
+    body = {
+        "name": "ERP",
+        "type": "http",
+        "connection": {"url": "http://127.0.0.1:1/", "authentication": authentication},
+    }
+    answer = client.post("/api/v1/connectors/", body, format="json")
+    assert "HEADRACE_VAULT_URL" in answer.json()["errors"]["connection.authentication.token"][0]
+
+
+def test_while_vault_is_away_nothing_is_half_saved(client: APIClient, configure: Callable[..., None]) -> None:
+    configure(vault_token=TOKEN, vault_url=f"http://127.0.0.1:{free_ports(1)[0]}")
+    connection = {"url": "http://127.0.0.1:1/", "authentication": BEARER}
+    client.raise_request_exception = False
+    answer = client.post(
+        "/api/v1/connectors/", {"name": "ERP", "type": "http", "connection": connection}, format="json"
+    )
+    assert (answer.status_code, answer.json()["service"]) == (503, "Vault")
+    assert not Connector.objects.exists()
+    configure(vault_token="wrong")
+    answer = client.post(
+        "/api/v1/connectors/", {"name": "ERP", "type": "http", "connection": connection}, format="json"
+    )
+    assert (answer.status_code, answer.json()["service"]) == (503, "Vault")
+    assert "t0p-secret" not in answer.content.decode()
+
+
+@pytest.mark.usefixtures("in_vault")
+def test_an_unreadable_secret_fails_its_pipeline_alone(client: APIClient, workspace: Workspace) -> None:
+    broken, sound = (factories.make_connector(workspace, authentication=BEARER) for _ in range(2))
+    pipelines = [factories.make_pipeline(workspace, connector) for connector in (broken, sound)]
+    for pipeline in pipelines:
+        pipeline_publish(pipeline=pipeline, actor=factories.admin_of(workspace))
+    StoredSecret.objects.filter(connector=broken).update(vault_version=7)
+    failed, works = (_runtime_config(str(pipeline.pk), 0) for pipeline in pipelines)
+    assert failed is not None
+    assert works is not None
+    assert broken.name in failed.outputs[0].error
+    assert json.loads(works.outputs[0].connection)["authentication"]["token"] == "t0p-secret"
+    shown = {found["id"]: found["failure"] for found in client.get("/api/v1/pipelines/").json()["results"]}
+    assert broken.name in shown[str(pipelines[0].pk)]
+    assert shown[str(pipelines[1].pk)] == ""
+    fixed = {"url": broken.connection["url"], "authentication": BEARER}
+    connector_update(connector=broken, actor=factories.admin_of(workspace), name=broken.name, connection=fixed)
+    assert _runtime_config(str(pipelines[0].pk), 0).outputs[0].error == ""  # type: ignore[union-attr]
+    assert not Pipeline.objects.exclude(failure="").exists()

