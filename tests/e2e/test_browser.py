@@ -1,5 +1,6 @@
 """A person's first minutes, in a real browser."""
 
+import re
 import shutil
 from collections.abc import Iterator
 
@@ -9,7 +10,7 @@ from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 from tests.e2e.test_messages import ids, name, order
 from tests.infra import wait_until
-from tests.installation import Installation
+from tests.installation import Installation, call
 from tests.receiver import Receiver, receiver_in_thread
 
 FLAGS = [
@@ -94,7 +95,7 @@ def test_a_mistake_in_the_form_is_told_at_its_field(page: Page, installation: In
     expect(page.get_by_role("link", name="outputs.0.name")).to_be_visible()
 
 
-@pytest.mark.parametrize("path", ["/pipelines", "/connectors", "/jobs"])
+@pytest.mark.parametrize("path", ["/pipelines", "/connectors", "/jobs", "/access", "/config-files"])
 def test_pages_fit_a_narrow_screen(page: Page, installation: Installation, path: str) -> None:
     page.set_viewport_size({"width": 390, "height": 844})
     sign_in(page, installation)
@@ -102,6 +103,44 @@ def test_pages_fit_a_narrow_screen(page: Page, installation: Installation, path:
     expect(page.get_by_role("heading", level=1)).to_be_visible()
     page.wait_for_load_state("networkidle")
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
+
+
+def test_a_key_is_made_shown_once_used_and_revoked(page: Page, installation: Installation) -> None:
+    sign_in(page, installation)
+    page.goto("/access")
+    page.get_by_role("button", name="Create API key").click()
+    dialog = page.get_by_role("dialog")
+    dialog.get_by_label("Name").fill(key_name := name())
+    dialog.get_by_label("Read everything but secrets").check()
+    dialog.get_by_role("button", name="Create API key").click()
+    expect(dialog.get_by_text("This key is shown only now.")).to_be_visible()
+    key = dialog.locator("code").inner_text()
+    url = f"{installation.endpoint('console')}/api/v1/pipelines/"
+    assert call("GET", url, None, key)[0] == 200
+    dialog.get_by_role("button", name="Done").click()
+    row = page.get_by_role("row").filter(has_text=key_name)
+    expect(row).to_contain_text(key[:9])
+    assert key not in page.content()
+    row.get_by_role("button", name="Revoke").click()
+    page.get_by_role("dialog").get_by_role("button", name="Revoke").click()
+    expect(row).to_contain_text("Revoked")
+    assert call("GET", url, None, key)[0] == 401
+
+
+def test_the_configuration_is_shown_changed_planned_and_applied_as_code(page: Page, installation: Installation) -> None:
+    sign_in(page, installation)
+    page.goto("/config-files")
+    connector = f"kind: connector\nname: {(made := name())}\ntype: http\nconnection:\n  url: http://127.0.0.1:9/\n"
+    page.get_by_label("YAML").fill(connector.replace("url", "uri"))
+    page.get_by_role("button", name="Plan").click()
+    expect(page.get_by_role("alert")).to_contain_text("connection.uri")
+    page.get_by_label("YAML").fill(connector)
+    page.get_by_role("button", name="Plan").click()
+    expect(page.get_by_text(f"Connector created: {made}")).to_be_visible()
+    page.get_by_role("button", name="Apply 1 step").click()
+    expect(page.get_by_text("1 step was done")).to_be_visible()
+    page.get_by_role("button", name="Show the present configuration").click()
+    expect(page.get_by_label("YAML")).to_have_value(re.compile(made))
 
 
 def test_an_output_fails_is_repaired_and_gets_what_it_missed(page: Page, installation: Installation) -> None:

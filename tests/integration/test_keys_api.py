@@ -2,6 +2,7 @@ import pytest
 import redis
 from rest_framework.test import APIClient
 
+from backend.apps.audit.models import AuditEntry
 from backend.apps.workspaces.models import ApiKey, Workspace
 from backend.apps.workspaces.services import key_hash
 from backend.manager_api import snapshot as stored
@@ -57,3 +58,12 @@ def test_signing_in(workspace: Workspace) -> None:
     )
     assert right.status_code == 204
     assert client.get("/api/v1/me/").json()["workspaces"][0]["slug"] == workspace.slug
+
+
+def test_what_a_key_does_is_told_with_its_name(client: APIClient, workspace: Workspace) -> None:
+    created = client.post(URL, {"name": "deploy", "scopes": ["write"]}, format="json").json()
+    program = APIClient(headers={"Authorization": f"Bearer {created['key']}"})
+    body = {"name": "ERP", "type": "http", "connection": {"url": "http://127.0.0.1:1/"}}
+    assert program.post("/api/v1/connectors/", body, format="json").status_code == 201
+    admin = factories.admin_of(workspace).username
+    assert AuditEntry.objects.get(action="connector.create").actor == f"{admin} (API key deploy)"

@@ -16,7 +16,9 @@ class Named(Protocol):
     """An object that people know by its name."""
 
     pk: Any
-    name: str
+
+    @property
+    def name(self) -> str: ...
 
 
 def audit_record(
@@ -34,9 +36,13 @@ def audit_record(
     found += [Change(path, None, CHANGED) for path in secrets_changed or []]
     AuditEntry.objects.create(
         workspace_id=workspace.pk if isinstance(workspace, Workspace) else workspace,
-        actor=actor.username if isinstance(actor, User) else actor,
+        actor=_name(actor) if isinstance(actor, User) else actor,
         action=action,
         object_id=str(target.pk) if target is not None else "",
         object_name=target.name if target is not None else "",
         changes=[asdict(change) for change in found],
     )
+
+
+def _name(user: User) -> str:
+    return f"{user.username} ({user.via})" if user.via else user.username

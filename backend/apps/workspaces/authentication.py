@@ -22,9 +22,12 @@ class Access:
 
 
 def access_of(user: User, request: Request) -> Access:
-    """The person's access to the workspace that the request names, or to the first of theirs."""
+    """The person's access to the workspace that the request names, or to the first of theirs.
+
+    A link, which has no header, names it in the query.
+    """
     memberships = memberships_of(user)
-    if wanted := request.headers.get(WORKSPACE_HEADER):
+    if wanted := request.headers.get(WORKSPACE_HEADER) or request.query_params.get("workspace"):
         memberships = memberships.filter(workspace__slug=wanted)
     membership = memberships.first()
     return Access(membership.workspace, Role(membership.role)) if membership else Access(None, None)
@@ -41,6 +44,7 @@ class ApiKeyAuthentication(BaseAuthentication):
         if key is None:
             raise exceptions.AuthenticationFailed("This API key is unknown, expired or revoked.")
         role = Role.EDITOR if Scope.WRITE in key.scopes else Role.VIEWER if Scope.READ in key.scopes else None
+        key.created_by.via = f"API key {key.name}"
         return key.created_by, Access(key.workspace, role)
 
     def authenticate_header(self, request: Request) -> str:

@@ -24,6 +24,12 @@ class User(AbstractUser):
     subject = models.CharField(
         max_length=200, unique=True, null=True, blank=True, help_text="The identity provider's id of the person."
     )
+    via = ""
+    """What speaks for them in this request, when they do not themselves: an API key. Not stored."""
+
+    @property
+    def name(self) -> str:
+        return self.username
 
 
 class Workspace(models.Model):

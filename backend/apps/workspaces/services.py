@@ -4,6 +4,7 @@ import hashlib
 import secrets
 from collections.abc import Sequence
 from datetime import datetime
+from typing import Any
 
 import redis
 from django.conf import settings
@@ -12,6 +13,7 @@ from django.utils import timezone
 
 from backend.apps.audit.services import audit_record
 from backend.apps.workspaces.models import ApiKey, Membership, Role, Scope, User, Workspace
+from backend.domain.errors import ConfigError, ConflictError
 from backend.manager_api import snapshot
 from backend.manager_api.snapshot import IngestKey
 
@@ -25,6 +27,55 @@ def workspace_create(*, slug: str, name: str, admin: User) -> Workspace:
         Membership.objects.create(workspace=workspace, user=admin, role=Role.ADMIN)
         audit_record(action="workspace.create", actor=admin, workspace=workspace, target=workspace)
     return workspace
+
+
+def member_add(*, workspace: Workspace, actor: User, username: str, role: str) -> Membership:
+    """Raises ConfigError when there is no such person, or they are a member already."""
+    user = User.objects.filter(username=username, is_active=True).first()
+    if user is None:
+        said = (
+            "Nobody here has this user name. Local accounts are made in the admin site; others at their first sign-in."
+        )
+        raise ConfigError({"username": [said]})
+    if Membership.objects.filter(workspace=workspace, user=user).exists():
+        raise ConfigError({"username": [f"{username} is a member already."]})
+    with transaction.atomic():
+        member = Membership.objects.create(workspace=workspace, user=user, role=role)
+        _audit_member("add", member, actor, after={"role": role})
+    return member
+
+
+def member_change(*, member: Membership, actor: User, role: str) -> Membership:
+    """Raises ConflictError when somebody else decides, or no admin would be left."""
+    with transaction.atomic():
+        _check_may_change(member, stays_admin=role == Role.ADMIN)
+        before, member.role = member.role, role
+        member.save(update_fields=["role"])
+        _audit_member("change", member, actor, before={"role": before}, after={"role": role})
+    return member
+
+
+def member_remove(*, member: Membership, actor: User) -> None:
+    """Raises ConflictError as ``member_change`` does."""
+    with transaction.atomic():
+        _check_may_change(member, stays_admin=False)
+        _audit_member("remove", member, actor, before={"role": member.role})
+        member.delete()
+
+
+def _check_may_change(member: Membership, *, stays_admin: bool) -> None:
+    if member.user.subject is not None:
+        raise ConflictError(
+            f"The identity provider's roles and groups decide what {member.user} may do; change them there."
+        )
+    # Locked, so that two admins do not remove each other.
+    admins = list(Membership.objects.select_for_update().filter(workspace=member.workspace, role=Role.ADMIN))
+    if admins == [member] and not stays_admin:
+        raise ConflictError(f"{member.user} is the only admin of this workspace; make somebody else one first.")
+
+
+def _audit_member(action: str, member: Membership, actor: User, **told: Any) -> None:
+    audit_record(action=f"membership.{action}", actor=actor, workspace=member.workspace, target=member.user, **told)
 
 
 def key_hash(key: str) -> str:

@@ -16,6 +16,8 @@ const AttemptsPage = lazy(async () => ({ default: (await import('@/features/deli
 const DeadLettersPage = lazy(async () => ({ default: (await import('@/features/deliveries/components/dead-letters-page')).DeadLettersPage }))
 const UsagePage = lazy(async () => ({ default: (await import('@/features/usage/components/usage-page')).UsagePage }))
 const AuditPage = lazy(async () => ({ default: (await import('@/features/audit/components/audit-page')).AuditPage }))
+const AccessPage = lazy(async () => ({ default: (await import('@/features/access/components/access-page')).AccessPage }))
+const ConfigFilesPage = lazy(async () => ({ default: (await import('@/features/config-files/components/config-files-page')).ConfigFilesPage }))
 const JobsPage = lazy(async () => ({ default: (await import('@/features/jobs/components/jobs-page')).JobsPage }))
 const PipelineFormPage = lazy(async () => ({ default: (await import('@/features/pipelines/components/pipeline-form-page')).PipelineFormPage }))
 const PipelinePage = lazy(async () => ({ default: (await import('@/features/pipelines/components/pipeline-page')).PipelinePage }))
@@ -45,6 +47,8 @@ export function AppRoutes() {
         <Route path="/usage" element={<UsagePage />} />
         <Route path="/alerts" element={<AlertsPage />} />
         <Route path="/audit" element={<AuditPage />} />
+        <Route path="/access" element={<AccessPage />} />
+        <Route path="/config-files" element={<ConfigFilesPage />} />
         <Route path="/jobs" element={<JobsPage />} />
         <Route path="*" element={<NotFound />} />
       </Route>

@@ -16,7 +16,9 @@ import {
 import { useDisclosure } from '@mantine/hooks'
 import {
   IconBell,
+  IconFileCode,
   IconHistory,
+  IconKey,
   IconListDetails,
   IconMailX,
   IconMoon,
@@ -36,7 +38,7 @@ import { Link, Outlet, useLocation } from 'react-router'
 
 import { ErrorBoundary } from '@/components/error-boundary'
 import { HealthBanner } from '@/features/health/components/health-banner'
-import { useMe, useSignOut } from '@/features/session/api/session'
+import { chooseWorkspace, useMe, useSignOut, useWorkspace } from '@/features/session/api/session'
 import { clock } from '@/lib/format'
 import i18n, { languages } from '@/lib/i18n'
 import { LiveProvider, useLive } from '@/lib/live'
@@ -97,6 +99,7 @@ function Navigation({ onNavigate }: { onNavigate: () => void }) {
       links: [
         { to: '/pipelines', label: t('nav.pipelines'), icon: IconRoute },
         { to: '/connectors', label: t('nav.connectors'), icon: IconPlugConnected },
+        { to: '/config-files', label: t('nav.configFiles'), icon: IconFileCode },
       ],
     },
     {
@@ -112,6 +115,7 @@ function Navigation({ onNavigate }: { onNavigate: () => void }) {
       links: [
         { to: '/jobs', label: t('nav.jobs'), icon: IconServerCog },
         { to: '/alerts', label: t('nav.alerts'), icon: IconBell },
+        { to: '/access', label: t('nav.access'), icon: IconKey },
         { to: '/audit', label: t('nav.audit'), icon: IconHistory },
       ],
     },
@@ -177,6 +181,8 @@ function ThemeSwitch() {
 function AccountMenu() {
   const { t, i18n: current } = useTranslation()
   const me = useMe()
+  const workspace = useWorkspace()
+  const workspaces = me.data?.workspaces ?? []
   const signOut = useSignOut()
   const { timeZoneChoice, setTimeZoneChoice } = usePreferences()
   return (
@@ -188,8 +194,19 @@ function AccountMenu() {
       </Menu.Target>
       <Menu.Dropdown>
         <Menu.Label>
-          {me.data?.username}, {me.data?.workspaces[0]?.name}
+          {me.data?.username}, {workspace?.name}
         </Menu.Label>
+        {workspaces.length > 1 && (
+          <Select
+            p="xs"
+            label={t('nav.workspace')}
+            allowDeselect={false}
+            comboboxProps={{ withinPortal: false }}
+            data={workspaces.map(({ slug, name }) => ({ value: slug, label: name }))}
+            value={workspace?.slug ?? null}
+            onChange={(slug) => slug && chooseWorkspace(slug)}
+          />
+        )}
         <Select
           p="xs"
           label={t('nav.language')}

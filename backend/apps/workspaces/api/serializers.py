@@ -1,6 +1,6 @@
 from rest_framework import serializers
 
-from backend.apps.workspaces.models import ApiKey, Role, Scope
+from backend.apps.workspaces.models import ApiKey, Membership, Role, Scope
 
 
 class WorkspaceSerializer(serializers.Serializer):
@@ -14,13 +14,32 @@ class MeSerializer(serializers.Serializer):
     workspaces = WorkspaceSerializer(many=True)
 
 
+class MemberSerializer(serializers.ModelSerializer):
+    username = serializers.CharField(source="user.username")
+    last_login = serializers.DateTimeField(source="user.last_login", read_only=True, allow_null=True)
+    from_provider = serializers.SerializerMethodField(help_text="The identity provider decides about the role.")
+
+    class Meta:
+        model = Membership
+        fields = ["id", "username", "role", "from_provider", "last_login"]
+
+    def get_from_provider(self, member: Membership) -> bool:
+        return member.user.subject is not None
+
+
+class MemberRoleSerializer(serializers.Serializer):
+    role = serializers.ChoiceField(choices=Role.choices)
+
+
 class ApiKeySerializer(serializers.ModelSerializer):
     scopes = serializers.ListField(child=serializers.ChoiceField(choices=Scope.choices), allow_empty=False)
     key = serializers.CharField(
         read_only=True, required=False, help_text="The key itself; only in the answer to its creation."
     )
 
+    created_by = serializers.CharField(source="created_by.username", read_only=True)
+
     class Meta:
         model = ApiKey
-        fields = ["id", "name", "prefix", "scopes", "created_at", "expires_at", "revoked_at", "key"]
+        fields = ["id", "name", "prefix", "scopes", "created_by", "created_at", "expires_at", "revoked_at", "key"]
         read_only_fields = ["id", "prefix", "created_at", "revoked_at", "key"]

@@ -1,9 +1,10 @@
 from django.urls import path
 from rest_framework.routers import SimpleRouter
 
-from backend.apps.workspaces.api.views import ApiKeyViewSet, MeView
+from backend.apps.workspaces.api.views import ApiKeyViewSet, MemberViewSet, MeView
 
 router = SimpleRouter()
 router.register("api-keys", ApiKeyViewSet, basename="api-key")
+router.register("members", MemberViewSet, basename="member")
 
 urlpatterns = [path("me/", MeView.as_view()), *router.urls]

@@ -6,13 +6,25 @@ from rest_framework import mixins, viewsets
 from rest_framework.permissions import IsAuthenticated
 from rest_framework.request import Request
 from rest_framework.response import Response
+from rest_framework.serializers import BaseSerializer
 from rest_framework.views import APIView
 
 from backend.apps.workspaces.api.base import actor_of, workspace_of
-from backend.apps.workspaces.api.serializers import ApiKeySerializer, MeSerializer
-from backend.apps.workspaces.models import ApiKey, Role
+from backend.apps.workspaces.api.serializers import (
+    ApiKeySerializer,
+    MemberRoleSerializer,
+    MemberSerializer,
+    MeSerializer,
+)
+from backend.apps.workspaces.models import ApiKey, Membership, Role
 from backend.apps.workspaces.selectors import memberships_of
-from backend.apps.workspaces.services import api_key_create, api_key_revoke
+from backend.apps.workspaces.services import (
+    api_key_create,
+    api_key_revoke,
+    member_add,
+    member_change,
+    member_remove,
+)
 
 
 @method_decorator(ensure_csrf_cookie, name="dispatch")
@@ -40,7 +52,7 @@ class ApiKeyViewSet(
     roles = {"list": Role.ADMIN, "create": Role.ADMIN, "destroy": Role.ADMIN}
 
     def get_queryset(self) -> QuerySet[ApiKey]:
-        return ApiKey.objects.filter(workspace=workspace_of(self.request))
+        return ApiKey.objects.filter(workspace=workspace_of(self.request)).select_related("created_by").order_by("-pk")
 
     def create(self, request: Request, *args: object, **kwargs: object) -> Response:
         """Create a key. Its text is in this answer and nowhere else."""
@@ -51,3 +63,38 @@ class ApiKeyViewSet(
 
     def perform_destroy(self, instance: ApiKey) -> None:
         api_key_revoke(key=instance, actor=actor_of(self.request))
+
+
+class MemberViewSet(
+    mixins.ListModelMixin, mixins.CreateModelMixin, mixins.DestroyModelMixin, viewsets.GenericViewSet[Membership]
+):
+    """Who may do what in the workspace."""
+
+    serializer_class = MemberSerializer
+    queryset = Membership.objects.none()
+    roles = {"create": Role.ADMIN, "partial_update": Role.ADMIN, "destroy": Role.ADMIN}
+
+    def get_queryset(self) -> QuerySet[Membership]:
+        members = Membership.objects.filter(workspace=workspace_of(self.request))
+        return members.select_related("user", "workspace").order_by("user__username", "pk")
+
+    def perform_create(self, serializer: BaseSerializer[Membership]) -> None:
+        """Add somebody who has an account."""
+        wanted = serializer.validated_data
+        serializer.instance = member_add(
+            workspace=workspace_of(self.request),
+            actor=actor_of(self.request),
+            username=wanted["user"]["username"],
+            role=wanted["role"],
+        )
+
+    @extend_schema(request=MemberRoleSerializer, responses=MemberSerializer)
+    def partial_update(self, request: Request, *args: object, **kwargs: object) -> Response:
+        """Give a member another role."""
+        wanted = MemberRoleSerializer(data=request.data)
+        wanted.is_valid(raise_exception=True)
+        member = member_change(member=self.get_object(), actor=actor_of(request), role=wanted.validated_data["role"])
+        return Response(self.get_serializer(member).data)
+
+    def perform_destroy(self, instance: Membership) -> None:
+        member_remove(member=instance, actor=actor_of(self.request))

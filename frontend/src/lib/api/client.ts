@@ -26,6 +26,12 @@ const conventions: Middleware = {
   },
 }
 
+/** An address for a link, which cannot send the header that names the workspace. */
+export function linkTo(path: string, query: Record<string, string>): string {
+  const workspace = localStorage.getItem('workspace')
+  return `${path}?${new URLSearchParams({ ...query, ...(workspace && { workspace }) })}`
+}
+
 export const api = createClient<paths>({ baseUrl: '/' })
 api.use(conventions)
 

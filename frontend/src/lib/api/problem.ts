@@ -18,6 +18,11 @@ export class Problem extends Error {
   }
 }
 
+/** What was said of one field of a refused request. */
+export function fieldErrors(error: unknown, field: string): string | undefined {
+  return error instanceof Problem ? error.errors[field]?.join(' ') : undefined
+}
+
 /** The sentence to show for anything that was thrown. */
 export function sentence(error: unknown): string {
   return error instanceof Error ? error.message : String(error)

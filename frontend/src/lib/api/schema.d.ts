@@ -476,6 +476,42 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/members/": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description Who may do what in the workspace. */
+        get: operations["members_list"];
+        put?: never;
+        /** @description Who may do what in the workspace. */
+        post: operations["members_create"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/members/{id}/": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post?: never;
+        /** @description Who may do what in the workspace. */
+        delete: operations["members_destroy"];
+        options?: never;
+        head?: never;
+        /** @description Give a member another role. */
+        patch: operations["members_partial_update"];
+        trace?: never;
+    };
     "/api/v1/output-events/": {
         parameters: {
             query?: never;
@@ -887,6 +923,7 @@ export interface components {
             /** @description The key's first characters, to tell keys apart. */
             readonly prefix: string;
             scopes: components["schemas"]["ScopesEnum"][];
+            readonly created_by: string;
             /** Format: date-time */
             readonly created_at: string;
             /** Format: date-time */
@@ -1355,6 +1392,19 @@ export interface components {
             username: string;
             workspaces: components["schemas"]["Workspace"][];
         };
+        Member: {
+            readonly id: number;
+            username: string;
+            role: components["schemas"]["RoleEnum"];
+            /** @description The identity provider decides about the role. */
+            readonly from_provider: boolean;
+            /** Format: date-time */
+            readonly last_login: string | null;
+        };
+        MemberRequest: {
+            username: string;
+            role: components["schemas"]["RoleEnum"];
+        };
         /** @enum {string} */
         OnMissingEnum: "skip" | "dead_letter";
         Output: {
@@ -1538,6 +1588,19 @@ export interface components {
             previous?: string | null;
             results: components["schemas"]["DeadLetter"][];
         };
+        PaginatedMemberList: {
+            /**
+             * Format: uri
+             * @example http://api.example.org/accounts/?cursor=cD00ODY%3D"
+             */
+            next?: string | null;
+            /**
+             * Format: uri
+             * @example http://api.example.org/accounts/?cursor=cj0xJnA9NDg3
+             */
+            previous?: string | null;
+            results: components["schemas"]["Member"][];
+        };
         PaginatedOutputEventList: {
             /**
              * Format: uri
@@ -1563,6 +1626,9 @@ export interface components {
              */
             previous?: string | null;
             results: components["schemas"]["Pipeline"][];
+        };
+        PatchedMemberRoleRequest: {
+            role?: components["schemas"]["RoleEnum"];
         };
         Pipeline: {
             /** Format: uuid */
@@ -2759,6 +2825,102 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["Me"];
+                };
+            };
+        };
+    };
+    members_list: {
+        parameters: {
+            query?: {
+                /** @description The pagination cursor value. */
+                cursor?: string;
+                /** @description Number of results to return per page. */
+                page_size?: number;
+                /** @description A search term. */
+                search?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PaginatedMemberList"];
+                };
+            };
+        };
+    };
+    members_create: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["MemberRequest"];
+            };
+        };
+        responses: {
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Member"];
+                };
+            };
+        };
+    };
+    members_destroy: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description A unique integer value identifying this membership. */
+                id: number;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description No response body */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+        };
+    };
+    members_partial_update: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description A unique integer value identifying this membership. */
+                id: number;
+            };
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["PatchedMemberRoleRequest"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Member"];
                 };
             };
         };

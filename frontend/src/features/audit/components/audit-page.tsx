@@ -9,6 +9,7 @@ import { Page } from '@/components/page'
 import { Empty, Loaded } from '@/components/states'
 import { Time } from '@/components/time'
 import { useAudit, type AuditEntry } from '@/features/audit/api/audit'
+import { linkTo } from '@/lib/api/client'
 import { useFilter } from '@/lib/use-filter'
 
 const kinds = [
@@ -38,7 +39,7 @@ export function AuditPage() {
           component="a"
           variant="default"
           leftSection={<IconDownload size={16} />}
-          href={`/api/v1/audit/export/?${new URLSearchParams(filter).toString()}`}
+          href={linkTo('/api/v1/audit/export/', filter)}
         >
           {t('audit.export')}
         </Button>

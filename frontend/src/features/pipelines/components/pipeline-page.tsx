@@ -1,8 +1,9 @@
-import { Alert, Button, Code, CopyButton, Group, Tabs, Text } from '@mantine/core'
+import { Alert, Button, Group, Tabs, Text } from '@mantine/core'
 import { useTranslation } from 'react-i18next'
 import { Link, useNavigate, useParams } from 'react-router'
 
 import { ConfirmButton } from '@/components/confirm-button'
+import { Copyable } from '@/components/copyable'
 import { Page } from '@/components/page'
 import { Loaded } from '@/components/states'
 import { toastDone, toastFailed } from '@/components/toasts'
@@ -137,14 +138,7 @@ function Address({ url }: { url: string }) {
       <Text size="sm" c="dimmed">
         {t('pipelines.address')}
       </Text>
-      <Code style={{ overflowWrap: 'anywhere' }}>POST {url}</Code>
-      <CopyButton value={url}>
-        {({ copied, copy }) => (
-          <Button size="compact-xs" variant="default" onClick={copy}>
-            {copied ? t('pipelines.copied') : t('pipelines.copy')}
-          </Button>
-        )}
-      </CopyButton>
+      <Copyable value={url} prefix="POST " />
     </Group>
   )
 }

@@ -1,6 +1,6 @@
 import { useQuery } from '@tanstack/react-query'
 
-import { api, dataOf } from '@/lib/api/client'
+import { api, dataOf, linkTo } from '@/lib/api/client'
 import type { components } from '@/lib/api/schema'
 
 export type Usage = components['schemas']['Usage']
@@ -19,8 +19,7 @@ export function useUsage(step: Step, pipeline: string | null) {
 }
 
 export function exportAddress(step: Step, pipeline: string | null): string {
-  const query = new URLSearchParams({ step, since: sinceOf(step), ...(pipeline && { pipeline }) })
-  return `/api/v1/usage/export/?${query}`
+  return linkTo('/api/v1/usage/export/', { step, since: sinceOf(step), ...(pipeline && { pipeline }) })
 }
 
 function sinceOf(step: Step): string {
