@@ -131,16 +131,16 @@ def test_the_configuration_is_shown_changed_planned_and_applied_as_code(page: Pa
     sign_in(page, installation)
     page.goto("/config-files")
     connector = f"kind: connector\nname: {(made := name())}\ntype: http\nconnection:\n  url: http://127.0.0.1:9/\n"
-    page.get_by_label("YAML").fill(connector.replace("url", "uri"))
+    page.get_by_role("textbox", name="YAML").fill(connector.replace("url", "uri"))
     page.get_by_role("button", name="Plan").click()
     expect(page.get_by_role("alert")).to_contain_text("connection.uri")
-    page.get_by_label("YAML").fill(connector)
+    page.get_by_role("textbox", name="YAML").fill(connector)
     page.get_by_role("button", name="Plan").click()
     expect(page.get_by_text(f"Connector created: {made}")).to_be_visible()
     page.get_by_role("button", name="Apply 1 step").click()
     expect(page.get_by_text("1 step was done")).to_be_visible()
     page.get_by_role("button", name="Show the present configuration").click()
-    expect(page.get_by_label("YAML")).to_have_value(re.compile(made))
+    expect(page.get_by_role("textbox", name="YAML")).to_have_value(re.compile(made))
 
 
 def test_an_output_fails_is_repaired_and_gets_what_it_missed(page: Page, installation: Installation) -> None:
