@@ -13,6 +13,7 @@ from rest_framework.request import Request
 from backend.apps.audit.api.serializers import AuditEntrySerializer
 from backend.apps.audit.models import AuditEntry
 from backend.apps.workspaces.api.base import workspace_of
+from backend.apps.workspaces.api.filters import InstantFilter
 from backend.apps.workspaces.models import Role
 
 _MOST_EXPORTED = 100_000
@@ -20,8 +21,8 @@ _MOST_EXPORTED = 100_000
 
 class AuditFilter(django_filters.FilterSet):
     action = django_filters.CharFilter(lookup_expr="startswith", help_text="connector finds connector.update too.")
-    since = django_filters.IsoDateTimeFilter("at", "gte")
-    until = django_filters.IsoDateTimeFilter("at", "lt")
+    since = InstantFilter("at", "gte")
+    until = InstantFilter("at", "lt")
 
     class Meta:
         model = AuditEntry

@@ -2,23 +2,21 @@ import django_filters
 from django.db.models import Q, QuerySet
 
 from backend.apps.deliveries.models import Attempt, DeadLetter
+from backend.apps.workspaces.api.filters import InstantFilter, UUIDInFilter
 
 
 class DeadLetterFilter(django_filters.FilterSet):
     """For the list, and for what is redriven, counted or discarded."""
 
     pipeline = django_filters.UUIDFilter(field_name="pipeline_id")
-    ids = django_filters.CharFilter(method="by_ids", label="Comma-separated ids.")
-    since = django_filters.IsoDateTimeFilter(field_name="first_at", lookup_expr="gte")
-    until = django_filters.IsoDateTimeFilter(field_name="first_at", lookup_expr="lt")
+    ids = UUIDInFilter(field_name="pk", help_text="Ids, separated by commas.")
+    since = InstantFilter(field_name="first_at", lookup_expr="gte")
+    until = InstantFilter(field_name="first_at", lookup_expr="lt")
     search = django_filters.CharFilter(method="by_text", label="A message id, or part of the error.")
 
     class Meta:
         model = DeadLetter
         fields = ["state", "output", "reason", "stage", "version"]
-
-    def by_ids(self, letters: QuerySet[DeadLetter], _name: str, value: str) -> QuerySet[DeadLetter]:
-        return letters.filter(pk__in=[text for text in value.split(",") if len(text) == 36])
 
     def by_text(self, letters: QuerySet[DeadLetter], _name: str, value: str) -> QuerySet[DeadLetter]:
         return letters.filter(Q(message_id=value) | Q(error__icontains=value))
@@ -27,8 +25,8 @@ class DeadLetterFilter(django_filters.FilterSet):
 class AttemptFilter(django_filters.FilterSet):
     pipeline = django_filters.UUIDFilter(field_name="pipeline_id")
     failed = django_filters.BooleanFilter(method="by_outcome")
-    since = django_filters.IsoDateTimeFilter(field_name="at", lookup_expr="gte")
-    until = django_filters.IsoDateTimeFilter(field_name="at", lookup_expr="lt")
+    since = InstantFilter(field_name="at", lookup_expr="gte")
+    until = InstantFilter(field_name="at", lookup_expr="lt")
 
     class Meta:
         model = Attempt

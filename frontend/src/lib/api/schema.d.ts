@@ -2494,8 +2494,8 @@ export interface operations {
             query?: {
                 /** @description The pagination cursor value. */
                 cursor?: string;
-                /** @description Comma-separated ids. */
-                ids?: string;
+                /** @description Ids, separated by commas. */
+                ids?: string[];
                 output?: string;
                 /** @description Number of results to return per page. */
                 page_size?: number;
@@ -2626,8 +2626,8 @@ export interface operations {
     dead_letters_summary_list: {
         parameters: {
             query?: {
-                /** @description Comma-separated ids. */
-                ids?: string;
+                /** @description Ids, separated by commas. */
+                ids?: string[];
                 output?: string;
                 pipeline?: string;
                 reason?: string;

@@ -134,7 +134,7 @@ function AddMember() {
           value={role}
           onChange={(value) => setRole(value as Role)}
         />
-        <Button type="submit" variant="default" mt={25} loading={add.isPending}>
+        <Button type="submit" variant="default" mt={{ base: 0, xs: 25 }} loading={add.isPending}>
           {t('access.add')}
         </Button>
       </Group>

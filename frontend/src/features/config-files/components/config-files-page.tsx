@@ -72,24 +72,25 @@ export function ConfigFilesPage() {
             </Title>
             <Plan steps={plan.data} />
             {plan.data.length > 0 && (
-              <Button
-                mt="md"
-                loading={apply.isPending}
-                onClick={() =>
-                  apply.mutate(
-                    { yaml, prune },
-                    {
-                      onSuccess: (done) => {
-                        plan.reset()
-                        toastDone(t('configFiles.applied', { count: done.length }))
+              <Group mt="md">
+                <Button
+                  loading={apply.isPending}
+                  onClick={() =>
+                    apply.mutate(
+                      { yaml, prune },
+                      {
+                        onSuccess: (done) => {
+                          plan.reset()
+                          toastDone(t('configFiles.applied', { count: done.length }))
+                        },
+                        onError: toastFailed,
                       },
-                      onError: toastFailed,
-                    },
-                  )
-                }
-              >
-                {t('configFiles.apply', { count: plan.data.length })}
-              </Button>
+                    )
+                  }
+                >
+                  {t('configFiles.apply', { count: plan.data.length })}
+                </Button>
+              </Group>
             )}
           </Card>
         )}
