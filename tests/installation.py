@@ -109,6 +109,17 @@ class Installation:
     def api(self, method: str, path: str, body: Any = None) -> Answer:
         return call(method, f"{self.endpoint('api')}{path}", body, self.facts["demo"]["api_key"])
 
+    def text(self, path: str) -> str:
+        """An answer as it came, whatever its type and status."""
+        headers = {"Authorization": f"Bearer {self.facts['demo']['api_key']}"}
+        request = urllib.request.Request(f"{self.endpoint('api')}{path}", headers=headers)
+        try:
+            with urllib.request.urlopen(request, timeout=30) as answer:
+                return str(answer.read().decode())
+        except urllib.error.HTTPError as error:
+            with error:
+                return error.read().decode()
+
     def create(self, path: str, body: Any) -> dict[str, Any]:
         status, answer = self.api("POST", path, body)
         assert status in (200, 201), answer

@@ -130,6 +130,12 @@ class HttpDestination(Destination[HttpConnection, HttpOptions]):
     def target(self) -> str:
         return f"{self.options.method} {self._address()}"
 
+    def secrets(self) -> list[str]:
+        match self.connection.authentication:
+            case BasicAuthentication() as basic:
+                return [*super().secrets(), _credentials(basic)]
+        return super().secrets()
+
     async def deliver(self, message: Message) -> Receipt:
         headers = [
             *self._headers,
@@ -181,10 +187,13 @@ def _static_headers(connection: HttpConnection) -> list[str]:
     match connection.authentication:
         case BearerAuthentication(token=token):
             headers.append(f"Authorization: Bearer {token.get_secret_value()}")
-        case BasicAuthentication(username=username, password=password):
-            pair = f"{username}:{password.get_secret_value()}".encode()
-            headers.append(f"Authorization: Basic {base64.b64encode(pair).decode()}")
+        case BasicAuthentication() as basic:
+            headers.append(f"Authorization: Basic {_credentials(basic)}")
     return headers
+
+
+def _credentials(basic: BasicAuthentication) -> str:
+    return base64.b64encode(f"{basic.username}:{basic.password.get_secret_value()}".encode()).decode()
 
 
 def _refused(answer: Response, text: str) -> DeliveryError:

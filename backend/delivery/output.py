@@ -15,6 +15,7 @@ from backend.delivery.scripts import OutputKey
 from backend.delivery.share import Share
 from backend.domain.breaker import BreakerPolicy
 from backend.domain.connector import DeliveryError, Destination, connectors
+from backend.domain.masking import redacted
 from backend.domain.message import Message, utc_now
 from backend.domain.pipeline import RetryPolicy, RuntimeOutput
 from backend.domain.registry import UnknownComponentError
@@ -103,6 +104,7 @@ class Output:
         self._slots = asyncio.Semaphore(runtime.config.concurrency)
         self._tails: dict[bytes, asyncio.Future[None]] = {}
         self._opened: asyncio.Task[Destination[Any, Any]] | None = None
+        self._secrets: list[str] = []
         self._share = Share(runtime.config.queue, _QUEUE_BYTES)
         self.in_flight = 0
         self.last_used = 0.0
@@ -203,14 +205,20 @@ class Output:
         except TimeoutError:
             error = DeliveryError("timeout", f"No answer within {config.timeout_seconds:g} seconds.", retryable=True)
         except DeliveryError as refused:
-            error = refused
+            error = refused.without(self._secrets)
         else:
             self._gate.delivered(message.id, position, probe=admission.probe)
             took = time.perf_counter() - began
             self._recorder.latency(self._pipeline_id, self.runtime.name, took)
             if random.random() < config.logged_successes:
                 attempts.append(
-                    Attempt(utc_now(), number, round(took * 1000, 3), receipt.status, response=receipt.body)
+                    Attempt(
+                        utc_now(),
+                        number,
+                        round(took * 1000, 3),
+                        receipt.status,
+                        response=redacted(receipt.body, self._secrets),
+                    )
                 )
             return Delivered(receipt.status, attempts)
         self._gate.failed(f"{error}"[:300], probe=admission.probe)
@@ -232,6 +240,7 @@ class Output:
 
     async def _open(self) -> Destination[Any, Any]:
         destination = build_destination(self.runtime)
+        self._secrets = destination.secrets()
         await destination.open()
         return destination
 

@@ -6,9 +6,11 @@ adds only the options of its own delivery.
 
 import builtins
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Generic, TypeVar
 
+from backend.domain.masking import redacted, secret_values
 from backend.domain.message import Message
 from backend.domain.model import StrictModel
 from backend.domain.registry import Registry
@@ -59,6 +61,17 @@ class DeliveryError(Exception):
         self.status = status
         self.response = response
 
+    def without(self, secrets: Sequence[str]) -> "DeliveryError":
+        """The same with a mask in place of secrets: a receiver may send back what it was sent."""
+        return DeliveryError(
+            self.reason,
+            redacted(str(self), secrets),
+            retryable=self.retryable,
+            retry_after=self.retry_after,
+            status=self.status,
+            response=redacted(self.response, secrets),
+        )
+
 
 class CheckFailedError(Exception):
     """A connection test that failed; the message says what, in the user's terms.
@@ -86,6 +99,10 @@ class Destination(ABC, Generic[ConnectionT, OptionsT]):
 
     async def open(self) -> None:
         """Called once before the first delivery. Raises DeliveryError."""
+
+    def secrets(self) -> list[str]:
+        """What must not be shown of answers, in each form in which it is sent."""
+        return list(secret_values(self.connection))
 
     @abstractmethod
     def target(self) -> str:

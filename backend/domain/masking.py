@@ -2,13 +2,15 @@
 in any configuration, takes them out to be stored apart, and puts them back."""
 
 import copy
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
-from pydantic import BaseModel
+from pydantic import BaseModel, SecretStr
 
 MASK = "********"
 """Stands for a stored secret in every answer. Sent back, it keeps what is stored."""
+
+_SHORTEST = 4
 
 Path = tuple[str, ...]
 
@@ -50,6 +52,25 @@ def value_at(data: Any, path: Path) -> Any:
     for step in path:
         data = data[step]
     return data
+
+
+def secret_values(value: Any) -> Iterator[str]:
+    """Every secret of a validated configuration, in the clear."""
+    if isinstance(value, SecretStr):
+        yield value.get_secret_value()
+    elif isinstance(value, BaseModel):
+        yield from secret_values(vars(value))
+    elif isinstance(value, dict | list):
+        for part in value.values() if isinstance(value, dict) else value:
+            yield from secret_values(part)
+
+
+def redacted(text: str, secrets: Iterable[str]) -> str:
+    """The text with MASK in place of each secret; very short ones are in any text and stay."""
+    for secret in secrets:
+        if len(secret) >= _SHORTEST:
+            text = text.replace(secret, MASK)
+    return text
 
 
 def _walk(root: dict[str, Any], schema: dict[str, Any], data: Any, path: Path) -> Iterator[Path]:

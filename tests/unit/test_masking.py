@@ -1,5 +1,6 @@
 from backend.connectors.http_endpoint import HttpConnection
-from backend.domain.masking import MASK, join_secrets, split_secrets
+from backend.domain.connector import DeliveryError
+from backend.domain.masking import MASK, join_secrets, redacted, secret_values, split_secrets
 
 CONNECTION = {
     "url": "https://example.com",
@@ -29,3 +30,13 @@ def test_a_removed_field_stays_removed() -> None:
     public, secrets = split_secrets(HttpConnection, CONNECTION)
     public["authentication"] = {"type": "none"}
     assert join_secrets(public, secrets)["authentication"] == {"type": "none"}
+
+
+def test_secrets_that_a_receiver_sends_back_are_masked() -> None:
+    secrets = list(secret_values(HttpConnection.model_validate(CONNECTION)))
+    assert sorted(secrets) == ["h-secret", "p-secret"]
+    assert redacted('{"X-Key": "h-secret", "n": 1}', secrets) == f'{{"X-Key": "{MASK}", "n": 1}}'
+    assert redacted("a1", ["a"]) == "a1"
+    error = DeliveryError("http_400", "said p-secret", retryable=False, status="400", response="p-secret!")
+    shown = error.without(secrets)
+    assert (str(shown), shown.response, shown.reason) == (f"said {MASK}", f"{MASK}!", "http_400")

@@ -1,0 +1,165 @@
+"""Secrets are planted in every place that takes one, used, and searched for wherever anything comes out."""
+
+import json
+import re
+from base64 import b64encode
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import psycopg
+import pytest
+import redis
+from aiohttp import web
+from playwright.sync_api import Page
+
+from backend.runtime.layout import Layout
+from tests.e2e.browser import browser, page, sign_in
+from tests.e2e.test_messages import name
+from tests.infra import wait_until
+from tests.installation import Installation, call
+from tests.receiver import Receiver, receiver_in_thread
+
+__all__ = ["browser", "page"]
+
+BEARER, BASIC, HEADER, WEBHOOK = (f"planted-{word}-7c1f0a" for word in ("bearer", "basic", "header", "webhook"))
+BASIC_SENT = b64encode(f"user:{BASIC}".encode()).decode()
+PLANTED = [BEARER, BASIC, BASIC_SENT, HEADER, WEBHOOK]
+
+CONNECTIONS: dict[str, dict[str, Any]] = {
+    "bearer": {"authentication": {"type": "bearer", "token": BEARER}},
+    "basic": {"authentication": {"type": "basic", "username": "user", "password": BASIC}},
+    "header": {"secret_headers": {"X-Key": HEADER}},
+}
+CONSOLE = [
+    *("/pipelines", "/connectors", "/config-files", "/dead-letters", "/attempts", "/usage", "/jobs", "/alerts"),
+    *("/access", "/audit"),
+]
+
+
+def found_in(text: str | bytes) -> list[str]:
+    data = text.encode() if isinstance(text, str) else text
+    forms = {secret: (secret.encode(), secret.encode().hex().encode()) for secret in PLANTED}
+    return [secret for secret, written in forms.items() if any(form in data for form in written)]
+
+
+@pytest.fixture(scope="module")
+def telling() -> Iterator[Receiver]:
+    """A receiver that refuses messages and says in its answer what it was sent."""
+
+    async def answer(request: web.Request) -> web.Response:
+        return web.Response(status=400, text=json.dumps(dict(request.headers)))
+
+    with receiver_in_thread(answer) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def planted(installation: Installation, telling: Receiver) -> list[str]:
+    """Pipelines whose outputs were refused with their secrets in the answer, whose connectors were tested,
+    and one that webhooks come in by; paths of the console's pages of all."""
+    webhook = {"scheme": {"type": "bearer", "token": WEBHOOK}}
+    verifier = installation.create("connectors/", {"name": name(), "type": "webhook", "connection": webhook})
+    paths = [f"/connectors/{verifier['id']}/edit"]
+    for connection in CONNECTIONS.values():
+        body = {"name": name(), "type": "http", "connection": {"url": telling.url, **connection}}
+        connector = installation.create("connectors/", body)
+        installation.api("POST", f"connectors/{connector['id']}/test/", connector)
+        output = {"name": "out", "connector": connector["id"]}
+        config = {"outputs": [output], "input": {"verification": verifier["id"]}}
+        pipeline = installation.create("pipelines/", {"name": name(), "config": config})
+        installation.create(f"pipelines/{pipeline['id']}/publish/", {})
+        url = f"{installation.endpoint('ingest')}/v1/pipelines/{pipeline['id']}/messages"
+        assert call("POST", url, {}, "wrong")[0] in (401, 404)
+        wait_until(lambda url=url: call("POST", url, {"n": 1}, WEBHOOK)[0] == 202)  # type: ignore[misc]
+        wait_until(lambda id=pipeline["id"]: waiting(installation, id), 60)  # type: ignore[misc]
+        installation.api("POST", f"pipelines/{pipeline['id']}/dry-run/", {"body": "{}"})
+        paths += [f"/connectors/{connector['id']}/edit", *pages_of(pipeline["id"])]
+    seen = {secret for headers in telling.headers for secret in found_in(json.dumps(headers))}
+    assert seen == {BEARER, BASIC_SENT, HEADER}  # they do arrive where they belong
+    return paths
+
+
+def waiting(installation: Installation, pipeline: str) -> bool:
+    return bool(installation.api("GET", f"dead-letters/?pipeline={pipeline}")[1]["results"])
+
+
+def pages_of(pipeline: str) -> list[str]:
+    return [
+        f"/pipelines/{pipeline}",
+        *(f"/pipelines/{pipeline}/{tab}" for tab in ("outputs", "try", "versions", "edit")),
+    ]
+
+
+def test_no_secret_comes_out_of_the_browser(page: Page, installation: Installation, planted: list[str]) -> None:
+    heard: list[tuple[str, str | bytes]] = []
+    page.on("websocket", lambda s: s.on("framereceived", lambda frame: heard.append((s.url, frame))))
+    answers: list[Any] = []
+    sign_in(page, installation)
+    page.on("response", lambda answer: answers.append(answer))  # noqa: PLW0108  (no built-in method is taken)
+    for path in [*CONSOLE, *planted]:
+        page.goto(path)
+        page.wait_for_load_state("networkidle")
+        heard.append((path, page.content()))
+        heard += [(answer.url, answer.body()) for answer in answers if answer.status not in (204, 302, 304)]
+        answers.clear()
+    assert [(url, found_in(said)) for url, said in heard if found_in(said)] == []
+    said = b"".join(text if isinstance(text, bytes) else text.encode() for _, text in heard)
+    assert b"The receiver answered 400" in said  # what would hold them was really there
+    assert b'"type":"counts"' in said.replace(b" ", b"")
+
+
+def test_no_secret_comes_out_of_the_admin_site(page: Page, installation: Installation, planted: list[str]) -> None:
+    sign_in(page, installation)
+    page.goto("/admin/")
+    pages = {a.get_attribute("href") for a in page.locator("#content a[href^='/admin/']").all()}
+    assert len(pages) > 5
+    for path in sorted(filter(None, pages)):
+        page.goto(path)
+        assert found_in(page.content()) == []
+        rows = [a.get_attribute("href") for a in page.locator("#result_list tbody a").all()]
+        for row in filter(None, rows[:50]):
+            page.goto(row)
+            assert found_in(page.content()) == []
+
+
+def test_no_secret_comes_out_of_the_api(installation: Installation, planted: list[str]) -> None:
+    status, schema = call("GET", f"{installation.endpoint('api')}schema.json")
+    assert status == 200
+    known = set(re.findall(r"[0-9a-f]{8}-[0-9a-f-]{27}", " ".join(planted)))
+    asked = 0
+    for path, methods in schema["paths"].items():
+        if "get" not in methods:
+            continue
+        base = path.removeprefix("/api/v1/")
+        for one in known if "{" in base else [""]:
+            answer = installation.text(re.sub(r"\{[^}]+\}", one, base))
+            assert (path, found_in(answer)) == (path, [])
+            asked += 1
+    assert asked > 30
+
+
+def test_no_secret_rests_in_the_clear(installation: Installation, planted: list[str]) -> None:
+    layout = Layout(installation.var, installation.offset)
+    environment = json.loads(layout.environment_file.read_text())
+    with psycopg.connect(environment["HEADRACE_DATABASE_URL"]) as database:
+        tables = database.execute("SELECT schemaname, tablename FROM pg_tables WHERE schemaname = 'public'").fetchall()
+        assert len(tables) > 20
+        for schema, table in tables:
+            with database.cursor().copy(f'COPY (SELECT * FROM "{schema}"."{table}") TO STDOUT') as copied:
+                assert (table, found_in(b"".join(bytes(part) for part in copied))) == (table, [])
+    memory = redis.from_url(environment["HEADRACE_REDIS_URL"])
+    kept = list(memory.scan_iter(count=1000))
+    assert kept
+    for key in kept:
+        assert (key, found_in(key + (memory.dump(key) or b""))) == (key, [])
+    logs = [file for file in Path(layout.var).rglob("*.log") if not file.is_relative_to(layout.var / "kafka")]
+    assert len(logs) > 5
+    for file in logs:
+        assert (file.name, found_in(file.read_bytes())) == (file.name, [])
+    for process in installation.processes():
+        try:
+            assert found_in(json.dumps([process.cmdline(), process.environ()])) == []
+        except psutil.Error:
+            continue  # it ended meanwhile, or belongs to another user
