@@ -17,6 +17,12 @@ class Environment(BaseSettings):
     redis_url: str = "redis://127.0.0.1:6379/0"
     manager_address: str = "127.0.0.1:8090"
     service_token: SecretStr = SecretStr("")
+    manager_certificate: str = ""
+    """This process's certificate for the manager's gRPC service, a PEM file; with the two that follow, both
+    sides prove who they are (mTLS)."""
+    manager_key: str = ""
+    manager_authority: str = ""
+    """The authority that signed the other side's certificate."""
     outbound_allow: str = ""
     """Networks beside the public internet that users' addresses may lead to, as CIDR, separated by commas."""
     metrics_port: int = 0

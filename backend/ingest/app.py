@@ -18,6 +18,7 @@ from backend.ingest.idempotency import IdempotentRequests
 from backend.ingest.problems import Problem
 from backend.kafka_client.producer import AsyncProducer
 from backend.manager_api.client import ConfigClient, ConfigUnavailableError
+from backend.manager_api.credentials import channel_credentials
 from backend.telemetry import events
 from backend.telemetry.metrics_server import serve_metrics
 from backend.telemetry.recorder import Recorder
@@ -63,6 +64,7 @@ class Ingest:
             manager_address=settings.manager_address,
             service_token=settings.service_token.get_secret_value(),
             redis_url=settings.redis_url,
+            credentials=channel_credentials(settings),
         )
         self._producer = AsyncProducer(
             {

@@ -58,8 +58,18 @@ class ConfigClient:
     away, and goes on with what it has whenever both are.
     """
 
-    def __init__(self, *, manager_address: str, service_token: str, redis_url: str) -> None:
-        self._channel = grpc.aio.insecure_channel(manager_address)
+    def __init__(
+        self,
+        *,
+        manager_address: str,
+        service_token: str,
+        redis_url: str,
+        credentials: grpc.ChannelCredentials | None = None,
+    ) -> None:
+        if credentials is None:
+            self._channel = grpc.aio.insecure_channel(manager_address)
+        else:
+            self._channel = grpc.aio.secure_channel(manager_address, credentials)
         self._stub = ManagerStub(self._channel)  # type: ignore[no-untyped-call]
         self._metadata = (("authorization", f"Bearer {service_token}"),)
         self._redis_url = redis_url

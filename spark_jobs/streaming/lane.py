@@ -23,6 +23,7 @@ from backend.domain.message import MalformedMessageError, Message
 from backend.environment import Environment
 from backend.kafka_client.producer import PARTITIONER
 from backend.manager_api.client import ConfigClient
+from backend.manager_api.credentials import channel_credentials
 from backend.telemetry.recorder import Recorder
 from spark_jobs.streaming.stop_channel import Address, wait_for_stop
 from spark_jobs.streaming.window import Entry, PartitionWindow
@@ -146,6 +147,7 @@ class _LaneTask:
             manager_address=environment.manager_address,
             service_token=environment.service_token.get_secret_value(),
             redis_url=environment.redis_url,
+            credentials=channel_credentials(environment),
         )
         recorder = Recorder(environment.redis_url)
         recorder.start()

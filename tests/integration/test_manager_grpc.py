@@ -1,12 +1,14 @@
 import asyncio
 import uuid
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
 import grpc
 import pytest
 from asgiref.sync import sync_to_async
 from django.db import connections
+from pydantic import SecretStr
 
 from backend.apps.pipelines import grpc as manager
 from backend.apps.pipelines.models import Pipeline
@@ -15,10 +17,13 @@ from backend.apps.workspaces.models import Workspace
 from backend.apps.workspaces.services import api_key_create, api_key_revoke, key_hash
 from backend.delivery.output import build_destination
 from backend.domain.connector import DeliveryError
+from backend.environment import Environment
 from backend.manager_api.client import ConfigClient, UnknownPipelineError
+from backend.manager_api.credentials import NoCredentialsError, channel_credentials, server_credentials
 from backend.manager_api.generated import manager_pb2 as pb
 from backend.manager_api.generated.manager_pb2_grpc import ManagerStub
 from tests import factories
+from tests.certificates import Authority
 from tests.infra import MANAGER_PORT, REDIS_URL, SERVICE_TOKEN
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -175,3 +180,47 @@ async def test_a_tampered_secret_fails_that_connector_alone(client: ConfigClient
     assert "was changed since it was saved" in output.error
     with pytest.raises(DeliveryError, match="was changed since it was saved"):
         build_destination(output)
+
+
+def environment_of(authority: Authority, name: str, trusted: Authority) -> Environment:
+    certificate, key = authority.issue(name)
+    return Environment(
+        manager_certificate=str(certificate), manager_key=str(key), manager_authority=str(trusted.certificate)
+    )
+
+
+async def test_with_certificates_both_sides_prove_who_they_are(tmp_path: Path) -> None:
+    ours, theirs = Authority(tmp_path, "ours"), Authority(tmp_path, "theirs")
+    stop = asyncio.Event()
+    credentials = server_credentials(environment_of(ours, "manager", ours))
+    serving = asyncio.create_task(
+        manager.serve(address=ADDRESS, service_token="", redis_url=REDIS_URL, stop=stop, credentials=credentials)
+    )
+
+    async def answer(channel: grpc.aio.Channel) -> grpc.StatusCode:
+        async with channel:
+            request = ManagerStub(channel).GetPipeline(pb.PipelineRequest(pipeline_id=str(uuid.uuid4())), timeout=3)
+            with pytest.raises(grpc.aio.AioRpcError) as refused:
+                await request
+            return refused.value.code()
+
+    def secure(environment: Environment) -> grpc.aio.Channel:
+        return grpc.aio.secure_channel(ADDRESS, channel_credentials(environment))
+
+    async with asyncio.timeout(5):
+        while await answer(secure(environment_of(ours, "ingest", ours))) != grpc.StatusCode.NOT_FOUND:
+            await asyncio.sleep(0.05)
+    for channel in (
+        secure(environment_of(theirs, "stranger", ours)),  # signed by somebody else
+        secure(environment_of(ours, "misled", theirs)),  # trusts somebody else
+        grpc.aio.insecure_channel(ADDRESS),
+    ):
+        assert await answer(channel) in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED)
+    stop.set()
+    await serving
+    await sync_to_async(connections.close_all)()
+
+
+def test_without_token_and_certificates_nobody_is_served() -> None:
+    with pytest.raises(NoCredentialsError, match="HEADRACE_SERVICE_TOKEN"):
+        server_credentials(Environment(service_token=SecretStr("")))

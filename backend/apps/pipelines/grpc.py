@@ -92,11 +92,24 @@ class ManagerServicer(manager_pb2_grpc.ManagerServicer):
             await client.aclose()
 
 
-async def serve(*, address: str, service_token: str, redis_url: str, stop: asyncio.Event) -> None:
-    """Serves until ``stop`` is set. Raises RuntimeError when the address is taken."""
-    server = grpc.aio.server(interceptors=[ServiceTokenInterceptor(service_token)])
+async def serve(
+    *,
+    address: str,
+    service_token: str,
+    redis_url: str,
+    stop: asyncio.Event,
+    credentials: grpc.ServerCredentials | None = None,
+) -> None:
+    """Serves until ``stop`` is set. Raises RuntimeError when the address is taken.
+
+    With ``credentials`` callers need a certificate, and the token only when there is one.
+    """
+    server = grpc.aio.server(interceptors=[ServiceTokenInterceptor(service_token)] if service_token else [])
     manager_pb2_grpc.add_ManagerServicer_to_server(ManagerServicer(redis_url), server)  # type: ignore[no-untyped-call]
-    server.add_insecure_port(address)
+    if credentials is None:
+        server.add_insecure_port(address)
+    else:
+        server.add_secure_port(address, credentials)
     await server.start()
     log.info("Manager gRPC listens on %s.", address)
     await stop.wait()
