@@ -1,17 +1,14 @@
 from django.contrib import admin
 
+from backend.apps.admin_bases import ReadOnlyAdmin
 from backend.apps.connectors.models import Connector
 
 
 @admin.register(Connector)
-class ConnectorAdmin(admin.ModelAdmin[Connector]):
+class ConnectorAdmin(ReadOnlyAdmin[Connector]):
     """For looking; changes go through the API, which knows each type's rules. Secrets are masked."""
 
     list_display = ["name", "type", "workspace", "updated_at"]
     list_filter = ["type", "workspace"]
     search_fields = ["name"]
     fields = ("name", "type", "workspace", "connection", "created_by", "created_at", "updated_at")
-    readonly_fields = fields
-
-    def has_add_permission(self, request: object) -> bool:
-        return False

@@ -1,7 +1,7 @@
 from django.contrib import admin
 
+from backend.apps.admin_bases import ReadOnlyAdmin
 from backend.apps.deliveries.models import DeadLetter, OutputEvent
-from backend.apps.read_only_admin import ReadOnlyAdmin
 
 
 @admin.register(DeadLetter)

@@ -1,11 +1,11 @@
 from django.contrib import admin
 
+from backend.apps.admin_bases import AuditedAdmin, ReadOnlyAdmin
 from backend.apps.monitoring.models import Alert, AlertRule
-from backend.apps.read_only_admin import ReadOnlyAdmin
 
 
 @admin.register(AlertRule)
-class AlertRuleAdmin(admin.ModelAdmin[AlertRule]):
+class AlertRuleAdmin(AuditedAdmin[AlertRule]):
     list_display = ["name", "workspace", "kind", "threshold", "enabled"]
     list_filter = ["kind", "enabled"]
 

@@ -1,5 +1,6 @@
 from django.contrib import admin
 
+from backend.apps.admin_bases import ReadOnlyAdmin
 from backend.apps.pipelines.models import Pipeline, PipelineVersion
 
 
@@ -14,15 +15,11 @@ class VersionInline(admin.TabularInline[PipelineVersion, Pipeline]):
 
 
 @admin.register(Pipeline)
-class PipelineAdmin(admin.ModelAdmin[Pipeline]):
+class PipelineAdmin(ReadOnlyAdmin[Pipeline]):
     """For looking; changes go through the API, which validates and announces them."""
 
-    list_display = ["name", "workspace", "published", "paused", "updated_at"]
+    list_display = ["name", "workspace", "published", "paused", "failure", "updated_at"]
     list_filter = ["workspace", "paused"]
     search_fields = ["name", "id"]
-    fields = ("id", "name", "workspace", "published", "paused", "created_at", "updated_at")
-    readonly_fields = fields
+    fields = ("id", "name", "workspace", "published", "paused", "failure", "created_at", "updated_at")
     inlines = [VersionInline]
-
-    def has_add_permission(self, request: object) -> bool:
-        return False

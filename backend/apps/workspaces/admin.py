@@ -1,30 +1,52 @@
 from django.contrib import admin
 from django.contrib.auth.admin import UserAdmin
+from django.db.models import QuerySet
+from django.http import HttpRequest
 
+from backend.apps.admin_bases import AuditedAdmin, ReadOnlyAdmin
 from backend.apps.workspaces.models import ApiKey, Membership, User, Workspace
+from backend.apps.workspaces.services import api_key_revoke
 
 admin.site.site_header = "Headrace"
-admin.site.register(User, UserAdmin)
 
 
 class MembershipInline(admin.TabularInline[Membership, Workspace]):
     model = Membership
     extra = 0
+    autocomplete_fields = ["user"]
+
+
+@admin.register(User)
+class PersonAdmin(UserAdmin[User], AuditedAdmin[User]):
+    """Local accounts, and whom the identity provider vouches for: these have a subject."""
+
+    list_display = ["username", "email", "subject", "is_active", "is_superuser", "last_login"]
+    fieldsets = (*(UserAdmin.fieldsets or ()), ("Identity provider", {"fields": ["subject"]}))
+    readonly_fields = ["subject"]
 
 
 @admin.register(Workspace)
-class WorkspaceAdmin(admin.ModelAdmin[Workspace]):
+class WorkspaceAdmin(AuditedAdmin[Workspace]):
     list_display = ["name", "slug", "created_at"]
+    search_fields = ["name", "slug"]
     inlines = [MembershipInline]
+
+    def has_delete_permission(self, request: HttpRequest, obj: Workspace | None = None) -> bool:
+        return False  # its pipelines would go on in the data plane
 
 
 @admin.register(ApiKey)
-class ApiKeyAdmin(admin.ModelAdmin[ApiKey]):
-    """Keys are made and revoked through the API, which shows their text once."""
+class ApiKeyAdmin(ReadOnlyAdmin[ApiKey]):
+    """Keys are made in the console or by the API, which show their text once."""
 
-    list_display = ["name", "workspace", "prefix", "scopes", "expires_at", "revoked_at"]
-    fields = ("name", "workspace", "prefix", "scopes", "expires_at", "revoked_at")
-    readonly_fields = fields
+    list_display = ["name", "workspace", "prefix", "scopes", "created_by", "expires_at", "revoked_at"]
+    list_filter = ["workspace"]
+    search_fields = ["name", "prefix"]
+    fields = ("name", "workspace", "prefix", "scopes", "created_by", "created_at", "expires_at", "revoked_at")
+    actions = ["revoke"]
 
-    def has_add_permission(self, request: object) -> bool:
-        return False
+    @admin.action(description="Revoke: the keys stop working at once")
+    def revoke(self, request: HttpRequest, keys: QuerySet[ApiKey]) -> None:
+        assert isinstance(request.user, User)
+        for key in keys.filter(revoked_at=None).select_related("workspace"):
+            api_key_revoke(key=key, actor=request.user)

@@ -23,6 +23,7 @@ const kinds = [
   'session',
   'workspace',
   'membership',
+  'user',
 ] as const
 
 export function AuditPage() {

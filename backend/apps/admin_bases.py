@@ -1,0 +1,54 @@
+"""What the admin pages of several apps share: nothing is changed there past the audit log."""
+
+import json
+from typing import Any, TypeVar
+
+from django.contrib import admin
+from django.db import models
+from django.http import HttpRequest
+
+from backend.apps.audit.services import audit_record
+from backend.apps.workspaces.models import User
+
+M = TypeVar("M", bound=models.Model)
+
+
+class ReadOnlyAdmin(admin.ModelAdmin[M]):
+    """For looking: rows that only the platform writes, or that change by the API and by actions."""
+
+    def has_add_permission(self, request: HttpRequest) -> bool:
+        return False
+
+    def has_change_permission(self, request: HttpRequest, obj: M | None = None) -> bool:
+        return False
+
+    def has_delete_permission(self, request: HttpRequest, obj: M | None = None) -> bool:
+        return False
+
+
+class AuditedAdmin(admin.ModelAdmin[M]):
+    """Changes are told in the audit log, by the names of the fields."""
+
+    def log_addition(self, request: HttpRequest, obj: M, message: Any) -> Any:
+        self._audit("create", request, obj, message)
+        return super().log_addition(request, obj, message)
+
+    def log_change(self, request: HttpRequest, obj: M, message: Any) -> Any:
+        self._audit("update", request, obj, message)
+        return super().log_change(request, obj, message)
+
+    def log_deletions(self, request: HttpRequest, queryset: models.QuerySet[M]) -> Any:
+        for obj in queryset:
+            self._audit("delete", request, obj, [])
+        return super().log_deletions(request, queryset)
+
+    def _audit(self, action: str, request: HttpRequest, obj: Any, message: Any) -> None:
+        assert isinstance(request.user, User)
+        told = {"admin site": json.dumps(message)} if message else {}
+        name = str(self.model._meta.verbose_name).replace(" ", "_")
+        audit_record(action=f"{name}.{action}", actor=request.user, workspace=workspace_of(obj), target=obj, after=told)
+
+
+def workspace_of(obj: Any) -> Any:
+    """The workspace that the object is, or belongs to."""
+    return obj.pk if obj._meta.model_name == "workspace" else getattr(obj, "workspace_id", None)
