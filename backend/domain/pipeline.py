@@ -11,6 +11,7 @@ from backend.domain.model import ADVANCED, StrictModel
 from backend.domain.paths import FieldPath
 from backend.domain.rate_limit import RateLimitPolicy
 from backend.domain.transforms.base import Transform, transforms
+from backend.domain.transforms.chain import check_order
 
 if TYPE_CHECKING:
     AnyTransform = Transform
@@ -112,6 +113,12 @@ class PipelineConfig(StrictModel):
     outputs: list[OutputConfig] = Field(
         min_length=1, max_length=50, description="Where messages are delivered; each gets every message."
     )
+
+    @field_validator("transforms")
+    @classmethod
+    def _check_transforms(cls, transforms: list[Transform]) -> list[Transform]:
+        check_order(transforms)
+        return transforms
 
     @field_validator("outputs")
     @classmethod

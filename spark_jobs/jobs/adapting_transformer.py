@@ -3,14 +3,13 @@ accepted under and moves it on, exactly once from Kafka to Kafka."""
 
 import asyncio
 import logging
-from collections.abc import Callable
 from dataclasses import replace
 
 from backend.delivery.results import Record, dead_letter, resolved
 from backend.domain import routing
 from backend.domain.message import Message, child_message_id
 from backend.domain.transforms.base import TransformError
-from backend.domain.transforms.chain import compile_chain
+from backend.domain.transforms.chain import Chain, compile_chain
 from backend.manager_api.client import ConfigUnavailableError, UnknownPipelineError
 from backend.telemetry import events
 from spark_jobs.streaming.lane import Lane, LaneServices
@@ -20,8 +19,6 @@ STAGE = "adapting_transformer"
 log = logging.getLogger(__name__)
 
 _CONFIG_RETRY_SECONDS = 2.0
-
-Chain = Callable[[bytes], list[bytes]]
 
 
 class TransformerHandler:
@@ -43,18 +40,17 @@ class TransformerHandler:
     async def _transform(self, message: Message) -> list[Record]:
         try:
             chain = self._chains.get((message.pipeline_id, message.version)) or await self._compile(message)
-            bodies = chain(message.body)
+            results = chain(message.body)
         except UnknownPipelineError as error:
             return [self._dead(message, "unknown_pipeline", error)]
         except TransformError as error:
             return [self._dead(message, "transform_failed", error)]
-        self._recorder.count(message.pipeline_id, events.TRANSFORMED if bodies else events.DROPPED)
+        self._recorder.count(message.pipeline_id, events.TRANSFORMED if results else events.DROPPED)
         topic, moved = message.advanced()
-        if len(bodies) == 1:
-            return [Record.of(topic, replace(moved, body=bodies[0]))]
+        ids = [message.id] if len(results) == 1 else [child_message_id(message.id, n) for n in range(len(results))]
         return [
-            Record.of(topic, replace(moved, body=body, id=child_message_id(message.id, index)))
-            for index, body in enumerate(bodies)
+            Record.of(topic, replace(moved, id=id, body=result.body, content_type=result.content_type))
+            for id, result in zip(ids, results, strict=True)
         ]
 
     def relieve(self) -> None:

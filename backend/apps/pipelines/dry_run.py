@@ -49,7 +49,7 @@ def dry_run(*, workspace: Workspace, config: dict[str, Any], body: bytes) -> Dry
         topics,
         [asdict(step) for step in trace.steps],
         trace.error,
-        [result.decode() for result in trace.results],
+        [result.body.decode(errors="replace") for result in trace.results],
         _outputs(workspace, validated) if trace.results else [],
     )
 

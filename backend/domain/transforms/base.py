@@ -2,8 +2,12 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
 
+from pydantic import Field
+
+from backend.domain import paths
 from backend.domain.model import StrictModel
 from backend.domain.registry import Registry
 
@@ -15,6 +19,14 @@ class TransformError(ValueError):
     """A document that a transform cannot handle; the message says why, in the user's terms."""
 
 
+@dataclass(frozen=True, slots=True)
+class Encoded:
+    """A document that was written in another format than JSON."""
+
+    body: bytes
+    content_type: str
+
+
 class Transform(StrictModel, ABC):
     """One configured step. Subclasses add ``type: Literal[...]`` and their fields."""
 
@@ -23,6 +35,47 @@ class Transform(StrictModel, ABC):
     @abstractmethod
     def compile(self) -> Step:
         """The step as a function. It raises TransformError or PathError on a document it refuses."""
+
+
+OnMissing = Literal["skip", "drop", "dead_letter"]
+
+
+class FieldTransform(Transform):
+    """A step that makes one value of another: in its place, or in ``to``."""
+
+    path: paths.FieldPath = Field(description="Field to take the value from.")
+    to: paths.FieldPath | None = Field(None, description="Where the result goes; in the field's own place without it.")
+    on_missing: OnMissing = Field(
+        "skip", description="A message without the field: goes on as it is, is dropped, or becomes a dead letter."
+    )
+
+    @abstractmethod
+    def compile_value(self) -> Callable[[Any], Any]:
+        """The value as a function of the field's. It raises TransformError on a value it refuses."""
+
+    def compile(self) -> Step:
+        source = paths.parse_path(self.path)
+        target = paths.parse_path(self.to) if self.to else source
+        change = self.compile_value()
+        missing = on_missing(self.path, self.on_missing)
+
+        def step(document: Any) -> Sequence[Any]:
+            value = paths.get(document, source)
+            if value is paths.MISSING:
+                return missing(document)
+            paths.put(document, target, change(value))
+            return (document,)
+
+        return step
+
+
+def on_missing(path: str, behaviour: OnMissing) -> Step:
+    """What becomes of a document without the field."""
+
+    def refuse(_document: Any) -> Sequence[Any]:
+        raise TransformError(f"The message has no field {path}.")
+
+    return {"skip": lambda document: (document,), "drop": lambda _: (), "dead_letter": refuse}[behaviour]
 
 
 transforms: Registry[Transform] = Registry("backend.domain.transforms")

@@ -3,7 +3,7 @@ from typing import Any, Literal
 from pydantic import Field, model_validator
 
 from backend.domain import paths
-from backend.domain.transforms.base import Step, Transform, TransformError, transforms
+from backend.domain.transforms.base import OnMissing, Step, Transform, on_missing, transforms
 
 
 @transforms.register
@@ -15,8 +15,8 @@ class Rename(Transform):
     type: Literal["rename"] = "rename"
     path: paths.FieldPath = Field(description="Field to move.")
     to: paths.FieldPath = Field(description="Its new place.")
-    on_missing: Literal["skip", "dead_letter"] = Field(
-        "skip", description="What happens to a message without the field."
+    on_missing: OnMissing = Field(
+        "skip", description="A message without the field: goes on as it is, is dropped, or becomes a dead letter."
     )
 
     @model_validator(mode="after")
@@ -28,13 +28,13 @@ class Rename(Transform):
 
     def compile(self) -> Step:
         source, target = paths.parse_path(self.path), paths.parse_path(self.to)
+        missing = on_missing(self.path, self.on_missing)
 
-        def step(document: Any) -> list[Any]:
+        def step(document: Any) -> Any:
             value = paths.remove(document, source)
-            if value is not paths.MISSING:
-                paths.put(document, target, value)
-            elif self.on_missing == "dead_letter":
-                raise TransformError(f"The message has no field {self.path}.")
-            return [document]
+            if value is paths.MISSING:
+                return missing(document)
+            paths.put(document, target, value)
+            return (document,)
 
         return step

@@ -1,0 +1,22 @@
+import copy
+from collections.abc import Callable
+from typing import Any, Literal
+
+from pydantic import Field
+
+from backend.domain import paths
+from backend.domain.transforms.base import FieldTransform, transforms
+
+
+@transforms.register
+class Copy(FieldTransform):
+    """Copies a field to another place."""
+
+    example = {"type": "copy", "path": "user.email", "to": "contact"}
+
+    type: Literal["copy"] = "copy"
+    to: paths.FieldPath = Field(description="Where the copy goes.")
+
+    def compile_value(self) -> Callable[[Any], Any]:
+        # Later steps change documents in place; the two must not change together.
+        return lambda value: copy.deepcopy(value) if isinstance(value, dict | list) else value

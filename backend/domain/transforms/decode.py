@@ -1,0 +1,38 @@
+from typing import Any, Literal
+
+from pydantic import Field, JsonValue, model_validator
+
+from backend.domain import formats
+from backend.domain.transforms.base import Step, Transform, transforms
+
+
+@transforms.register
+class Decode(Transform):
+    """Reads messages that are not JSON. The first step only."""
+
+    example = {"type": "decode", "format": "csv", "delimiter": ";"}
+
+    type: Literal["decode"] = "decode"
+    format: Literal["csv", "xml", "avro"] = Field(
+        description="CSV: one message per row, values as text. XML: attributes as @name. Avro: one binary datum."
+    )
+    delimiter: str = Field(",", min_length=1, max_length=1, description="For CSV: between the values.")
+    columns: list[str] = Field(
+        default_factory=list, description="For CSV: names of the columns, if the first row has none."
+    )
+    avro_schema: JsonValue = Field(None, description="For Avro: the schema that the messages were written with.")
+
+    @model_validator(mode="after")
+    def _check_schema(self) -> "Decode":
+        if self.format == "avro":
+            formats.avro_schema(self.avro_schema)
+        return self
+
+    def compile(self) -> Step:
+        """The step takes the body as bytes."""
+        if self.format == "csv":
+            return lambda body: formats.read_csv(body, self.delimiter, self.columns)
+        if self.format == "xml":
+            return lambda body: (formats.read_xml(body),)
+        schema: Any = formats.avro_schema(self.avro_schema)
+        return lambda body: (formats.read_avro(body, schema),)

@@ -1,0 +1,43 @@
+from collections.abc import Callable
+from typing import Any, Literal
+
+from pydantic import Field, JsonValue, model_validator
+
+from backend.domain import formats
+from backend.domain.transforms.base import Encoded, Step, Transform, transforms
+
+_CONTENT_TYPES = {"csv": "text/csv; charset=utf-8", "xml": "application/xml", "avro": "avro/binary"}
+
+
+@transforms.register
+class Encode(Transform):
+    """Writes messages in another format than JSON. The last step only."""
+
+    example = {"type": "encode", "format": "csv", "columns": ["id", "total"]}
+
+    type: Literal["encode"] = "encode"
+    format: Literal["csv", "xml", "avro"] = Field(description="CSV: one row. XML: @name is an attribute. Avro: binary.")
+    delimiter: str = Field(",", min_length=1, max_length=1, description="For CSV: between the values.")
+    columns: list[str] = Field(default_factory=list, description="For CSV: the fields, in order.")
+    root: str = Field("message", pattern=r"^[A-Za-z_][\w.-]*$", description="For XML: name of the outermost element.")
+    avro_schema: JsonValue = Field(None, description="For Avro: the schema to write with.")
+
+    @model_validator(mode="after")
+    def _check_complete(self) -> "Encode":
+        if self.format == "avro":
+            formats.avro_schema(self.avro_schema)
+        if self.format == "csv" and not self.columns:
+            raise ValueError("Name the columns that the row shall have.")
+        return self
+
+    def compile(self) -> Step:
+        write, content_type = self._writer(), _CONTENT_TYPES[self.format]
+        return lambda document: (Encoded(write(document), content_type),)
+
+    def _writer(self) -> Callable[[Any], bytes]:
+        if self.format == "csv":
+            return lambda document: formats.write_csv(document, self.delimiter, self.columns)
+        if self.format == "xml":
+            return lambda document: formats.write_xml(document, self.root)
+        schema: Any = formats.avro_schema(self.avro_schema)
+        return lambda document: formats.write_avro(document, schema)

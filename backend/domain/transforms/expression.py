@@ -1,0 +1,110 @@
+import re
+from datetime import datetime, timedelta
+from decimal import Decimal
+from typing import Any, Literal
+
+import cel
+from pydantic import Field, field_validator
+
+from backend.domain import paths
+from backend.domain.transforms.base import Step, Transform, TransformError, transforms
+
+_LOOPS = re.compile(r"\.\s*(all|exists|exists_one|map|filter)\s*\(")
+_TOKENS = re.compile(r"""r?(\"\"\".*?\"\"\"|'''.*?'''|"(\\.|[^"\\])*"|'(\\.|[^'\\])*')|[()]""", re.DOTALL)
+_MOST_VALUES = 2000
+
+
+@transforms.register
+class Expression(Transform):
+    """Computes a field, or decides whether a message goes on, in the Common Expression Language (CEL)."""
+
+    example = {"type": "expression", "expression": "double(message.amount) * double(message.qty)", "to": "total"}
+
+    type: Literal["expression"] = "expression"
+    expression: str = Field(
+        min_length=1,
+        max_length=2000,
+        description="CEL over the variable message. Types are not mixed: write double(message.qty) * 1.5.",
+        examples=["message.country in ['BR', 'PT'] && message.total > 10.0"],
+    )
+    to: paths.FieldPath | None = Field(
+        None,
+        description="Field that gets the result. Without it the result must be true or false: false drops the message.",
+    )
+    on_error: Literal["dead_letter", "drop", "skip"] = Field(
+        "dead_letter", description="A message that the expression cannot be computed for."
+    )
+
+    @field_validator("expression")
+    @classmethod
+    def _check_expression(cls, text: str) -> str:
+        try:
+            cel.compile(text)
+        except ValueError as error:
+            raise ValueError(" ".join(str(error).split())[:300]) from None
+        if _loops_within_loops(text):
+            raise ValueError("A loop (all, exists, exists_one, map, filter) cannot be within another one.")
+        return text
+
+    def compile(self) -> Step:
+        program = cel.compile(self.expression)
+        target = paths.parse_path(self.to) if self.to else None
+        loops = _LOOPS.search(self.expression) is not None
+
+        def step(document: Any) -> Any:
+            try:
+                if loops and _values(document, _MOST_VALUES) <= 0:
+                    raise ValueError(f"an expression with a loop takes messages of at most {_MOST_VALUES} values")
+                result = program.execute({"message": document})
+                if target is not None:
+                    paths.put(document, target, _as_json(result))
+                elif not isinstance(result, bool):
+                    raise ValueError("the result is neither true nor false")
+            except Exception as error:  # the binding's errors are of many kinds
+                if self.on_error == "dead_letter":
+                    raise TransformError(f"The expression failed: {error}") from None
+                return () if self.on_error == "drop" else (document,)
+            return (document,) if target is not None or result else ()
+
+        return step
+
+
+def _loops_within_loops(text: str) -> bool:
+    """Such an expression could need time beyond any bound."""
+    opens = {found.end() - 1 for found in _LOOPS.finditer(text)}
+    inside: list[bool] = []
+    for token in _TOKENS.finditer(text):
+        if token.group() == "(":
+            is_loop = token.start() in opens
+            if is_loop and any(inside):
+                return True
+            inside.append(is_loop)
+        elif token.group() == ")" and inside:
+            inside.pop()
+    return False
+
+
+def _values(document: Any, left: int) -> int:
+    """How many values more than the document has there might be; 0 or less when it has too many."""
+    left -= 1
+    if left > 0 and isinstance(document, dict | list):
+        for part in document.values() if isinstance(document, dict) else document:
+            left = _values(part, left)
+            if left <= 0:
+                break
+    return left
+
+
+def _as_json(value: Any) -> Any:
+    match value:
+        case None | bool() | int() | float() | str() | Decimal():
+            return value
+        case datetime():
+            return value.isoformat().replace("+00:00", "Z")
+        case timedelta():
+            return value.total_seconds()
+        case dict():
+            return {str(key): _as_json(part) for key, part in value.items()}
+        case list() | tuple():
+            return [_as_json(part) for part in value]
+    raise ValueError(f"the result is {type(value).__name__}, which JSON does not have")

@@ -1,0 +1,51 @@
+from collections.abc import Callable, Iterator
+from typing import Any, Literal
+
+from pydantic import Field
+
+from backend.domain import paths
+from backend.domain.transforms.base import Step, Transform, TransformError, on_missing, transforms
+
+
+@transforms.register
+class Flatten(Transform):
+    """Brings the fields of nested objects to one level: {"a": {"b": 1}} becomes {"a_b": 1}."""
+
+    example = {"type": "flatten", "separator": "_"}
+
+    type: Literal["flatten"] = "flatten"
+    path: paths.FieldPath | None = Field(None, description="Object to flatten; the whole message without it.")
+    separator: str = Field("_", min_length=1, max_length=10, description="Written between the names.")
+    lists: bool = Field(False, description="Flatten lists too, their elements counted from 0.")
+
+    def compile(self) -> Step:
+        steps = paths.parse_path(self.path) if self.path else ()
+        missing = on_missing(self.path or "", "skip")
+        flat = self._flattener()
+
+        def step(document: Any) -> Any:
+            nested = paths.get(document, steps)
+            if nested is paths.MISSING:
+                return missing(document)
+            if not isinstance(nested, dict):
+                raise TransformError(f"{self.path or 'The message'} is not an object.")
+            if not steps:
+                return (flat(nested),)
+            paths.put(document, steps, flat(nested))
+            return (document,)
+
+        return step
+
+    def _flattener(self) -> Callable[[dict[str, Any]], dict[str, Any]]:
+        def walk(value: Any, name: str) -> Iterator[tuple[str, Any]]:
+            if isinstance(value, dict) and value:
+                children = list(value.items())
+            elif isinstance(value, list) and value and self.lists:
+                children = [(str(index), element) for index, element in enumerate(value)]
+            else:
+                yield name, value
+                return
+            for key, child in children:
+                yield from walk(child, f"{name}{self.separator}{key}" if name else key)
+
+        return lambda nested: dict(walk(nested, "")) if nested else {}

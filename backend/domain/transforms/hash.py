@@ -1,0 +1,29 @@
+import hashlib
+from collections.abc import Callable
+from typing import Any, Literal
+
+from pydantic import Field
+
+from backend.domain import json
+from backend.domain.transforms.base import FieldTransform, transforms
+
+
+@transforms.register
+class Hash(FieldTransform):
+    """Replaces a value by its hash: the same value always gives the same."""
+
+    example = {"type": "hash", "path": "user.email"}
+
+    type: Literal["hash"] = "hash"
+    algorithm: Literal["sha256", "sha512", "sha1", "md5"] = Field(
+        "sha256", description="Written in hexadecimal; text is hashed as UTF-8, all else as JSON."
+    )
+
+    def compile_value(self) -> Callable[[Any], Any]:
+        digest = getattr(hashlib, self.algorithm)
+
+        def change(value: Any) -> str:
+            data = value.encode() if isinstance(value, str) else json.dumps(value)
+            return str(digest(data, usedforsecurity=False).hexdigest())
+
+        return change

@@ -1,0 +1,25 @@
+from collections.abc import Callable
+from typing import Any, Literal
+
+from pydantic import Field
+
+from backend.domain import json
+from backend.domain.transforms.base import FieldTransform, TransformError, transforms
+
+
+@transforms.register
+class Join(FieldTransform):
+    """Makes one text of a list."""
+
+    example = {"type": "join", "path": "tags", "separator": ", "}
+
+    type: Literal["join"] = "join"
+    separator: str = Field(",", max_length=100, description="Written between the elements.")
+
+    def compile_value(self) -> Callable[[Any], Any]:
+        def change(value: Any) -> str:
+            if not isinstance(value, list):
+                raise TransformError(f"{self.path} is not a list.")
+            return self.separator.join(v if isinstance(v, str) else json.dumps(v).decode() for v in value)
+
+        return change

@@ -1,0 +1,35 @@
+from typing import Any, Literal
+
+from pydantic import Field
+
+from backend.domain.paths import MISSING, FieldPath, get, parse_path, put
+from backend.domain.transforms.base import OnMissing, Step, Transform, on_missing, transforms
+
+
+@transforms.register
+class Keep(Transform):
+    """Keeps some fields and removes all others."""
+
+    example = {"type": "keep", "paths": ["order.id", "order.total"]}
+
+    type: Literal["keep"] = "keep"
+    paths: list[FieldPath] = Field(min_length=1, description="Fields to keep, each in its place.")
+    on_missing: OnMissing = Field(
+        "skip",
+        description="A message without one of them: goes on with the others, is dropped, or becomes a dead letter.",
+    )
+
+    def compile(self) -> Step:
+        wanted = [(parse_path(path), on_missing(path, self.on_missing)) for path in self.paths]
+
+        def step(document: Any) -> Any:
+            kept: dict[str, Any] = {}
+            for steps, missing in wanted:
+                value = get(document, steps)
+                if value is not MISSING:
+                    put(kept, steps, value)
+                elif not missing(kept):
+                    return ()
+            return (kept,)
+
+        return step

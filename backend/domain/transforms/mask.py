@@ -1,0 +1,38 @@
+import hashlib
+from collections.abc import Callable
+from typing import Any, Literal
+
+from pydantic import Field
+
+from backend.domain import json
+from backend.domain.transforms.base import FieldTransform, transforms
+
+
+@transforms.register
+class Mask(FieldTransform):
+    """Hides personal data."""
+
+    example = {"type": "mask", "path": "user.phone", "how": "partial", "visible": 4}
+
+    type: Literal["mask"] = "mask"
+    how: Literal["redact", "partial", "hash"] = Field(
+        "redact", description="Replace all by ***, leave the last characters, or replace by the SHA-256."
+    )
+    visible: int = Field(4, ge=0, le=20, description="How many of the last characters stay, of at least twice as many.")
+
+    def compile_value(self) -> Callable[[Any], Any]:
+        def text_of(value: Any) -> str:
+            return value if isinstance(value, str) else json.dumps(value).decode()
+
+        def partial(value: Any) -> str:
+            text = text_of(value)
+            # Of a short text the last characters would be most of it.
+            shown = self.visible if len(text) >= 2 * self.visible else 0
+            return "*" * (len(text) - shown) + text[len(text) - shown :]
+
+        ways: dict[str, Callable[[Any], str]] = {
+            "redact": lambda _: "***",
+            "partial": partial,
+            "hash": lambda value: hashlib.sha256(text_of(value).encode()).hexdigest(),
+        }
+        return ways[self.how]
