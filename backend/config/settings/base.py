@@ -176,6 +176,7 @@ SPECTACULAR_SETTINGS = {
     "ENUM_NAME_OVERRIDES": {
         "BreakerStateEnum": "backend.domain.breaker.BreakerState",
         "DeadLetterStateEnum": "backend.apps.deliveries.models.DeadLetter.State",
+        "OnMissingEnum": ["skip", "drop", "dead_letter"],
     },
 }
 

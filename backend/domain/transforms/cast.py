@@ -59,7 +59,7 @@ class Cast(FieldTransform):
     into: Literal["string", "integer", "number", "boolean"] = Field(
         description="The type it shall have. true, yes and 1 are true; false, no and 0 are false."
     )
-    on_error: Literal["dead_letter", "null", "keep"] = Field(
+    on_failure: Literal["dead_letter", "null", "keep"] = Field(
         "dead_letter", description="What becomes of a value that cannot be turned into it."
     )
 
@@ -70,8 +70,8 @@ class Cast(FieldTransform):
             try:
                 return cast(value)
             except (ValueError, KeyError, TypeError, OverflowError, InvalidOperation):
-                if self.on_error == "dead_letter":
+                if self.on_failure == "dead_letter":
                     raise TransformError(f"The value of {self.path} is not of the type {self.into}.") from None
-                return None if self.on_error == "null" else value
+                return None if self.on_failure == "null" else value
 
         return change

@@ -916,6 +916,8 @@ export interface components {
             email?: string;
             enabled?: boolean;
         };
+        /** @enum {string} */
+        AlgorithmEnum: "sha256" | "sha512" | "sha1" | "md5";
         ApiKey: {
             /** Format: uuid */
             readonly id: string;
@@ -1043,6 +1045,46 @@ export interface components {
             content_type: string;
             readonly body: string;
         };
+        /**
+         * Cast
+         * @description Turns a field into another type; numbers keep every digit.
+         */
+        Cast: {
+            /**
+             * Path
+             * @description Field to take the value from.
+             * @example order.id
+             */
+            path: string;
+            /**
+             * To
+             * @description Where the result goes; in the field's own place without it.
+             * @default null
+             */
+            to: string | null;
+            /**
+             * On missing
+             * @description A message without the field: goes on as it is, is dropped, or becomes a dead letter.
+             * @default skip
+             */
+            on_missing: components["schemas"]["OnMissingEnum"];
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            type: "cast";
+            /**
+             * Into
+             * @description The type it shall have. true, yes and 1 are true; false, no and 0 are false.
+             */
+            into: components["schemas"]["IntoEnum"];
+            /**
+             * On failure
+             * @description What becomes of a value that cannot be turned into it.
+             * @default dead_letter
+             */
+            on_failure: components["schemas"]["OnFailureEnum"];
+        };
         Change: {
             path: string;
             before: unknown | null;
@@ -1094,6 +1136,35 @@ export interface components {
             destination_schema: {
                 [key: string]: unknown;
             } | null;
+        };
+        /**
+         * Copy
+         * @description Copies a field to another place.
+         */
+        Copy: {
+            /**
+             * Path
+             * @description Field to take the value from.
+             * @example order.id
+             */
+            path: string;
+            /**
+             * To
+             * @description Where the copy goes.
+             * @example order.id
+             */
+            to: string;
+            /**
+             * On missing
+             * @description A message without the field: goes on as it is, is dropped, or becomes a dead letter.
+             * @default skip
+             */
+            on_missing: components["schemas"]["OnMissingEnum"];
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            type: "copy";
         };
         Count: {
             count: number;
@@ -1245,6 +1316,67 @@ export interface components {
          */
         DeadLetterStateEnum: "waiting" | "redelivering" | "delivered" | "discarded" | "expired";
         /**
+         * Decode
+         * @description Reads messages that are not JSON. The first step only.
+         */
+        Decode: {
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            type: "decode";
+            /**
+             * Format
+             * @description CSV: one message per row, values as text. XML: attributes as @name. Avro: one binary datum.
+             */
+            format: components["schemas"]["FormatEnum"];
+            /**
+             * Delimiter
+             * @description For CSV: between the values.
+             * @default ,
+             */
+            delimiter: string;
+            /**
+             * Columns
+             * @description For CSV: names of the columns, if the first row has none.
+             */
+            columns?: string[];
+            /**
+             * Avro schema
+             * @description For Avro: the schema that the messages were written with.
+             * @default null
+             */
+            avro_schema: components["schemas"]["JsonValue"];
+        };
+        /**
+         * Default
+         * @description Fills a field that is missing.
+         */
+        Default: {
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            type: "default";
+            /**
+             * Path
+             * @description Field to fill.
+             * @example order.id
+             */
+            path: string;
+            /**
+             * Value
+             * @description Value to write when the field is missing.
+             */
+            value: components["schemas"]["JsonValue"];
+            /**
+             * Replace null
+             * @description Fill the field also when it is null.
+             * @default true
+             */
+            replace_null: boolean;
+        };
+        /**
          * @description * `running` - Running
          *     * `stopped` - Stopped
          * @enum {string}
@@ -1315,6 +1447,105 @@ export interface components {
             /** @description None when the step refused them. */
             after: string[];
         };
+        /**
+         * Encode
+         * @description Writes messages in another format than JSON. The last step only.
+         */
+        Encode: {
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            type: "encode";
+            /**
+             * Format
+             * @description CSV: one row. XML: @name is an attribute. Avro: binary.
+             */
+            format: components["schemas"]["FormatEnum"];
+            /**
+             * Delimiter
+             * @description For CSV: between the values.
+             * @default ,
+             */
+            delimiter: string;
+            /**
+             * Columns
+             * @description For CSV: the fields, in order.
+             */
+            columns?: string[];
+            /**
+             * Root
+             * @description For XML: name of the outermost element.
+             * @default message
+             */
+            root: string;
+            /**
+             * Avro schema
+             * @description For Avro: the schema to write with.
+             * @default null
+             */
+            avro_schema: components["schemas"]["JsonValue"];
+        };
+        /**
+         * Expression
+         * @description Computes a field, or decides whether a message goes on, in the Common Expression Language (CEL).
+         */
+        Expression: {
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            type: "expression";
+            /**
+             * Expression
+             * @description CEL over the variable message. Types are not mixed: write double(message.qty) * 1.5.
+             * @example message.country in ['BR', 'PT'] && message.total > 10.0
+             */
+            expression: string;
+            /**
+             * To
+             * @description Field that gets the result. Without it the result must be true or false: false drops the message.
+             * @default null
+             */
+            to: string | null;
+            /**
+             * On error
+             * @description A message that the expression cannot be computed for.
+             * @default dead_letter
+             */
+            on_error: components["schemas"]["OnMissingEnum"];
+        };
+        /**
+         * Flatten
+         * @description Brings the fields of nested objects to one level: {"a": {"b": 1}} becomes {"a_b": 1}.
+         */
+        Flatten: {
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            type: "flatten";
+            /**
+             * Path
+             * @description Object to flatten; the whole message without it.
+             * @default null
+             */
+            path: string | null;
+            /**
+             * Separator
+             * @description Written between the names.
+             * @default _
+             */
+            separator: string;
+            /**
+             * Lists
+             * @description Flatten lists too, their elements counted from 0.
+             * @default false
+             */
+            lists: boolean;
+        };
+        /** @enum {string} */
+        FormatEnum: "csv" | "xml" | "avro";
         Generator: {
             /** @description Messages per second to each demo pipeline; 0 is off. */
             rate: number;
@@ -1323,6 +1554,43 @@ export interface components {
             /** @description Messages per second to each demo pipeline; 0 is off. */
             rate: number;
         };
+        /**
+         * Hash
+         * @description Replaces a value by its hash: the same value always gives the same.
+         */
+        Hash: {
+            /**
+             * Path
+             * @description Field to take the value from.
+             * @example order.id
+             */
+            path: string;
+            /**
+             * To
+             * @description Where the result goes; in the field's own place without it.
+             * @default null
+             */
+            to: string | null;
+            /**
+             * On missing
+             * @description A message without the field: goes on as it is, is dropped, or becomes a dead letter.
+             * @default skip
+             */
+            on_missing: components["schemas"]["OnMissingEnum"];
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            type: "hash";
+            /**
+             * Algorithm
+             * @description Written in hexadecimal; text is hashed as UTF-8, all else as JSON.
+             * @default sha256
+             */
+            algorithm: components["schemas"]["AlgorithmEnum"];
+        };
+        /** @enum {string} */
+        HowEnum: "redact" | "partial" | "hash";
         /**
          * HTTP input
          * @description Messages are posted to the pipeline's own address.
@@ -1354,6 +1622,10 @@ export interface components {
              */
             ordering_key: string | null;
         };
+        /** @enum {string} */
+        IntoEnum: "string" | "integer" | "number" | "boolean";
+        /** @enum {string} */
+        InvalidEnum: "dead_letter" | "drop" | "flag";
         Job: {
             readonly name: string;
             readonly stages: components["schemas"]["Stage"][];
@@ -1370,7 +1642,64 @@ export interface components {
             readonly exit_code: number | null;
             readonly last_error: string;
         };
+        /**
+         * Join
+         * @description Makes one text of a list.
+         */
+        Join: {
+            /**
+             * Path
+             * @description Field to take the value from.
+             * @example order.id
+             */
+            path: string;
+            /**
+             * To
+             * @description Where the result goes; in the field's own place without it.
+             * @default null
+             */
+            to: string | null;
+            /**
+             * On missing
+             * @description A message without the field: goes on as it is, is dropped, or becomes a dead letter.
+             * @default skip
+             */
+            on_missing: components["schemas"]["OnMissingEnum"];
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            type: "join";
+            /**
+             * Separator
+             * @description Written between the elements.
+             * @default ,
+             */
+            separator: string;
+        };
         JsonValue: unknown;
+        /**
+         * Keep
+         * @description Keeps some fields and removes all others.
+         */
+        Keep: {
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            type: "keep";
+            /**
+             * Paths
+             * @description Fields to keep, each in its place.
+             */
+            paths: string[];
+            /**
+             * On missing
+             * @description A message without one of them: goes on with the others, is dropped, or becomes a dead letter.
+             * @default skip
+             */
+            on_missing: components["schemas"]["OnMissingEnum"];
+        };
         /**
          * @description * `failure_rate` - More than this share of deliveries failed, in per cent
          *     * `dead_letter_age` - A dead letter has waited for longer than this, in minutes
@@ -1387,6 +1716,95 @@ export interface components {
         LoginRequest: {
             username: string;
             password: string;
+        };
+        /**
+         * Map
+         * @description Replaces a value by what a table has for it.
+         */
+        Map: {
+            /**
+             * Path
+             * @description Field to take the value from.
+             * @example order.id
+             */
+            path: string;
+            /**
+             * To
+             * @description Where the result goes; in the field's own place without it.
+             * @default null
+             */
+            to: string | null;
+            /**
+             * On missing
+             * @description A message without the field: goes on as it is, is dropped, or becomes a dead letter.
+             * @default skip
+             */
+            on_missing: components["schemas"]["OnMissingEnum"];
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            type: "map";
+            /**
+             * Table
+             * @description New values by old ones; numbers and true, false and null as text.
+             */
+            table: {
+                [key: string]: components["schemas"]["JsonValue"];
+            };
+            /**
+             * Unknown
+             * @description A value that is not in the table: stays, becomes the value below, or the message a dead letter.
+             * @default otherwise
+             */
+            unknown: components["schemas"]["UnknownEnum"];
+            /**
+             * Otherwise
+             * @description Value for all that are not in the table.
+             * @default null
+             */
+            otherwise: components["schemas"]["JsonValue"];
+        };
+        /**
+         * Mask
+         * @description Hides personal data.
+         */
+        Mask: {
+            /**
+             * Path
+             * @description Field to take the value from.
+             * @example order.id
+             */
+            path: string;
+            /**
+             * To
+             * @description Where the result goes; in the field's own place without it.
+             * @default null
+             */
+            to: string | null;
+            /**
+             * On missing
+             * @description A message without the field: goes on as it is, is dropped, or becomes a dead letter.
+             * @default skip
+             */
+            on_missing: components["schemas"]["OnMissingEnum"];
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            type: "mask";
+            /**
+             * How
+             * @description Replace all by ***, leave the last characters, or replace by the SHA-256.
+             * @default redact
+             */
+            how: components["schemas"]["HowEnum"];
+            /**
+             * Visible
+             * @description How many of the last characters stay, of at least twice as many.
+             * @default 4
+             */
+            visible: number;
         };
         Me: {
             username: string;
@@ -1406,7 +1824,9 @@ export interface components {
             role: components["schemas"]["RoleEnum"];
         };
         /** @enum {string} */
-        OnMissingEnum: "skip" | "dead_letter";
+        OnFailureEnum: "dead_letter" | "null" | "keep";
+        /** @enum {string} */
+        OnMissingEnum: "skip" | "drop" | "dead_letter";
         Output: {
             name: string;
             /** Format: uuid */
@@ -1665,7 +2085,7 @@ export interface components {
              * Transforms
              * @description Steps applied to each message, in order.
              */
-            transforms?: (components["schemas"]["DropUnless"] | components["schemas"]["Rename"] | components["schemas"]["Set"])[];
+            transforms?: (components["schemas"]["Cast"] | components["schemas"]["Copy"] | components["schemas"]["Decode"] | components["schemas"]["Default"] | components["schemas"]["DropUnless"] | components["schemas"]["Encode"] | components["schemas"]["Expression"] | components["schemas"]["Flatten"] | components["schemas"]["Hash"] | components["schemas"]["Join"] | components["schemas"]["Keep"] | components["schemas"]["Map"] | components["schemas"]["Mask"] | components["schemas"]["Remove"] | components["schemas"]["Rename"] | components["schemas"]["Set"] | components["schemas"]["Split"] | components["schemas"]["Template"] | components["schemas"]["Timestamp"] | components["schemas"]["Uuid"] | components["schemas"]["Validate"])[];
             /**
              * Outputs
              * @description Where messages are delivered; each gets every message.
@@ -1686,7 +2106,7 @@ export interface components {
              * Transforms
              * @description Steps applied to each message, in order.
              */
-            transforms?: (components["schemas"]["DropUnless"] | components["schemas"]["Rename"] | components["schemas"]["Set"])[];
+            transforms?: (components["schemas"]["Cast"] | components["schemas"]["Copy"] | components["schemas"]["Decode"] | components["schemas"]["Default"] | components["schemas"]["DropUnless"] | components["schemas"]["Encode"] | components["schemas"]["Expression"] | components["schemas"]["Flatten"] | components["schemas"]["Hash"] | components["schemas"]["Join"] | components["schemas"]["Keep"] | components["schemas"]["Map"] | components["schemas"]["Mask"] | components["schemas"]["Remove"] | components["schemas"]["Rename"] | components["schemas"]["Set"] | components["schemas"]["Split"] | components["schemas"]["Template"] | components["schemas"]["Timestamp"] | components["schemas"]["Uuid"] | components["schemas"]["Validate"])[];
             /**
              * Outputs
              * @description Where messages are delivered; each gets every message.
@@ -1758,6 +2178,22 @@ export interface components {
             version: components["schemas"]["VersionEnum"];
         };
         /**
+         * Remove
+         * @description Removes fields.
+         */
+        Remove: {
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            type: "remove";
+            /**
+             * Paths
+             * @description Fields to remove; those that are missing are no error.
+             */
+            paths: string[];
+        };
+        /**
          * Rename
          * @description Moves a field to another name or place.
          */
@@ -1781,7 +2217,7 @@ export interface components {
             to: string;
             /**
              * On missing
-             * @description What happens to a message without the field.
+             * @description A message without the field: goes on as it is, is dropped, or becomes a dead letter.
              * @default skip
              */
             on_missing: components["schemas"]["OnMissingEnum"];
@@ -1878,6 +2314,41 @@ export interface components {
             /** @description Where the browser should go next; ends the provider's session too. */
             redirect: string;
         };
+        /**
+         * Split
+         * @description Makes one message of each element of a list.
+         */
+        Split: {
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            type: "split";
+            /**
+             * Path
+             * @description The list.
+             * @example order.id
+             */
+            path: string;
+            /**
+             * Keep rest
+             * @description Each message is the whole one with the element in the list's place; otherwise the element alone.
+             * @default true
+             */
+            keep_rest: boolean;
+            /**
+             * On missing
+             * @description A message without the list: goes on as it is, is dropped, or becomes a dead letter.
+             * @default dead_letter
+             */
+            on_missing: components["schemas"]["OnMissingEnum"];
+            /**
+             * Most
+             * @description A message with a longer list becomes a dead letter.
+             * @default 1000
+             */
+            most: number;
+        };
         Stage: {
             name: string;
             alive: boolean;
@@ -1904,10 +2375,88 @@ export interface components {
             name: string;
             changes: components["schemas"]["Change"][];
         };
+        /**
+         * Template
+         * @description Writes a text with the values of other fields in it.
+         */
+        Template: {
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            type: "template";
+            /**
+             * Path
+             * @description Field to write.
+             * @example order.id
+             */
+            path: string;
+            /**
+             * Template
+             * @description The text; {{order.id}} stands for that field's value.
+             */
+            template: string;
+            /**
+             * On missing
+             * @description A field in the text that is missing: counts as empty, or the message goes on without the text, is dropped, or becomes a dead letter.
+             * @default empty
+             */
+            on_missing: ("skip" | "drop" | "dead_letter") | "empty";
+        };
         TestResult: {
             /** @description What was reached. */
             detail: string;
         };
+        /**
+         * Timestamp
+         * @description Reads a time in one form and writes it in another.
+         */
+        Timestamp: {
+            /**
+             * Path
+             * @description Field to take the value from.
+             * @example order.id
+             */
+            path: string;
+            /**
+             * To
+             * @description Where the result goes; in the field's own place without it.
+             * @default null
+             */
+            to: string | null;
+            /**
+             * On missing
+             * @description A message without the field: goes on as it is, is dropped, or becomes a dead letter.
+             * @default skip
+             */
+            on_missing: components["schemas"]["OnMissingEnum"];
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            type: "timestamp";
+            /**
+             * Read
+             * @description How the field is written: iso8601, unix, unix_ms, unix_us, or a pattern such as "%d/%m/%Y %H:%M".
+             * @default iso8601
+             */
+            read: string;
+            /**
+             * Write
+             * @description How it shall be written: iso8601, unix, unix_ms, unix_us, or a pattern such as "%d/%m/%Y %H:%M".
+             * @default iso8601
+             */
+            write: string;
+            /**
+             * Time zone
+             * @description For times that name no zone, and for those written.
+             * @default UTC
+             * @example America/Sao_Paulo
+             */
+            time_zone: string;
+        };
+        /** @enum {string} */
+        UnknownEnum: "keep" | "otherwise" | "dead_letter";
         Usage: {
             /**
              * Format: date-time
@@ -1921,6 +2470,65 @@ export interface components {
             output: string;
             deliveries: number;
             bytes: number;
+        };
+        /**
+         * Uuid
+         * @description Writes a UUID that is made of other fields: the same fields always give the same.
+         */
+        Uuid: {
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            type: "uuid";
+            /**
+             * Path
+             * @description Field to write.
+             * @example order.id
+             */
+            path: string;
+            /**
+             * Of
+             * @description Fields that it is made of (version 5); the whole message without any.
+             */
+            of?: string[];
+            /**
+             * On missing
+             * @description A message without one of them: goes on as it is, is dropped, or becomes a dead letter.
+             * @default dead_letter
+             */
+            on_missing: components["schemas"]["OnMissingEnum"];
+        };
+        /**
+         * Validate
+         * @description Checks messages against a JSON Schema.
+         */
+        Validate: {
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            type: "validate";
+            /**
+             * Json schema
+             * @description JSON Schema, of draft 2020-12 unless it says otherwise.
+             */
+            json_schema: {
+                [key: string]: components["schemas"]["JsonValue"];
+            };
+            /**
+             * Invalid
+             * @description What becomes of a message that does not fit.
+             * @default dead_letter
+             */
+            invalid: components["schemas"]["InvalidEnum"];
+            /**
+             * Flag
+             * @description For flag: field that gets the list of what does not fit.
+             * @default invalid
+             * @example order.id
+             */
+            flag: string;
         };
         Version: {
             number: number;
