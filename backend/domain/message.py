@@ -16,6 +16,10 @@ RECEIVED_AT = "received-at"
 CONTENT_TYPE = "content-type"
 TRACEPARENT = "traceparent"
 ROUTING_SLIP = "routing-slip"
+INDEX = "firehose_index"
+"""The fields that filters may ask for, a JSON object (seed 003, "Adapting")."""
+FILTERED = "filtered"
+"""The pipelines that a message has come through by their filters, so that it passes none twice."""
 # Set on dead letters only.
 DEAD_REASON = "dead-letter-reason"
 DEAD_ERROR = "dead-letter-error"
@@ -124,6 +128,11 @@ def new_message_id() -> str:
 def child_message_id(parent: str, index: int) -> str:
     """The id of the ``index``-th message made from ``parent``: the same on every repeat."""
     return str(uuid.uuid5(uuid.UUID(parent), str(index)))
+
+
+def filtered_message_id(parent: str, pipeline_id: str) -> str:
+    """The id under which another pipeline gets ``parent``: the same on every repeat."""
+    return str(uuid.uuid5(uuid.UUID(parent), pipeline_id))
 
 
 def utc_now() -> str:

@@ -4,14 +4,17 @@ validation, OpenAPI, the form and the data plane."""
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Union
 from uuid import UUID
 
-from pydantic import ConfigDict, Field, field_validator
+from pydantic import ConfigDict, Field, ValidationInfo, field_validator, model_validator
 
 from backend.domain.breaker import BreakerPolicy
+from backend.domain.filters.conditions import Condition
+from backend.domain.filters.fields import IndexedField
 from backend.domain.model import ADVANCED, StrictModel
 from backend.domain.paths import FieldPath
 from backend.domain.rate_limit import RateLimitPolicy
 from backend.domain.transforms.base import Transform, transforms
 from backend.domain.transforms.chain import check_order
+from backend.domain.transforms.encode import Encode
 
 if TYPE_CHECKING:
     AnyTransform = Transform
@@ -40,6 +43,16 @@ class HttpInput(StrictModel):
         description="Field whose value orders messages: those with the same value are delivered in the order "
         "they came. Without it, messages are independent.",
         examples=["order.id"],
+    )
+
+
+class FilterInput(StrictModel):
+    """Messages of the workspace's other pipelines, as far as their indexed fields meet a condition."""
+
+    type: Literal["filter"] = "filter"
+    condition: Condition = Field(
+        description="What must hold of the fields that the other pipelines index.",
+        examples=[{"type": "equals", "field": "country", "value": "BR"}],
     )
 
 
@@ -106,13 +119,54 @@ class OutputConfig(StrictModel):
 class PipelineConfig(StrictModel):
     """Everything that decides what happens to a message."""
 
-    input: HttpInput = Field(default_factory=HttpInput, description="Where messages come from.")
+    input: Annotated[HttpInput | FilterInput, Field(discriminator="type")] = Field(
+        default_factory=HttpInput, description="Where messages come from."
+    )
     transforms: list[AnyTransform] = Field(
         default_factory=list, max_length=100, description="Steps applied to each message, in order."
     )
-    outputs: list[OutputConfig] = Field(
-        min_length=1, max_length=50, description="Where messages are delivered; each gets every message."
+    index: list[IndexedField] = Field(
+        default_factory=list,
+        max_length=50,
+        description="Fields that other pipelines of the workspace may filter these messages by.",
     )
+    outputs: list[OutputConfig] = Field(
+        default_factory=list,
+        max_length=50,
+        validate_default=True,
+        description="Where messages are delivered; each gets every message.",
+    )
+
+    @field_validator("input", mode="before")
+    @classmethod
+    def _http_unless_said(cls, value: Any) -> Any:
+        return {"type": "http", **value} if isinstance(value, dict) else value
+
+    @field_validator("index")
+    @classmethod
+    def _check_fields_differ(cls, index: list[IndexedField]) -> list[IndexedField]:
+        names = [field.name for field in index]
+        if repeated := sorted({name for name in names if names.count(name) > 1}):
+            raise ValueError(f"Each indexed field needs a name of its own; repeated: {', '.join(repeated)}.")
+        return index
+
+    @field_validator("outputs")
+    @classmethod
+    def _check_goes_somewhere(cls, outputs: list[OutputConfig], info: ValidationInfo) -> list[OutputConfig]:
+        if not outputs and not info.data.get("index"):
+            raise ValueError("Messages need an output, or indexed fields by which other pipelines take them.")
+        return outputs
+
+    @model_validator(mode="after")
+    def _check_index_can_be_read(self) -> "PipelineConfig":
+        if self.index and self.transforms and isinstance(self.transforms[-1], Encode):
+            raise ValueError("Messages that were encoded by the last transform have no fields to index.")
+        return self
+
+    @property
+    def verification(self) -> UUID | None:
+        """The connector that verifies incoming requests."""
+        return self.input.verification if isinstance(self.input, HttpInput) else None
 
     @field_validator("transforms")
     @classmethod

@@ -1,21 +1,28 @@
 """Which topics a message passes, decided once where it enters (seed 003, "Fluxo do pipeline")."""
 
-from backend.domain.pipeline import PipelineConfig
+from backend.domain.pipeline import FilterInput, PipelineConfig
 
 INPUT = "firehose_input"
 TRANSFORMER = "firehose_transformer"
+FILTER = "firehose_filter"
 ADAPTED = "firehose_adapted"
 DEAD_LETTER = "firehose_dead_letter"
 BILLING = "firehose_billing"
 ATTEMPTS = "firehose_attempts"
 
-TOPICS = (INPUT, TRANSFORMER, ADAPTED, DEAD_LETTER, BILLING, ATTEMPTS)
+TOPICS = (INPUT, TRANSFORMER, FILTER, ADAPTED, DEAD_LETTER, BILLING, ATTEMPTS)
 
 
 def route(config: PipelineConfig) -> tuple[str, tuple[str, ...]]:
     """The entry topic and the routing slip: the topics still ahead after it.
 
     Pipelines that transform enter at ``firehose_transformer``; all others at
-    ``firehose_input``, so that they never wait for somebody's transforms.
+    ``firehose_input``, so that they never wait for somebody's transforms. What was filtered
+    has been adapted once already and goes straight on.
     """
-    return (TRANSFORMER if config.transforms else INPUT), (ADAPTED,)
+    ahead = ((FILTER,) if config.index else ()) + ((ADAPTED,) if config.outputs else ())
+    if config.transforms:
+        return TRANSFORMER, ahead
+    if isinstance(config.input, FilterInput):
+        return ahead[0], ahead[1:]
+    return INPUT, ahead

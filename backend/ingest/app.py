@@ -11,7 +11,7 @@ from typing import Any
 from confluent_kafka import KafkaException
 
 from backend.domain import json
-from backend.domain.pipeline import PipelineSnapshot
+from backend.domain.pipeline import HttpInput, PipelineSnapshot
 from backend.environment import environment
 from backend.ingest import idempotency, requests
 from backend.ingest.idempotency import IdempotentRequests
@@ -111,6 +111,7 @@ class Ingest:
         if verified:
             await requests.verify(self._config, pipeline, headers, body)
         key = idempotency.key_of(headers)
+        assert isinstance(pipeline.config.input, HttpInput)
         window = pipeline.config.input.deduplicate_seconds
         if key is None or not window:
             return await self._produce(pipeline, content_type, body, headers)

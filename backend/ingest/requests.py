@@ -6,8 +6,9 @@ from typing import Any
 
 from backend.domain import json, paths, routing
 from backend.domain.connector import VerificationError, connectors
-from backend.domain.message import TRACEPARENT, Message, new_message_id, utc_now
-from backend.domain.pipeline import PipelineSnapshot
+from backend.domain.filters.fields import index_of
+from backend.domain.message import INDEX, TRACEPARENT, Message, new_message_id, utc_now
+from backend.domain.pipeline import HttpInput, PipelineSnapshot
 from backend.ingest.problems import Problem
 from backend.manager_api.client import ConfigClient, ConfigUnavailableError, UnknownPipelineError
 
@@ -23,7 +24,7 @@ Receive = Callable[[], Awaitable[dict[str, Any]]]
 def verified_pipeline(config: ConfigClient, pipeline_id: str) -> PipelineSnapshot | None:
     """The pipeline, when its requests are verified by a connector instead of an API key. Raises Problem 503."""
     pipeline = config.pipeline(pipeline_id)
-    if pipeline is None or pipeline.config.input.verification is None:
+    if pipeline is None or pipeline.config.verification is None:
         return None
     _check_accepting(pipeline)
     return pipeline
@@ -64,6 +65,8 @@ def authorized_pipeline(config: ConfigClient, pipeline_id: str, headers: Headers
 
 
 def _check_accepting(pipeline: PipelineSnapshot) -> None:
+    if not isinstance(pipeline.config.input, HttpInput):
+        raise Problem(409, "Not an HTTP input", "This pipeline takes other pipelines' messages by a filter.")
     if not pipeline.accepting:
         raise Problem(503, "Pipeline paused", "The pipeline is paused; send again once it is resumed.", retry_after=60)
 
@@ -110,7 +113,10 @@ def messages(pipeline: PipelineSnapshot, content_type: str, body: bytes, headers
         where = "The body is not JSON: {1}"
     is_json = media_type == "application/json" or media_type.endswith("+json")
     topic, slip = routing.route(pipeline.config)
-    ordering_key = pipeline.config.input.ordering_key
+    config = pipeline.config
+    ordering_key = config.input.ordering_key if isinstance(config.input, HttpInput) else None
+    # With transforms the index is made of their result.
+    indexes = config.index and not config.transforms
     extra = {}
     if traceparent := headers.get(b"traceparent"):
         extra[TRACEPARENT] = traceparent.decode("latin-1")
@@ -134,7 +140,7 @@ def messages(pipeline: PipelineSnapshot, content_type: str, body: bytes, headers
                 content_type=content_type,
                 received_at=received_at,
                 slip=slip,
-                extra=extra,
+                extra=extra | {INDEX: index_of(config.index, document).decode()} if indexes else extra,
             )
         )
     return topic, made

@@ -5,7 +5,7 @@ import contextlib
 import logging
 import random
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterable
 from dataclasses import dataclass
 from typing import Any, TypeVar
 from uuid import UUID
@@ -80,6 +80,8 @@ class ConfigClient:
         self._fetches: dict[tuple[Any, _Version], asyncio.Task[Any]] = {}
         self._loaded = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
+        self.revision = 0
+        """Grows with each change of the published pipelines."""
         self.connected = False
         """Whether the manager's stream is open now."""
 
@@ -111,6 +113,10 @@ class ConfigClient:
     def pipeline(self, pipeline_id: str) -> PipelineSnapshot | None:
         """The published version, or None."""
         return self._pipelines.get(pipeline_id)
+
+    def pipelines(self) -> Iterable[tuple[str, PipelineSnapshot]]:
+        """The published versions, by id."""
+        return self._pipelines.items()
 
     def key(self, hashed: str) -> IngestKey | None:
         """The unexpired key with that SHA-256, or None."""
@@ -242,9 +248,11 @@ class ConfigClient:
                 changed = _load(event.pipeline_changed.snapshot)
                 if changed is not None:
                     self._pipelines[str(changed.id)] = changed
+                    self.revision += 1
                     self._forget_runtime(str(changed.id))
             case "pipeline_removed":
                 self._pipelines.pop(event.pipeline_removed, None)
+                self.revision += 1
                 self._forget_runtime(event.pipeline_removed)
             case "key_changed":
                 k = event.key_changed
@@ -254,6 +262,7 @@ class ConfigClient:
 
     def _replace(self, pipelines: dict[str, PipelineSnapshot], keys: list[IngestKey]) -> None:
         self._pipelines = pipelines
+        self.revision += 1
         self._keys = {key.hash: key for key in keys}
         self._loaded.set()
 

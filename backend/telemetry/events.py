@@ -7,6 +7,10 @@ REPEATED = "input.repeated"
 TRANSFORMED = "adapting.transformed"
 DROPPED = "adapting.dropped"
 ADAPTING_DEAD = "adapting.dead"
+OFFERED = "filtering.offered"
+"""Messages that were offered to the filters of others."""
+MATCHED = "filtering.matched"
+"""Messages of others that a pipeline's filter took."""
 
 
 LATENCY = "latency."

@@ -37,7 +37,11 @@ _ANSWER_LIMIT = timedelta(hours=6)
 _BACKLOG_SECONDS = 5
 _ACKNOWLEDGE_SECONDS = 10.0
 
-_ENTRY = {"adapting_transformer": routing.TRANSFORMER, "syndicating": routing.ADAPTED}
+_ENTRY = {
+    "adapting_transformer": routing.TRANSFORMER,
+    "filtering": routing.FILTER,
+    "syndicating": routing.ADAPTED,
+}
 """Where a dead letter of a stage goes back in. Others, malformed records among them, cannot be sent again."""
 
 STAGES = tuple(_ENTRY)

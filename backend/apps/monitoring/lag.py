@@ -15,6 +15,7 @@ _SECONDS = 5.0
 
 READERS = {
     "adapting_transformer": routing.TRANSFORMER,
+    "filtering": routing.FILTER,
     "syndicating": routing.ADAPTED,
     "dead-letters": routing.DEAD_LETTER,
     "attempts": routing.ATTEMPTS,

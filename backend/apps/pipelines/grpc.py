@@ -157,7 +157,7 @@ def _runtime_config(pipeline_id: str, version: int) -> pb.RuntimeConfig | None:
     snapshot = snapshot_by_number(known, version) if known else None
     if snapshot is None:
         return None
-    verification = snapshot.config.input.verification
+    verification = snapshot.config.verification
     wanted = [output.connector for output in snapshot.config.outputs] + ([verification] if verification else [])
     connectors = Connector.objects.select_related("workspace").in_bulk(wanted)
     found = pb.RuntimeConfig(

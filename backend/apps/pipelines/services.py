@@ -103,7 +103,7 @@ def config_validate(*, workspace: Workspace, config: dict[str, Any]) -> Pipeline
         raise ConfigError.of(error, config, "config") from None
     errors: dict[str, list[str]] = {}
     found = Connector.objects.filter(workspace=workspace).in_bulk([output.connector for output in validated.outputs])
-    verification = validated.input.verification
+    verification = validated.verification
     if verification is not None:
         verifier = Connector.objects.filter(workspace=workspace, pk=verification).first()
         if verifier is None:

@@ -918,6 +918,38 @@ export interface components {
         };
         /** @enum {string} */
         AlgorithmEnum: "sha256" | "sha512" | "sha1" | "md5";
+        /**
+         * All
+         * @description Every one of the conditions is met.
+         */
+        All: {
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            type: "all";
+            /**
+             * Conditions
+             * @description Conditions.
+             */
+            conditions: (components["schemas"]["Equals"] | components["schemas"]["NotEquals"] | components["schemas"]["Comparison"] | components["schemas"]["In"] | components["schemas"]["Prefix"] | components["schemas"]["Regex"] | components["schemas"]["Exists"] | components["schemas"]["Near"] | components["schemas"]["All"] | components["schemas"]["Any_"] | components["schemas"]["Not"])[];
+        };
+        /**
+         * Any
+         * @description At least one of the conditions is met.
+         */
+        Any_: {
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            type: "any";
+            /**
+             * Conditions
+             * @description Conditions.
+             */
+            conditions: (components["schemas"]["Equals"] | components["schemas"]["NotEquals"] | components["schemas"]["Comparison"] | components["schemas"]["In"] | components["schemas"]["Prefix"] | components["schemas"]["Regex"] | components["schemas"]["Exists"] | components["schemas"]["Near"] | components["schemas"]["All"] | components["schemas"]["Any_"] | components["schemas"]["Not"])[];
+        };
         ApiKey: {
             /** Format: uuid */
             readonly id: string;
@@ -1090,6 +1122,30 @@ export interface components {
             before: unknown | null;
             after: unknown | null;
         };
+        /**
+         * Comparison
+         * @description An order of numbers or of texts. Times are texts: write them in UTC as 2026-01-31T00:00:00Z.
+         */
+        Comparison: {
+            /**
+             * Field
+             * @description Indexed field.
+             * @example country
+             */
+            field: string;
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            type: "greater_or_equal" | "greater_than" | "less_or_equal" | "less_than";
+            /**
+             * Value
+             * @description Number or text to compare with.
+             */
+            value: number | string;
+        };
+        /** @enum {string} */
+        ComparisonTypeEnum: "less_than" | "less_or_equal" | "greater_than" | "greater_or_equal";
         /** @enum {string} */
         ConditionEnum: "exists" | "equals" | "not_equals" | "less_than" | "less_or_equal" | "greater_than" | "greater_or_equal" | "in";
         ConnectionTestRequest: {
@@ -1487,6 +1543,45 @@ export interface components {
             avro_schema: components["schemas"]["JsonValue"];
         };
         /**
+         * Equals
+         * @description The field has this value.
+         */
+        Equals: {
+            /**
+             * Field
+             * @description Indexed field.
+             * @example country
+             */
+            field: string;
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            type: "equals";
+            /**
+             * Value
+             * @description Text, number, or true or false.
+             */
+            value: boolean | number | string;
+        };
+        /**
+         * Exists
+         * @description The field is there.
+         */
+        Exists: {
+            /**
+             * Field
+             * @description Indexed field.
+             * @example country
+             */
+            field: string;
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            type: "exists";
+        };
+        /**
          * Expression
          * @description Computes a field, or decides whether a message goes on, in the Common Expression Language (CEL).
          */
@@ -1514,6 +1609,27 @@ export interface components {
              * @default dead_letter
              */
             on_error: components["schemas"]["OnMissingEnum"];
+        };
+        /**
+         * Filter input
+         * @description Messages of the workspace's other pipelines, as far as their indexed fields meet a condition.
+         */
+        FilterInput: {
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            type: "filter";
+            /**
+             * Condition
+             * @description What must hold of the fields that the other pipelines index.
+             * @example {
+             *       "field": "country",
+             *       "type": "equals",
+             *       "value": "BR"
+             *     }
+             */
+            condition: components["schemas"]["Equals"] | components["schemas"]["NotEquals"] | components["schemas"]["Comparison"] | components["schemas"]["In"] | components["schemas"]["Prefix"] | components["schemas"]["Regex"] | components["schemas"]["Exists"] | components["schemas"]["Near"] | components["schemas"]["All"] | components["schemas"]["Any_"] | components["schemas"]["Not"];
         };
         /**
          * Flatten
@@ -1597,9 +1713,8 @@ export interface components {
          */
         HttpInput: {
             /**
-             * Type
-             * @default http
-             * @constant
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
              */
             type: "http";
             /**
@@ -1622,6 +1737,54 @@ export interface components {
              */
             ordering_key: string | null;
         };
+        /**
+         * In
+         * @description The field has one of these values.
+         */
+        In: {
+            /**
+             * Field
+             * @description Indexed field.
+             * @example country
+             */
+            field: string;
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            type: "in";
+            /**
+             * Values
+             * @description Texts, numbers, or true or false.
+             */
+            values: (boolean | number | string)[];
+        };
+        /**
+         * Indexed field
+         * @description One field that filters may ask for.
+         */
+        IndexedField: {
+            /**
+             * Name
+             * @description Name that filters use.
+             * @example country
+             */
+            name: string;
+            /**
+             * Path
+             * @description Field of the message.
+             * @example order.country
+             */
+            path: string;
+            /**
+             * Type
+             * @description A value of another type is left out. time: ISO 8601 with its zone. location: an object with lat and lon, or a list of the two.
+             * @default string
+             */
+            type: components["schemas"]["IndexedFieldTypeEnum"];
+        };
+        /** @enum {string} */
+        IndexedFieldTypeEnum: "string" | "number" | "boolean" | "time" | "location";
         /** @enum {string} */
         IntoEnum: "string" | "integer" | "number" | "boolean";
         /** @enum {string} */
@@ -1822,6 +1985,76 @@ export interface components {
         MemberRequest: {
             username: string;
             role: components["schemas"]["RoleEnum"];
+        };
+        /**
+         * Near
+         * @description The field's location is no further away than this, along the earth's surface.
+         */
+        Near: {
+            /**
+             * Field
+             * @description Indexed field.
+             * @example country
+             */
+            field: string;
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            type: "near";
+            /**
+             * Latitude
+             * @description Degrees north.
+             */
+            latitude: number;
+            /**
+             * Longitude
+             * @description Degrees east.
+             */
+            longitude: number;
+            /**
+             * Kilometres
+             * @description Distance in kilometres.
+             */
+            kilometres: number;
+        };
+        /**
+         * Not
+         * @description The condition is not met.
+         */
+        Not: {
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            type: "not";
+            /**
+             * Condition
+             * @description Condition.
+             */
+            condition: components["schemas"]["Equals"] | components["schemas"]["NotEquals"] | components["schemas"]["Comparison"] | components["schemas"]["In"] | components["schemas"]["Prefix"] | components["schemas"]["Regex"] | components["schemas"]["Exists"] | components["schemas"]["Near"] | components["schemas"]["All"] | components["schemas"]["Any_"] | components["schemas"]["Not"];
+        };
+        /**
+         * Not equals
+         * @description The field is there and has another value.
+         */
+        NotEquals: {
+            /**
+             * Field
+             * @description Indexed field.
+             * @example country
+             */
+            field: string;
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            type: "not_equals";
+            /**
+             * Value
+             * @description Text, number, or true or false.
+             */
+            value: boolean | number | string;
         };
         /** @enum {string} */
         OnFailureEnum: "dead_letter" | "null" | "keep";
@@ -2080,17 +2313,22 @@ export interface components {
              * Input
              * @description Where messages come from.
              */
-            input?: components["schemas"]["HttpInput"];
+            input?: components["schemas"]["HttpInput"] | components["schemas"]["FilterInput"];
             /**
              * Transforms
              * @description Steps applied to each message, in order.
              */
             transforms?: (components["schemas"]["Cast"] | components["schemas"]["Copy"] | components["schemas"]["Decode"] | components["schemas"]["Default"] | components["schemas"]["DropUnless"] | components["schemas"]["Encode"] | components["schemas"]["Expression"] | components["schemas"]["Flatten"] | components["schemas"]["Hash"] | components["schemas"]["Join"] | components["schemas"]["Keep"] | components["schemas"]["Map"] | components["schemas"]["Mask"] | components["schemas"]["Remove"] | components["schemas"]["Rename"] | components["schemas"]["Set"] | components["schemas"]["Split"] | components["schemas"]["Template"] | components["schemas"]["Timestamp"] | components["schemas"]["Uuid"] | components["schemas"]["Validate"])[];
             /**
+             * Index
+             * @description Fields that other pipelines of the workspace may filter these messages by.
+             */
+            index?: components["schemas"]["IndexedField"][];
+            /**
              * Outputs
              * @description Where messages are delivered; each gets every message.
              */
-            outputs: components["schemas"]["OutputConfig"][];
+            outputs?: components["schemas"]["OutputConfig"][];
         };
         /**
          * Pipeline config
@@ -2101,17 +2339,22 @@ export interface components {
              * Input
              * @description Where messages come from.
              */
-            input?: components["schemas"]["HttpInput"];
+            input?: components["schemas"]["HttpInput"] | components["schemas"]["FilterInput"];
             /**
              * Transforms
              * @description Steps applied to each message, in order.
              */
             transforms?: (components["schemas"]["Cast"] | components["schemas"]["Copy"] | components["schemas"]["Decode"] | components["schemas"]["Default"] | components["schemas"]["DropUnless"] | components["schemas"]["Encode"] | components["schemas"]["Expression"] | components["schemas"]["Flatten"] | components["schemas"]["Hash"] | components["schemas"]["Join"] | components["schemas"]["Keep"] | components["schemas"]["Map"] | components["schemas"]["Mask"] | components["schemas"]["Remove"] | components["schemas"]["Rename"] | components["schemas"]["Set"] | components["schemas"]["Split"] | components["schemas"]["Template"] | components["schemas"]["Timestamp"] | components["schemas"]["Uuid"] | components["schemas"]["Validate"])[];
             /**
+             * Index
+             * @description Fields that other pipelines of the workspace may filter these messages by.
+             */
+            index?: components["schemas"]["IndexedField"][];
+            /**
              * Outputs
              * @description Where messages are delivered; each gets every message.
              */
-            outputs: components["schemas"]["OutputConfig"][];
+            outputs?: components["schemas"]["OutputConfig"][];
         };
         PipelineError: {
             /** Format: date-time */
@@ -2125,6 +2368,28 @@ export interface components {
             name: string;
             /** @description The newest version's configuration. */
             config: components["schemas"]["PipelineConfigRequest"];
+        };
+        /**
+         * Prefix
+         * @description The field's text begins so.
+         */
+        Prefix: {
+            /**
+             * Field
+             * @description Indexed field.
+             * @example country
+             */
+            field: string;
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            type: "prefix";
+            /**
+             * Value
+             * @description How the text begins.
+             */
+            value: string;
         };
         /** @description What a redrive or discard of this selection would reach. */
         Preview: {
@@ -2176,6 +2441,29 @@ export interface components {
              * @default original
              */
             version: components["schemas"]["VersionEnum"];
+        };
+        /**
+         * Regex
+         * @description A regular expression is found in the field's text. In RE2's syntax, which needs no more than linear time.
+         */
+        Regex: {
+            /**
+             * Field
+             * @description Indexed field.
+             * @example country
+             */
+            field: string;
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            type: "regex";
+            /**
+             * Pattern
+             * @description RE2 expression.
+             * @example ^[A-Z]{2}-[0-9]+$
+             */
+            pattern: string;
         };
         /**
          * Remove

@@ -1,0 +1,204 @@
+"""Conditions over indexed fields, each a model that is compiled to a function once."""
+
+import math
+import operator
+from collections.abc import Callable
+from decimal import Decimal
+from typing import Annotated, Any, ClassVar, Literal, Union
+
+import re2
+from pydantic import Field, field_validator
+
+from backend.domain.model import StrictModel
+
+Index = dict[str, Any]
+"""The fields of a message that can be filtered by."""
+
+Predicate = Callable[[Index], bool]
+Scalar = bool | int | float | str
+
+_EARTH_KILOMETRES = 6371.0088
+_NO_BACKTRACKING = re2.Options()
+_NO_BACKTRACKING.log_errors = False
+_NO_BACKTRACKING.max_mem = 1 << 20
+
+
+def kind_of(value: Any) -> str:
+    """Values of different kinds are neither equal nor ordered: true is not 1."""
+    if isinstance(value, bool):
+        return "boolean"
+    return "text" if isinstance(value, str) else "number" if isinstance(value, int | float | Decimal) else "other"
+
+
+def exact(value: Any) -> Any:
+    """A number as it was written: messages are read so too, and 1.1 shall equal 1.1."""
+    return Decimal(repr(value)) if isinstance(value, float) else value
+
+
+class FieldCondition(StrictModel):
+    """A condition on one field. A message without the field does not meet it."""
+
+    field: str = Field(min_length=1, max_length=63, description="Indexed field.", examples=["country"])
+
+
+class Equals(FieldCondition):
+    """The field has this value."""
+
+    type: Literal["equals"] = "equals"
+    value: Scalar = Field(description="Text, number, or true or false.")
+
+    def compile(self) -> Predicate:
+        field, value, kind = self.field, exact(self.value), kind_of(self.value)
+        return lambda index: (found := index.get(field)) == value and kind_of(found) == kind
+
+
+class NotEquals(FieldCondition):
+    """The field is there and has another value."""
+
+    type: Literal["not_equals"] = "not_equals"
+    value: Scalar = Field(description="Text, number, or true or false.")
+
+    def compile(self) -> Predicate:
+        equals = Equals(field=self.field, value=self.value).compile()
+        return lambda index: index.get(self.field) is not None and not equals(index)
+
+
+class Comparison(FieldCondition):
+    """An order of numbers or of texts. Times are texts: write them in UTC as 2026-01-31T00:00:00Z."""
+
+    type: Literal["less_than", "less_or_equal", "greater_than", "greater_or_equal"]
+    value: int | float | str = Field(description="Number or text to compare with.")
+
+    ORDER: ClassVar[dict[str, Callable[[Any, Any], bool]]] = {
+        "less_than": operator.lt,
+        "less_or_equal": operator.le,
+        "greater_than": operator.gt,
+        "greater_or_equal": operator.ge,
+    }
+
+    def compile(self) -> Predicate:
+        field, value, kind, order = self.field, exact(self.value), kind_of(self.value), self.ORDER[self.type]
+        return lambda index: kind_of(found := index.get(field)) == kind and order(found, value)
+
+
+class In(FieldCondition):
+    """The field has one of these values."""
+
+    type: Literal["in"] = "in"
+    values: list[Scalar] = Field(min_length=1, max_length=1000, description="Texts, numbers, or true or false.")
+
+    def compile(self) -> Predicate:
+        field, values = self.field, {(kind_of(value), exact(value)) for value in self.values}
+        return lambda index: _is_scalar(found := index.get(field)) and (kind_of(found), found) in values
+
+
+class Prefix(FieldCondition):
+    """The field's text begins so."""
+
+    type: Literal["prefix"] = "prefix"
+    value: str = Field(min_length=1, max_length=500, description="How the text begins.")
+
+    def compile(self) -> Predicate:
+        field, value = self.field, self.value
+        return lambda index: isinstance(found := index.get(field), str) and found.startswith(value)
+
+
+class Regex(FieldCondition):
+    """A regular expression is found in the field's text. In RE2's syntax, which needs no more than linear time."""
+
+    type: Literal["regex"] = "regex"
+    pattern: str = Field(min_length=1, max_length=500, description="RE2 expression.", examples=["^[A-Z]{2}-[0-9]+$"])
+
+    @field_validator("pattern")
+    @classmethod
+    def _check_pattern(cls, pattern: str) -> str:
+        try:
+            re2.compile(pattern, _NO_BACKTRACKING)
+        except re2.error as error:
+            raise ValueError(f"This is not a regular expression: {error}") from None
+        return pattern
+
+    def compile(self) -> Predicate:
+        field, search = self.field, re2.compile(self.pattern, _NO_BACKTRACKING).search
+        return lambda index: isinstance(found := index.get(field), str) and search(found) is not None
+
+
+class Exists(FieldCondition):
+    """The field is there."""
+
+    type: Literal["exists"] = "exists"
+
+    def compile(self) -> Predicate:
+        field = self.field
+        return lambda index: index.get(field) is not None
+
+
+class Near(FieldCondition):
+    """The field's location is no further away than this, along the earth's surface."""
+
+    type: Literal["near"] = "near"
+    latitude: float = Field(ge=-90, le=90, description="Degrees north.")
+    longitude: float = Field(ge=-180, le=180, description="Degrees east.")
+    kilometres: float = Field(gt=0, le=20_040, description="Distance in kilometres.")
+
+    def compile(self) -> Predicate:
+        field, here, most = self.field, (self.latitude, self.longitude), self.kilometres
+
+        def near(index: Index) -> bool:
+            found = index.get(field)
+            return isinstance(found, list) and distance(here, (float(found[0]), float(found[1]))) <= most
+
+        return near
+
+
+class All(StrictModel):
+    """Every one of the conditions is met."""
+
+    type: Literal["all"] = "all"
+    conditions: list["Condition"] = Field(min_length=1, max_length=50, description="Conditions.")
+
+    def compile(self) -> Predicate:
+        parts = [condition.compile() for condition in self.conditions]
+        return lambda index: all(part(index) for part in parts)
+
+
+class Any_(StrictModel):
+    """At least one of the conditions is met."""
+
+    type: Literal["any"] = "any"
+    conditions: list["Condition"] = Field(min_length=1, max_length=50, description="Conditions.")
+
+    def compile(self) -> Predicate:
+        parts = [condition.compile() for condition in self.conditions]
+        return lambda index: any(part(index) for part in parts)
+
+
+class Not(StrictModel):
+    """The condition is not met."""
+
+    type: Literal["not"] = "not"
+    condition: "Condition" = Field(description="Condition.")
+
+    def compile(self) -> Predicate:
+        part = self.condition.compile()
+        return lambda index: not part(index)
+
+
+Condition = Annotated[
+    Union[Equals, NotEquals, Comparison, In, Prefix, Regex, Exists, Near, All, Any_, Not],  # noqa: UP007
+    Field(discriminator="type"),
+]
+
+for _model in (All, Any_, Not):
+    _model.model_rebuild()
+
+
+def distance(one: tuple[float, float], other: tuple[float, float]) -> float:
+    """Kilometres between two places, given as latitude and longitude, on a sphere (haversine)."""
+    (lat1, lon1), (lat2, lon2) = (tuple(map(math.radians, place)) for place in (one, other))
+    half = math.sin((lat2 - lat1) / 2) ** 2 + math.cos(lat1) * math.cos(lat2) * math.sin((lon2 - lon1) / 2) ** 2
+    return 2 * _EARTH_KILOMETRES * math.asin(math.sqrt(min(1.0, half)))
+
+
+def _is_scalar(value: Any) -> bool:
+    return isinstance(value, str | int | float | Decimal)

@@ -1,0 +1,77 @@
+"""What a pipeline tells of its messages for others to filter by: a few fields, each with a type."""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from decimal import Decimal
+from typing import Any, Literal
+
+from pydantic import Field
+
+from backend.domain import json, paths
+from backend.domain.model import StrictModel
+
+FieldName = str
+
+
+class IndexedField(StrictModel):
+    """One field that filters may ask for."""
+
+    name: FieldName = Field(
+        pattern=r"^[a-z][a-z0-9_]{0,62}$", description="Name that filters use.", examples=["country"]
+    )
+    path: paths.FieldPath = Field(description="Field of the message.", examples=["order.country"])
+    type: Literal["string", "number", "boolean", "time", "location"] = Field(
+        "string",
+        description="A value of another type is left out. time: ISO 8601 with its zone. location: an object with lat "
+        "and lon, or a list of the two.",
+    )
+
+
+def index_of(fields: Sequence[IndexedField], document: Any) -> bytes:
+    """The value of ``firehose_index``: a JSON object of just those fields that the document has."""
+    found = {}
+    for field in fields:
+        value = _READ[field.type](paths.get(document, paths.parse_path(field.path)))
+        if value is not None:
+            found[field.name] = value
+    return json.dumps(found)
+
+
+def _string(value: Any) -> str | None:
+    return value if isinstance(value, str) else None
+
+
+def _number(value: Any) -> int | Decimal | None:
+    return value if isinstance(value, int | Decimal) and not isinstance(value, bool) else None
+
+
+def _boolean(value: Any) -> bool | None:
+    return value if isinstance(value, bool) else None
+
+
+def _time(value: Any) -> str | None:
+    """In UTC and of one length, so that times are compared as text."""
+    try:
+        at = datetime.fromisoformat(value)
+    except (TypeError, ValueError):
+        return None
+    if at.tzinfo is None:
+        return None
+    try:
+        return at.astimezone(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
+    except OverflowError:
+        return None
+
+
+def _location(value: Any) -> list[Any] | None:
+    if isinstance(value, dict):
+        value = [value.get("lat"), value.get("lon")]
+    if not isinstance(value, list) or len(value) != 2:
+        return None
+    latitude, longitude = map(_number, value)
+    if latitude is None or longitude is None or not (-90 <= latitude <= 90 and -180 <= longitude <= 180):
+        return None
+    return [latitude, longitude]
+
+
+_READ = {"string": _string, "number": _number, "boolean": _boolean, "time": _time, "location": _location}

@@ -1,0 +1,205 @@
+"""The predicate index: which of many filters a message meets, without trying every one.
+
+Each filter is entered under one of its terms that every match must meet: an equality is looked up in a
+hash table, a prefix by its length, a range in an interval tree. Only filters whose term the message meets
+are candidates, and only candidates are evaluated. Filters without such a term (a negation alone) are
+always candidates.
+"""
+
+import bisect
+from collections import defaultdict
+from collections.abc import Hashable, Iterable
+from dataclasses import dataclass, field
+from decimal import Decimal
+from typing import Any, Generic, TypeVar
+
+from backend.domain.filters.conditions import (
+    All,
+    Any_,
+    Comparison,
+    Condition,
+    Equals,
+    Exists,
+    FieldCondition,
+    In,
+    Index,
+    Near,
+    NotEquals,
+    Predicate,
+    Prefix,
+    Regex,
+    exact,
+    kind_of,
+)
+
+K = TypeVar("K", bound=Hashable)
+
+# The fewer messages a term lets through, the better it is to enter a filter under.
+_EQUALITY, _PREFIX, _INTERVAL, _HALF_LINE, _PRESENCE = range(5)
+
+
+@dataclass(frozen=True)
+class _Term:
+    """One way to find a filter. ``rank`` orders ways from narrow to wide."""
+
+    rank: int
+    field: str
+    kind: str = ""
+    value: Any = None
+    low: Any = None
+    high: Any = None
+
+
+class PredicateIndex(Generic[K]):
+    """Filters by their keys. Built once; a change of the filters needs a new one."""
+
+    def __init__(self, filters: Iterable[tuple[K, Condition]]) -> None:
+        self._predicates: dict[K, Predicate] = {}
+        self._always: list[K] = []
+        self._equal: defaultdict[tuple[str, str, Any], list[K]] = defaultdict(list)
+        self._prefixes: defaultdict[str, _Prefixes[K]] = defaultdict(_Prefixes)
+        self._present: defaultdict[str, list[K]] = defaultdict(list)
+        intervals: defaultdict[tuple[str, str], list[tuple[Any, Any, K]]] = defaultdict(list)
+        for key, condition in filters:
+            self._predicates[key] = condition.compile()
+            terms = _terms(condition)
+            if terms is None:
+                self._always.append(key)
+                continue
+            for term in set(terms):
+                if term.rank == _EQUALITY:
+                    self._equal[term.field, term.kind, term.value].append(key)
+                elif term.rank == _PREFIX:
+                    self._prefixes[term.field].add(term.value, key)
+                elif term.rank == _PRESENCE:
+                    self._present[term.field].append(key)
+                else:
+                    intervals[term.field, term.kind].append((term.low, term.high, key))
+        self._intervals = {where: _IntervalTree(found) for where, found in intervals.items()}
+
+    def matches(self, index: Index) -> list[K]:
+        """The keys of the filters that the message meets."""
+        return [key for key in self.candidates(index) if self._predicates[key](index)]
+
+    def candidates(self, index: Index) -> set[K]:
+        """The keys of the filters that have to be evaluated."""
+        found = set(self._always)
+        for name, value in index.items():
+            kind = kind_of(value)
+            if kind != "other":
+                found.update(self._equal.get((name, kind, value), ()))
+                if (name, kind) in self._intervals:
+                    self._intervals[name, kind].collect(value, found)
+            if kind == "text" and name in self._prefixes:
+                self._prefixes[name].collect(value, found)
+            found.update(self._present.get(name, ()))
+        return found
+
+
+def _terms(condition: Condition) -> list[_Term] | None:
+    """Terms of which every match meets at least one; None when there are none such, empty when nothing matches."""
+    match condition:
+        case All(conditions=parts):
+            ways = [way for way in map(_terms, _narrowed(parts)) if way is not None]
+            # The fewest and narrowest: one equality rather than a list of many.
+            return min(ways, key=lambda way: (max((term.rank for term in way), default=-1), len(way)), default=None)
+        case Any_(conditions=parts):
+            alternatives = [_terms(part) for part in parts]
+            if any(way is None for way in alternatives):
+                return None
+            return [term for way in alternatives for term in way or ()]
+        case Equals(field=name, value=value):
+            return [_Term(_EQUALITY, name, kind_of(value), exact(value))]
+        case In(field=name, values=values):
+            return [_Term(_EQUALITY, name, kind_of(value), exact(value)) for value in values]
+        case Prefix(field=name, value=value):
+            return [_Term(_PREFIX, name, value=value)]
+        case Comparison() as comparison:
+            return [_half_line(comparison)]
+        case _Between(term=term):
+            return [term] if term.low <= term.high else []  # that no value meets
+        case Regex(field=name) | Exists(field=name) | Near(field=name) | NotEquals(field=name):
+            return [_Term(_PRESENCE, name)]
+    return None
+
+
+def _half_line(comparison: Comparison) -> _Term:
+    name, value, kind = comparison.field, exact(comparison.value), kind_of(comparison.value)
+    if comparison.type.startswith("less"):
+        return _Term(_HALF_LINE, name, kind, high=value)
+    return _Term(_HALF_LINE, name, kind, low=value)
+
+
+class _Between(FieldCondition):
+    """Two comparisons of one field that bound it on both sides. Stands for them while terms are chosen."""
+
+    term: Any
+
+
+def _narrowed(parts: list[Any]) -> list[Any]:
+    """The parts, with an interval for each field that is bounded from both sides."""
+    lines: defaultdict[tuple[str, str], list[_Term]] = defaultdict(list)
+    for part in parts:
+        if isinstance(part, Comparison):
+            line = _half_line(part)
+            lines[line.field, line.kind].append(line)
+    intervals = []
+    for (name, kind), terms in lines.items():
+        lows = [term.low for term in terms if term.low is not None]
+        highs = [term.high for term in terms if term.high is not None]
+        if lows and highs:
+            intervals.append(_Between(field=name, term=_Term(_INTERVAL, name, kind, low=max(lows), high=min(highs))))
+    return [*parts, *intervals]
+
+
+@dataclass
+class _Prefixes(Generic[K]):
+    """Prefixes of one field: each length that occurs is one lookup."""
+
+    _by_length: dict[int, dict[str, list[K]]] = field(default_factory=dict)
+
+    def add(self, prefix: str, key: K) -> None:
+        self._by_length.setdefault(len(prefix), {}).setdefault(prefix, []).append(key)
+
+    def collect(self, value: str, found: set[K]) -> None:
+        for length, prefixes in self._by_length.items():
+            found.update(prefixes.get(value[:length], ()))
+
+
+class _IntervalTree(Generic[K]):
+    """Closed intervals of one field, open-ended where a bound is None; a centred interval tree."""
+
+    def __init__(self, intervals: list[tuple[Any, Any, K]]) -> None:
+        bounds = sorted(bound for low, high, _ in intervals for bound in (low, high) if bound is not None)
+        self._centre = bounds[len(bounds) // 2]
+        left, right, here = [], [], []
+        for interval in intervals:
+            low, high, _ = interval
+            if high is not None and high < self._centre:
+                left.append(interval)
+            elif low is not None and low > self._centre:
+                right.append(interval)
+            else:
+                here.append(interval)
+        # Open ends come first, since they hold for every value on their side.
+        by_low = sorted(((low, key) for low, _, key in here if low is not None), key=lambda pair: pair[0])
+        by_high = sorted(((high, key) for _, high, key in here if high is not None), key=lambda pair: pair[0])
+        self._open_low = [key for low, _, key in here if low is None]
+        self._open_high = [key for _, high, key in here if high is None]
+        self._lows, self._low_keys = [low for low, _ in by_low], [key for _, key in by_low]
+        self._highs, self._high_keys = [high for high, _ in by_high], [key for _, key in by_high]
+        self._left = _IntervalTree(left) if left else None
+        self._right = _IntervalTree(right) if right else None
+
+    def collect(self, value: int | float | Decimal | str, found: set[K]) -> None:
+        node: _IntervalTree[K] | None = self
+        while node is not None:
+            if value <= node._centre:
+                # Every interval here reaches the centre, so only its lower end decides.
+                found.update(node._open_low)
+                found.update(node._low_keys[: bisect.bisect_right(node._lows, value)])
+                node = node._left if value < node._centre else None
+            else:
+                found.update(node._open_high)
+                found.update(node._high_keys[bisect.bisect_left(node._highs, value) :])
+                node = node._right
