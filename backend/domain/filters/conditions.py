@@ -15,7 +15,7 @@ Index = dict[str, Any]
 """The fields of a message that can be filtered by."""
 
 Predicate = Callable[[Index], bool]
-Scalar = bool | int | float | str
+Scalar = str | int | float | bool
 
 _EARTH_KILOMETRES = 6371.0088
 _NO_BACKTRACKING = re2.Options()
@@ -67,7 +67,7 @@ class Comparison(FieldCondition):
     """An order of numbers or of texts. Times are texts: write them in UTC as 2026-01-31T00:00:00Z."""
 
     type: Literal["less_than", "less_or_equal", "greater_than", "greater_or_equal"]
-    value: int | float | str = Field(description="Number or text to compare with.")
+    value: str | int | float = Field(description="Number or text to compare with.")
 
     ORDER: ClassVar[dict[str, Callable[[Any, Any], bool]]] = {
         "less_than": operator.lt,
@@ -155,7 +155,7 @@ class All(StrictModel):
     """Every one of the conditions is met."""
 
     type: Literal["all"] = "all"
-    conditions: list["Condition"] = Field(min_length=1, max_length=50, description="Conditions.")
+    conditions: list["Condition"] = Field(min_length=1, max_length=50, description="All must be met.")
 
     def compile(self) -> Predicate:
         parts = [condition.compile() for condition in self.conditions]
@@ -166,7 +166,7 @@ class Any_(StrictModel):
     """At least one of the conditions is met."""
 
     type: Literal["any"] = "any"
-    conditions: list["Condition"] = Field(min_length=1, max_length=50, description="Conditions.")
+    conditions: list["Condition"] = Field(min_length=1, max_length=50, description="One must be met.")
 
     def compile(self) -> Predicate:
         parts = [condition.compile() for condition in self.conditions]
@@ -177,7 +177,7 @@ class Not(StrictModel):
     """The condition is not met."""
 
     type: Literal["not"] = "not"
-    condition: "Condition" = Field(description="Condition.")
+    condition: "Condition" = Field(description="It must not be met.")
 
     def compile(self) -> Predicate:
         part = self.condition.compile()
@@ -186,7 +186,7 @@ class Not(StrictModel):
 
 Condition = Annotated[
     Union[Equals, NotEquals, Comparison, In, Prefix, Regex, Exists, Near, All, Any_, Not],  # noqa: UP007
-    Field(discriminator="type"),
+    Field(discriminator="type", title="Condition"),
 ]
 
 for _model in (All, Any_, Not):

@@ -16,8 +16,29 @@ test('a group of fields or null is not set until it is chosen', () => {
 })
 
 test('a choice between two real types stays a choice', () => {
-  const schema = { anyOf: [{ type: 'string' }, { type: 'number' }] }
+  const schema = { anyOf: [{ $ref: '#/$defs/A' }, { $ref: '#/$defs/B' }] }
   expect(prepareSchema(schema as never)).toEqual(schema)
+})
+
+test('plain types to choose from have names, and a number may be a whole one', () => {
+  const schema = { anyOf: [{ type: 'string' }, { type: 'integer' }, { type: 'number' }, { type: 'boolean' }] }
+  expect(prepareSchema(schema as never)).toEqual({
+    anyOf: [
+      { type: 'string', title: 'Text' },
+      { type: 'number', title: 'Number' },
+      { type: 'boolean', title: 'True or false' },
+    ],
+  })
+})
+
+test('an object of any values is edited as JSON, one of texts by fields', () => {
+  const schema = {
+    properties: {
+      table: { type: 'object', additionalProperties: { $ref: '#/$defs/JsonValue' } },
+      headers: { type: 'object', additionalProperties: { type: 'string' } },
+    },
+  }
+  expect(uiSchemaOf(schema as never)).toEqual({ table: { 'ui:field': 'JsonField' } })
 })
 
 test('constants are hidden and values of any type are edited as JSON', () => {

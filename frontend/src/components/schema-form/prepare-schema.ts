@@ -27,7 +27,25 @@ function rewrite(value: unknown): unknown {
     if (merged.default === null) delete merged.default
     return rewrite(merged)
   }
-  return Object.fromEntries(Object.entries(node).map(([name, child]) => [name, rewrite(child)]))
+  const rewritten = Object.fromEntries(Object.entries(node).map(([name, child]) => [name, rewrite(child)]))
+  return real.length > 1 && real.every((variant) => scalars.has(variant.type))
+    ? { ...rewritten, anyOf: named(variants) }
+    : rewritten
+}
+
+const scalars = new Map<unknown, string>([
+  ['string', 'Text'],
+  ['number', 'Number'],
+  ['integer', 'Whole number'],
+  ['boolean', 'True or false'],
+])
+
+/** The types that a plain value may have, by names to choose from; a number may be a whole one. */
+function named(variants: Node[]): Node[] {
+  const any = variants.some(({ type }) => type === 'number')
+  return variants
+    .filter(({ type }) => !(any && type === 'integer'))
+    .map((variant) => ({ title: scalars.get(variant.type) ?? 'Not set', ...variant }))
 }
 
 /** One of several shapes of a field, told apart by a constant. */
@@ -36,6 +54,19 @@ export function isVariant(schema: RJSFSchema): boolean {
 }
 
 const typing = ['type', 'const', 'enum', '$ref', 'anyOf', 'oneOf', 'allOf']
+
+/** Whether a field may hold any value, or an object of any values. */
+function holdsAnything(property: RJSFSchema): boolean {
+  const values = property.additionalProperties
+  if (property.type === 'object' && values !== undefined && !property.properties) {
+    return typeof values === 'object' ? isAny(values) : values
+  }
+  return isAny(property)
+}
+
+function isAny(schema: RJSFSchema): boolean {
+  return schema.$ref?.endsWith('/JsonValue') ?? !typing.some((keyword) => keyword in schema)
+}
 
 /**
  * What the form library has to be told beside the schema: constants are not shown, and a field
@@ -47,7 +78,7 @@ export function uiSchemaOf(schema: RJSFSchema, uiSchema: UiSchema = {}): UiSchem
     if (typeof property !== 'object') continue
     const said = found[name] as UiSchema | undefined
     if (property.const !== undefined) found[name] = { 'ui:widget': 'hidden', ...said }
-    else if (!typing.some((keyword) => keyword in property)) found[name] = { 'ui:field': 'JsonField', ...said }
+    else if (holdsAnything(property)) found[name] = { 'ui:field': 'JsonField', ...said }
   }
   return found
 }

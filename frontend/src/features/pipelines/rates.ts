@@ -17,7 +17,9 @@ export function sumOf(counts: Record<string, number>, pattern: RegExp): number {
   return Object.entries(counts).reduce((sum, [event, n]) => (pattern.test(event) ? sum + n : sum), 0)
 }
 
-export const accepted = (counts: Record<string, number>) => counts['input.accepted'] ?? 0
+/** What came in: posted, or taken from other pipelines by a filter. */
+export const accepted = (counts: Record<string, number>) =>
+  (counts['input.accepted'] ?? 0) + (counts['filtering.matched'] ?? 0)
 export const deliveredIn = (counts: Record<string, number>) => sumOf(counts, delivered)
 export const deadIn = (counts: Record<string, number>) => sumOf(counts, dead)
 

@@ -930,7 +930,7 @@ export interface components {
             type: "all";
             /**
              * Conditions
-             * @description Conditions.
+             * @description All must be met.
              */
             conditions: (components["schemas"]["Equals"] | components["schemas"]["NotEquals"] | components["schemas"]["Comparison"] | components["schemas"]["In"] | components["schemas"]["Prefix"] | components["schemas"]["Regex"] | components["schemas"]["Exists"] | components["schemas"]["Near"] | components["schemas"]["All"] | components["schemas"]["Any_"] | components["schemas"]["Not"])[];
         };
@@ -946,7 +946,7 @@ export interface components {
             type: "any";
             /**
              * Conditions
-             * @description Conditions.
+             * @description One must be met.
              */
             conditions: (components["schemas"]["Equals"] | components["schemas"]["NotEquals"] | components["schemas"]["Comparison"] | components["schemas"]["In"] | components["schemas"]["Prefix"] | components["schemas"]["Regex"] | components["schemas"]["Exists"] | components["schemas"]["Near"] | components["schemas"]["All"] | components["schemas"]["Any_"] | components["schemas"]["Not"])[];
         };
@@ -1142,7 +1142,7 @@ export interface components {
              * Value
              * @description Number or text to compare with.
              */
-            value: number | string;
+            value: string | number;
         };
         /** @enum {string} */
         ComparisonTypeEnum: "less_than" | "less_or_equal" | "greater_than" | "greater_or_equal";
@@ -1562,7 +1562,7 @@ export interface components {
              * Value
              * @description Text, number, or true or false.
              */
-            value: boolean | number | string;
+            value: string | number | boolean;
         };
         /**
          * Exists
@@ -1757,7 +1757,7 @@ export interface components {
              * Values
              * @description Texts, numbers, or true or false.
              */
-            values: (boolean | number | string)[];
+            values: (string | number | boolean)[];
         };
         /**
          * Indexed field
@@ -2030,7 +2030,7 @@ export interface components {
             type: "not";
             /**
              * Condition
-             * @description Condition.
+             * @description It must not be met.
              */
             condition: components["schemas"]["Equals"] | components["schemas"]["NotEquals"] | components["schemas"]["Comparison"] | components["schemas"]["In"] | components["schemas"]["Prefix"] | components["schemas"]["Regex"] | components["schemas"]["Exists"] | components["schemas"]["Near"] | components["schemas"]["All"] | components["schemas"]["Any_"] | components["schemas"]["Not"];
         };
@@ -2054,7 +2054,7 @@ export interface components {
              * Value
              * @description Text, number, or true or false.
              */
-            value: boolean | number | string;
+            value: string | number | boolean;
         };
         /** @enum {string} */
         OnFailureEnum: "dead_letter" | "null" | "keep";

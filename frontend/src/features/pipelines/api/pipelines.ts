@@ -111,12 +111,10 @@ export function useDryRun(id: string) {
 export function useSavePipeline(id: string | undefined, etag: string | undefined) {
   const client = useQueryClient()
   return useMutation({
-    mutationFn: (draft: PipelineDraft) => {
-      const body = draft as components['schemas']['PipelineRequest']
-      return id
+    mutationFn: (body: PipelineDraft) =>
+      id
         ? dataOf(api.PUT('/api/v1/pipelines/{id}/', { ...byId(id), body, headers: { 'If-Match': etag } }))
-        : dataOf(api.POST('/api/v1/pipelines/', { body }))
-    },
+        : dataOf(api.POST('/api/v1/pipelines/', { body })),
     onSuccess: () => client.invalidateQueries({ queryKey: keys.all }),
   })
 }

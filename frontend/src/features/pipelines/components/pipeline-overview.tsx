@@ -41,7 +41,7 @@ function Figures({ pipeline, rates, last24 = {} }: FiguresProps) {
   const { t, i18n } = useTranslation()
   const rate = (value: number) => t('pipelines.ratePerSecond', { rate: perSecond(value, i18n.language) })
   const settled = deliveredIn(last24) + deadIn(last24) + (last24['adapting.dropped'] ?? 0)
-  const outputs = pipeline.config.outputs.length
+  const outputs = pipeline.config.outputs?.length ?? 0
   return (
     <SimpleGrid cols={{ base: 2, md: 4 }}>
       <Figure label={t('pipelines.nowIn')} value={rate(accepted(rates))} note={t('pipelines.window')} />
@@ -155,7 +155,7 @@ function StageTable({ rates, last24 = {} }: Omit<FiguresProps, 'pipeline'>) {
               <Table.Tr key={event}>
                 <Table.Td>
                   {stage.output === undefined
-                    ? t(stage.kind === 'input' ? 'pipelines.stageInput' : 'pipelines.stageAdapting')
+                    ? t(`pipelines.stageNames.${stage.kind}`, { defaultValue: stage.kind })
                     : t('pipelines.stageOutput', { name: stage.output })}
                 </Table.Td>
                 <Table.Td>{t(`pipelines.${kind}`)}</Table.Td>
@@ -172,7 +172,7 @@ function StageTable({ rates, last24 = {} }: Omit<FiguresProps, 'pipeline'>) {
   )
 }
 
-const kinds = ['accepted', 'transformed', 'dropped', 'delivered', 'retried', 'suppressed', 'repeated'] as const
+const kinds = ['accepted', 'transformed', 'dropped', 'delivered', 'retried', 'suppressed', 'repeated', 'offered', 'matched'] as const
 type Kind = (typeof kinds)[number] | 'deadEvent'
 
 /** `output.erp.delivered` is the event "delivered" of the output "erp". */
@@ -182,7 +182,7 @@ function namesOf(event: string): [{ kind: string; output?: string }, Kind] {
   return [{ kind: parts[0] ?? '', output: parts[0] === 'output' ? parts.slice(1, -1).join('.') : undefined }, kind]
 }
 
-const order = ['input', 'adapting', 'output']
+const order = ['input', 'filtering', 'adapting', 'output']
 
 function byStage(a: string, b: string): number {
   const place = (event: string) => order.indexOf(event.split('.')[0] ?? '')

@@ -46,7 +46,7 @@ function PipelineDetail({ pipeline }: { pipeline: Pipeline }) {
           {pipeline.failure}
         </Alert>
       )}
-      <Address url={pipeline.ingest_url} />
+      {pipeline.config.input?.type !== 'filter' && <Address url={pipeline.ingest_url} />}
       <Tabs
         value={tab}
         onChange={(next) => void navigate(`/pipelines/${pipeline.id}${next === 'overview' ? '' : `/${next}`}`)}
