@@ -90,6 +90,10 @@ bench-spine: install frontend  ## Measure latency, throughput, start-up and idle
 bench-delivery: install frontend  ## Measure delivery beside a peer (PEER=folder); writes tests/bench/results/delivery.md
 	$(BIN)/python -m tests.bench.delivery $(if $(PEER),--peer $(PEER))
 
+.PHONY: bench-transform
+bench-transform: install frontend  ## Measure transforms beside a peer (PEER=folder), and filters; writes tests/bench/results/transform.md
+	$(BIN)/python -m tests.bench.transform $(if $(PEER),--peer $(PEER))
+
 .PHONY: format
 format: install  ## Format the code
 	$(BIN)/ruff check --fix .
