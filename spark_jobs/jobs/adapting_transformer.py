@@ -34,26 +34,19 @@ class TransformerHandler:
         self._versions: dict[tuple[str, int], _Version] = {}
 
     async def handle(self, message: Message, position: str) -> list[Record]:
-        message, redelivery = message.split_redelivery()
-        records = await self._transform(message)
-        failed_again = any(record.topic == routing.DEAD_LETTER for record in records)
-        if redelivery is None or failed_again:
-            return records
-        return [*records, resolved(message, redelivery.dead_letter)]
-
-    async def _transform(self, message: Message) -> list[Record]:
+        """For a version that is not compiled yet."""
+        plain, _ = message.split_redelivery()
         try:
-            version = self._versions.get((message.pipeline_id, message.version)) or await self._compile(message)
-            results = version.chain(message.body)
+            config = (await snapshot_of(self._config, plain)).config
         except UnknownPipelineError as error:
-            return [self._dead(message, "unknown_pipeline", error)]
-        except TransformError as error:
-            return [self._dead(message, "transform_failed", error)]
-        self._recorder.count(message.pipeline_id, events.TRANSFORMED if results else events.DROPPED)
-        topic, moved = message.advanced()
-        if topic == routing.FILTER:
-            return [Record.of(topic, _indexed(made, version.index, r)) for made, r in _messages(moved, results)]
-        return [Record.of(topic, made) for made, _ in _messages(moved, results)]
+            return [self._dead(plain, "unknown_pipeline", error)]
+        version = _Version(compile_chain(config.transforms), config.index)
+        self._versions[message.pipeline_id, message.version] = version
+        return self._records(message, version)
+
+    def handle_now(self, message: Message, position: str) -> list[Record] | None:
+        version = self._versions.get((message.pipeline_id, message.version))
+        return None if version is None else self._records(message, version)
 
     def relieve(self) -> None:
         """Nothing is held that could be set aside."""
@@ -61,11 +54,24 @@ class TransformerHandler:
     async def close(self) -> None:
         """Nothing is held open."""
 
-    async def _compile(self, message: Message) -> _Version:
-        config = (await snapshot_of(self._config, message)).config
-        version = _Version(compile_chain(config.transforms), config.index)
-        self._versions[message.pipeline_id, message.version] = version
-        return version
+    def _records(self, message: Message, version: _Version) -> list[Record]:
+        message, redelivery = message.split_redelivery()
+        records = self._transform(message, version)
+        failed_again = any(record.topic == routing.DEAD_LETTER for record in records)
+        if redelivery is None or failed_again:
+            return records
+        return [*records, resolved(message, redelivery.dead_letter)]
+
+    def _transform(self, message: Message, version: _Version) -> list[Record]:
+        try:
+            results = version.chain(message.body)
+        except TransformError as error:
+            return [self._dead(message, "transform_failed", error)]
+        self._recorder.count(message.pipeline_id, events.TRANSFORMED if results else events.DROPPED)
+        topic, moved = message.advanced()
+        if topic == routing.FILTER:
+            return [Record.of(topic, _indexed(made, version.index, r)) for made, r in _messages(moved, results)]
+        return [Record.of(topic, made) for made, _ in _messages(moved, results)]
 
     def _dead(self, message: Message, reason: str, error: Exception) -> Record:
         self._recorder.count(message.pipeline_id, events.ADAPTING_DEAD)

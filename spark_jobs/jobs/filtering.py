@@ -75,6 +75,9 @@ class FilteringHandler:
             return [dead_letter(message, stage=STAGE, reason="malformed", error=said)]
         return records if redelivery is None else [*records, resolved(message, redelivery.dead_letter)]
 
+    def handle_now(self, message: Message, position: str) -> None:
+        """A version may have to be asked for."""
+
     def relieve(self) -> None:
         """Nothing is held that could be set aside."""
 

@@ -21,6 +21,9 @@ class SyndicatingHandler:
     async def handle(self, message: Message, position: str) -> list[Record]:
         return await self._engine.deliver(message, position)
 
+    def handle_now(self, message: Message, position: str) -> None:
+        """Every delivery is waited for."""
+
     def relieve(self) -> None:
         self._engine.relieve()
 

@@ -52,6 +52,10 @@ class Handler(Protocol):
         another for a copy that was produced anew.
         """
 
+    def handle_now(self, message: Message, position: str) -> list[Record] | None:
+        """The same at once, where nothing has to be waited for: a task for each message costs as much as some
+        steps do. None when ``handle`` has to be asked."""
+
     def relieve(self) -> None:
         """The window has been full for a second: what can be set aside should make room."""
 
@@ -102,6 +106,18 @@ class _Done:
     window: PartitionWindow
     offset: int
     records: list[Record]
+
+
+def _message(record: KafkaRecord) -> Message:
+    """Raises MalformedMessageError."""
+    key: Any = record.key()
+    value: Any = record.value()
+    headers: Any = record.headers() or []
+    return Message.from_kafka(key=key, value=value, headers=headers)
+
+
+def _position(record: KafkaRecord) -> str:
+    return f"{record.partition()}:{record.offset()}"
 
 
 class _LaneTask:
@@ -293,32 +309,46 @@ class _LaneTask:
     # -- event loop ----------------------------------------------------------
 
     def _start(self, accepted: list[tuple[KafkaRecord, Entry]]) -> None:
+        finished: list[tuple[KafkaRecord, Entry, list[Record]]] = []
         for record, entry in accepted:
-            self._loop.create_task(self._handle(record, entry))
+            try:
+                message = _message(record)
+                records = self._handler.handle_now(message, _position(record))
+            except MalformedMessageError as error:
+                records = [self._dead_letter(record, str(error))]
+            except Exception as error:
+                records = [self._fault(record, error)]
+            if records is None:
+                self._loop.create_task(self._handle(message, record, entry))
+            else:
+                finished.append((record, entry, records))
+        if finished:
+            self._finish(finished)
 
-    async def _handle(self, record: KafkaRecord, entry: Entry) -> None:
+    async def _handle(self, message: Message, record: KafkaRecord, entry: Entry) -> None:
+        try:
+            records = await self._handler.handle(message, _position(record))
+        except Exception as error:
+            records = [self._fault(record, error)]
+        self._finish([(record, entry, records)])
+
+    def _fault(self, record: KafkaRecord, error: Exception) -> Record:
+        """A fault of ours must neither stop the partition nor lose the message."""
+        log.exception("A message could not be handled.")
+        return self._dead_letter(record, f"Internal error: {error}")
+
+    def _dead_letter(self, record: KafkaRecord, error: str) -> Record:
         key: Any = record.key()
         value: Any = record.value()
         headers: Any = record.headers() or []
-        try:
-            message = Message.from_kafka(key=key, value=value, headers=headers)
-            records = await self._handler.handle(message, f"{record.partition()}:{record.offset()}")
-        except MalformedMessageError as error:
-            records = [
-                malformed_dead_letter(key=key, value=value, headers=headers, stage=self._lane.stage, error=str(error))
-            ]
-        except Exception as error:
-            # A fault of ours must neither stop the partition nor lose the message.
-            log.exception("A message could not be handled.")
-            records = [
-                malformed_dead_letter(
-                    key=key, value=value, headers=headers, stage=self._lane.stage, error=f"Internal error: {error}"
-                )
-            ]
+        return malformed_dead_letter(key=key, value=value, headers=headers, stage=self._lane.stage, error=error)
+
+    def _finish(self, finished: list[tuple[KafkaRecord, Entry, list[Record]]]) -> None:
         with self._changed:
-            entry.records = records
-            self._in_flight -= 1
-            self._bytes_in_flight -= len(record)
+            for record, entry, records in finished:
+                entry.records = records
+                self._in_flight -= 1
+                self._bytes_in_flight -= len(record)
             if self._waiting:
                 self._changed.notify_all()
 

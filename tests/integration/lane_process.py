@@ -23,6 +23,9 @@ class Copying:
         await asyncio.sleep(random.uniform(0, 0.2))
         return [Record.of(self.topic, message)]
 
+    def handle_now(self, message: Message, position: str) -> None:
+        pass
+
     def relieve(self) -> None:
         pass
 

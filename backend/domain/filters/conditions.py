@@ -159,7 +159,14 @@ class All(StrictModel):
 
     def compile(self) -> Predicate:
         parts = [condition.compile() for condition in self.conditions]
-        return lambda index: all(part(index) for part in parts)
+
+        def every(index: Index) -> bool:
+            for part in parts:  # noqa: SIM110  (half the time of all())
+                if not part(index):
+                    return False
+            return True
+
+        return every
 
 
 class Any_(StrictModel):
@@ -170,7 +177,14 @@ class Any_(StrictModel):
 
     def compile(self) -> Predicate:
         parts = [condition.compile() for condition in self.conditions]
-        return lambda index: any(part(index) for part in parts)
+
+        def some(index: Index) -> bool:
+            for part in parts:  # noqa: SIM110
+                if part(index):
+                    return True
+            return False
+
+        return some
 
 
 class Not(StrictModel):

@@ -7,11 +7,11 @@ always candidates.
 """
 
 import bisect
-from collections import defaultdict
-from collections.abc import Hashable, Iterable
+from collections import Counter, defaultdict
+from collections.abc import Hashable, Iterable, Iterator
 from dataclasses import dataclass, field
 from decimal import Decimal
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Literal, TypeVar
 
 from backend.domain.filters.conditions import (
     All,
@@ -19,35 +19,37 @@ from backend.domain.filters.conditions import (
     Comparison,
     Condition,
     Equals,
-    Exists,
     FieldCondition,
     In,
     Index,
-    Near,
-    NotEquals,
+    Not,
     Predicate,
     Prefix,
-    Regex,
     exact,
     kind_of,
 )
 
 K = TypeVar("K", bound=Hashable)
 
-# The fewer messages a term lets through, the better it is to enter a filter under.
-_EQUALITY, _PREFIX, _INTERVAL, _HALF_LINE, _PRESENCE = range(5)
+_WIDTH = {"equality": 1.0, "prefix": 1.0, "interval": 0.1, "half_line": 0.5, "presence": 1.0}
+"""The part of the filters under one place of the index that a message meets, about."""
 
 
 @dataclass(frozen=True)
 class _Term:
-    """One way to find a filter. ``rank`` orders ways from narrow to wide."""
+    """One way to find a filter."""
 
-    rank: int
+    kind_of_term: Literal["equality", "prefix", "interval", "half_line", "presence"]
     field: str
     kind: str = ""
     value: Any = None
     low: Any = None
     high: Any = None
+
+    @property
+    def shared_by(self) -> tuple[str, str, str, Any]:
+        """The place of the index; filters in the same place are candidates together."""
+        return self.kind_of_term, self.field, self.kind, self.value
 
 
 class PredicateIndex(Generic[K]):
@@ -60,22 +62,26 @@ class PredicateIndex(Generic[K]):
         self._prefixes: defaultdict[str, _Prefixes[K]] = defaultdict(_Prefixes)
         self._present: defaultdict[str, list[K]] = defaultdict(list)
         intervals: defaultdict[tuple[str, str], list[tuple[Any, Any, K]]] = defaultdict(list)
-        for key, condition in filters:
-            self._predicates[key] = condition.compile()
-            terms = _terms(condition)
+        entries = list(filters)
+        shared = Counter(term.shared_by for _, condition in entries for term in _all_terms(condition))
+        for key, condition in entries:
+            # What is found under its only term needs no further look.
+            found_is_met = isinstance(condition, Equals | In | Prefix)
+            self._predicates[key] = _met if found_is_met else condition.compile()
+            terms = _best_terms(condition, shared)
             if terms is None:
                 self._always.append(key)
                 continue
             for term in set(terms):
-                if term.rank == _EQUALITY:
+                if term.kind_of_term == "equality":
                     self._equal[term.field, term.kind, term.value].append(key)
-                elif term.rank == _PREFIX:
+                elif term.kind_of_term == "prefix":
                     self._prefixes[term.field].add(term.value, key)
-                elif term.rank == _PRESENCE:
+                elif term.kind_of_term == "presence":
                     self._present[term.field].append(key)
                 else:
                     intervals[term.field, term.kind].append((term.low, term.high, key))
-        self._intervals = {where: _IntervalTree(found) for where, found in intervals.items()}
+        self._intervals = {where: _lookup_of(found) for where, found in intervals.items()}
 
     def matches(self, index: Index) -> list[K]:
         """The keys of the filters that the message meets."""
@@ -96,38 +102,66 @@ class PredicateIndex(Generic[K]):
         return found
 
 
-def _terms(condition: Condition) -> list[_Term] | None:
-    """Terms of which every match meets at least one; None when there are none such, empty when nothing matches."""
+def _met(_index: Index) -> bool:
+    return True
+
+
+def _best_terms(condition: Condition, shared: Counter[Any]) -> list[_Term] | None:
+    """Terms of which every match meets at least one, and which as few other filters as possible have; None when
+    there are none such, empty when nothing matches."""
     match condition:
         case All(conditions=parts):
-            ways = [way for way in map(_terms, _narrowed(parts)) if way is not None]
-            # The fewest and narrowest: one equality rather than a list of many.
-            return min(ways, key=lambda way: (max((term.rank for term in way), default=-1), len(way)), default=None)
+            ways = [way for part in _narrowed(parts) if (way := _best_terms(part, shared)) is not None]
+            return min(ways, key=lambda way: sum(_cost(term, shared) for term in way), default=None)
         case Any_(conditions=parts):
-            alternatives = [_terms(part) for part in parts]
+            alternatives = [_best_terms(part, shared) for part in parts]
             if any(way is None for way in alternatives):
                 return None
             return [term for way in alternatives for term in way or ()]
+        case Not():
+            return None
+    return _leaf_terms(condition)
+
+
+def _all_terms(condition: Condition) -> Iterator[_Term]:
+    """Every term that the filter could be entered under."""
+    match condition:
+        case All(conditions=parts):
+            for part in _narrowed(parts):
+                yield from _all_terms(part)
+        case Any_(conditions=parts):
+            for part in parts:
+                yield from _all_terms(part)
+        case Not():
+            return
+        case _:
+            yield from _leaf_terms(condition)
+
+
+def _cost(term: _Term, shared: Counter[Any]) -> float:
+    return shared[term.shared_by] * _WIDTH[term.kind_of_term]
+
+
+def _leaf_terms(condition: Any) -> list[_Term]:
+    match condition:
         case Equals(field=name, value=value):
-            return [_Term(_EQUALITY, name, kind_of(value), exact(value))]
+            return [_Term("equality", name, kind_of(value), exact(value))]
         case In(field=name, values=values):
-            return [_Term(_EQUALITY, name, kind_of(value), exact(value)) for value in values]
+            return [_Term("equality", name, kind_of(value), exact(value)) for value in values]
         case Prefix(field=name, value=value):
-            return [_Term(_PREFIX, name, value=value)]
+            return [_Term("prefix", name, value=value)]
         case Comparison() as comparison:
             return [_half_line(comparison)]
         case _Between(term=term):
             return [term] if term.low <= term.high else []  # that no value meets
-        case Regex(field=name) | Exists(field=name) | Near(field=name) | NotEquals(field=name):
-            return [_Term(_PRESENCE, name)]
-    return None
+    return [_Term("presence", condition.field)]
 
 
 def _half_line(comparison: Comparison) -> _Term:
     name, value, kind = comparison.field, exact(comparison.value), kind_of(comparison.value)
     if comparison.type.startswith("less"):
-        return _Term(_HALF_LINE, name, kind, high=value)
-    return _Term(_HALF_LINE, name, kind, low=value)
+        return _Term("half_line", name, kind, high=value)
+    return _Term("half_line", name, kind, low=value)
 
 
 class _Between(FieldCondition):
@@ -148,7 +182,7 @@ def _narrowed(parts: list[Any]) -> list[Any]:
         lows = [term.low for term in terms if term.low is not None]
         highs = [term.high for term in terms if term.high is not None]
         if lows and highs:
-            intervals.append(_Between(field=name, term=_Term(_INTERVAL, name, kind, low=max(lows), high=min(highs))))
+            intervals.append(_Between(field=name, term=_Term("interval", name, kind, low=max(lows), high=min(highs))))
     return [*parts, *intervals]
 
 
@@ -166,10 +200,52 @@ class _Prefixes(Generic[K]):
             found.update(prefixes.get(value[:length], ()))
 
 
-class _IntervalTree(Generic[K]):
-    """Closed intervals of one field, open-ended where a bound is None; a centred interval tree."""
+_Interval = tuple[Any, Any, K]
+"""Closed, open-ended where a bound is None."""
 
-    def __init__(self, intervals: list[tuple[Any, Any, K]]) -> None:
+_MOST_OVERLAP = 32
+
+
+def _lookup_of(intervals: "list[_Interval[K]]") -> "_Slots[K] | _IntervalTree[K]":
+    """One look where few intervals overlap; a tree where its table would be large."""
+    slots = _Slots(intervals)
+    return slots if slots.fill(_MOST_OVERLAP * len(intervals)) else _IntervalTree(intervals)
+
+
+class _Slots(Generic[K]):
+    """Intervals of one field as a table: for each bound and each gap between two, who holds there."""
+
+    def __init__(self, intervals: "list[_Interval[K]]") -> None:
+        self._intervals = intervals
+        self._bounds = sorted({bound for low, high, _ in intervals for bound in (low, high) if bound is not None})
+        self._slots: list[list[K]] = [[] for _ in range(2 * len(self._bounds) + 1)]
+
+    def fill(self, most: int) -> bool:
+        """Whether the table has no more than so many entries; only then it can be used."""
+        spans = [
+            (0 if low is None else self._slot(low), len(self._slots) - 1 if high is None else self._slot(high), key)
+            for low, high, key in self._intervals
+        ]
+        if sum(last - first + 1 for first, last, _ in spans) > most:
+            return False
+        for first, last, key in spans:
+            for slot in range(first, last + 1):
+                self._slots[slot].append(key)
+        return True
+
+    def collect(self, value: int | float | Decimal | str, found: set[K]) -> None:
+        found.update(self._slots[self._slot(value)])
+
+    def _slot(self, value: Any) -> int:
+        place = bisect.bisect_left(self._bounds, value)
+        at_bound = place < len(self._bounds) and self._bounds[place] == value
+        return 2 * place + 1 if at_bound else 2 * place
+
+
+class _IntervalTree(Generic[K]):
+    """Intervals of one field as a centred interval tree."""
+
+    def __init__(self, intervals: "list[_Interval[K]]") -> None:
         bounds = sorted(bound for low, high, _ in intervals for bound in (low, high) if bound is not None)
         self._centre = bounds[len(bounds) // 2]
         left, right, here = [], [], []
