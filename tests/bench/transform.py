@@ -255,8 +255,8 @@ that of the engine without Kafka, for Headrace Spark's JVM included.
 
 ## Filters
 
-Finding which of so many filters a message meets, one core, {OFFERED:,} messages, median of {ROUNDS}: a third of the filters is an
-equality, a third a range, a third a prefix together with an equality.
+Finding which of so many filters a message meets, one core, {OFFERED:,} messages, median of {ROUNDS}:
+a third of the filters is an equality, a third a range, a third a prefix together with an equality.
 
 | filters | messages/s | matches per message |
 |---|---|---|
