@@ -46,9 +46,11 @@ class AuditedAdmin(admin.ModelAdmin[M]):
         assert isinstance(request.user, User)
         told = {"admin site": json.dumps(message)} if message else {}
         name = str(self.model._meta.verbose_name).replace(" ", "_")
-        audit_record(action=f"{name}.{action}", actor=request.user, workspace=workspace_of(obj), target=obj, after=told)
+        audit_record(
+            action=f"{name}.{action}", actor=request.user, workspace=_workspace_of(obj), target=obj, after=told
+        )
 
 
-def workspace_of(obj: Any) -> Any:
+def _workspace_of(obj: Any) -> Any:
     """The workspace that the object is, or belongs to."""
     return obj.pk if obj._meta.model_name == "workspace" else getattr(obj, "workspace_id", None)

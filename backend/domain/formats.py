@@ -35,7 +35,7 @@ def write_csv(document: Any, delimiter: str, columns: list[str]) -> bytes:
     written = io.StringIO()
     values = [document.get(name) for name in columns]
     csv.writer(written, delimiter=delimiter, lineterminator="").writerow(
-        "" if v is None else v if isinstance(v, str) else json.dumps(v).decode() for v in values
+        "" if value is None else json.text(value) for value in values
     )
     return written.getvalue().encode()
 
@@ -122,7 +122,7 @@ def _texts(value: Any) -> Any:
         return {key: _texts(part) for key, part in value.items()}
     if isinstance(value, list):
         return [_texts(part) for part in value]
-    return value if value is None or isinstance(value, str) else json.dumps(value).decode()
+    return None if value is None else json.text(value)
 
 
 def _named(names: list[str], row: list[str], line: int) -> dict[str, str]:

@@ -26,6 +26,11 @@ def dumps(value: Any) -> bytes:
     return _encoder.encode(value)
 
 
+def text(value: Any) -> str:
+    """A string as it is, anything else as JSON."""
+    return value if isinstance(value, str) else dumps(value).decode()
+
+
 def indented(data: bytes) -> str:
     """JSON for people to read."""
     return msgspec.json.format(data, indent=2).decode()

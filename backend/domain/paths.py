@@ -1,6 +1,7 @@
 """Field paths in a JSON document, written as JSON Pointer (``/a/0/b``) or dotted (``a.0.b``)."""
 
 import itertools
+from functools import lru_cache
 from typing import Annotated, Any, Final
 
 from pydantic import AfterValidator, Field
@@ -18,6 +19,7 @@ class PathError(ValueError):
     """A path that is malformed, or does not fit the document."""
 
 
+@lru_cache(maxsize=10_000)
 def parse_path(text: str) -> tuple[str, ...]:
     """The path's steps. Raises PathError when a step is empty in dotted form."""
     if text.startswith("/"):

@@ -40,9 +40,11 @@ class TransformerHandler:
             config = (await snapshot_of(self._config, plain)).config
         except UnknownPipelineError as error:
             return [self._dead(plain, "unknown_pipeline", error)]
-        version = _Version(compile_chain(config.transforms), config.index)
-        self._versions[message.pipeline_id, message.version] = version
-        return self._records(message, version)
+        key = (message.pipeline_id, message.version)
+        # Of all that waited for the configuration, the first compiles.
+        if key not in self._versions:
+            self._versions[key] = _Version(compile_chain(config.transforms), config.index)
+        return self._records(message, self._versions[key])
 
     def handle_now(self, message: Message, position: str) -> list[Record] | None:
         version = self._versions.get((message.pipeline_id, message.version))

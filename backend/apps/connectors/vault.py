@@ -6,7 +6,6 @@ there whenever it is used. Each workspace has its own part, so that nobody reads
 """
 
 import base64
-import logging
 import re
 from collections.abc import Callable
 from functools import lru_cache
@@ -16,8 +15,6 @@ import hvac
 import requests
 from django.conf import settings
 from hvac.exceptions import Forbidden, InvalidPath, VaultError
-
-log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 _SECONDS = 5.0

@@ -10,15 +10,11 @@ from pydantic import Field
 from backend.domain import json, paths
 from backend.domain.model import StrictModel
 
-FieldName = str
-
 
 class IndexedField(StrictModel):
     """One field that filters may ask for."""
 
-    name: FieldName = Field(
-        pattern=r"^[a-z][a-z0-9_]{0,62}$", description="Name that filters use.", examples=["country"]
-    )
+    name: str = Field(pattern=r"^[a-z][a-z0-9_]{0,62}$", description="Name that filters use.", examples=["country"])
     path: paths.FieldPath = Field(description="Field of the message.", examples=["order.country"])
     type: Literal["string", "number", "boolean", "time", "location"] = Field(
         "string",

@@ -1,7 +1,7 @@
 """The predicate index: which of many filters a message meets, without trying every one.
 
 Each filter is entered under one of its terms that every match must meet: an equality is looked up in a
-hash table, a prefix by its length, a range in an interval tree. Only filters whose term the message meets
+hash table, a prefix by its length, a range in a table or an interval tree. Only filters whose term the message meets
 are candidates, and only candidates are evaluated. Filters without such a term (a negation alone) are
 always candidates.
 """

@@ -13,10 +13,6 @@ _MOST_DIGITS = 1000
 _NUMBER = re.compile(r"\s*[+-]?\d+(\.\d+)?([eE][+-]?\d{1,3})?\s*")
 
 
-def _string(value: Any) -> str:
-    return value if isinstance(value, str) else json.dumps(value).decode()
-
-
 def _number(value: Any) -> int | Decimal:
     if isinstance(value, bool):
         return int(value)
@@ -42,7 +38,7 @@ def _boolean(value: Any) -> bool:
 
 
 _CASTS: dict[str, Callable[[Any], Any]] = {
-    "string": _string,
+    "string": json.text,
     "number": _number,
     "integer": _integer,
     "boolean": _boolean,

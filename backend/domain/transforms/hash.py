@@ -23,7 +23,6 @@ class Hash(FieldTransform):
         digest = getattr(hashlib, self.algorithm)
 
         def change(value: Any) -> str:
-            data = value.encode() if isinstance(value, str) else json.dumps(value)
-            return str(digest(data, usedforsecurity=False).hexdigest())
+            return str(digest(json.text(value).encode(), usedforsecurity=False).hexdigest())
 
         return change

@@ -20,6 +20,6 @@ class Join(FieldTransform):
         def change(value: Any) -> str:
             if not isinstance(value, list):
                 raise TransformError(f"{self.path} is not a list.")
-            return self.separator.join(v if isinstance(v, str) else json.dumps(v).decode() for v in value)
+            return self.separator.join(map(json.text, value))
 
         return change

@@ -29,7 +29,7 @@ class Map(FieldTransform):
         otherwise = json.dumps(self.otherwise)
 
         def change(value: Any) -> Any:
-            found = table.get(value if isinstance(value, str) else json.dumps(value).decode())
+            found = table.get(json.text(value))
             if found is not None:
                 return json.loads(found)
             if self.unknown == "dead_letter":

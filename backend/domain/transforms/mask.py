@@ -21,11 +21,8 @@ class Mask(FieldTransform):
     visible: int = Field(4, ge=0, le=20, description="How many of the last characters stay, of at least twice as many.")
 
     def compile_value(self) -> Callable[[Any], Any]:
-        def text_of(value: Any) -> str:
-            return value if isinstance(value, str) else json.dumps(value).decode()
-
         def partial(value: Any) -> str:
-            text = text_of(value)
+            text = json.text(value)
             # Of a short text the last characters would be most of it.
             shown = self.visible if len(text) >= 2 * self.visible else 0
             return "*" * (len(text) - shown) + text[len(text) - shown :]
@@ -33,6 +30,6 @@ class Mask(FieldTransform):
         ways: dict[str, Callable[[Any], str]] = {
             "redact": lambda _: "***",
             "partial": partial,
-            "hash": lambda value: hashlib.sha256(text_of(value).encode()).hexdigest(),
+            "hash": lambda value: hashlib.sha256(json.text(value).encode()).hexdigest(),
         }
         return ways[self.how]

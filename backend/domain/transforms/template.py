@@ -45,7 +45,7 @@ class Template(Transform):
                     if self.on_missing != "empty":
                         return on_missing(path, self.on_missing)(document)
                     value = ""
-                written += (value if isinstance(value, str) else json.dumps(value).decode(), text)
+                written += (json.text(value), text)
             paths.put(document, target, "".join(written))
             return (document,)
 
