@@ -16,6 +16,7 @@ from backend.domain.connector import (
     Receipt,
     connectors,
 )
+from backend.domain.masking import secret_values
 from backend.domain.message import Message
 from backend.domain.model import ADVANCED, StrictModel
 from backend.http_client.client import HttpClient, HttpError, Response
@@ -124,17 +125,14 @@ class HttpDestination(Destination[HttpConnection, HttpOptions]):
             read_timeout=options.read_timeout_seconds,
         )
         self._url = self._address()
-        self._headers = [*_static_headers(connection), *(_line(*header) for header in options.headers.items())]
+        self._headers = [*static_headers(connection), *(_line(*header) for header in options.headers.items())]
         self._keys = [webhook_signature.key_of(s.get_secret_value()) for s in connection.signing_secrets.values()]
 
     def target(self) -> str:
         return f"{self.options.method} {self._address()}"
 
     def secrets(self) -> list[str]:
-        match self.connection.authentication:
-            case BasicAuthentication() as basic:
-                return [*super().secrets(), _credentials(basic)]
-        return super().secrets()
+        return sent_secrets(self.connection)
 
     async def deliver(self, message: Message) -> Receipt:
         headers = [
@@ -149,10 +147,9 @@ class HttpDestination(Destination[HttpConnection, HttpOptions]):
             answer = await self._client.request(self.options.method, self._url, headers, message.body)
         except HttpError as error:
             raise DeliveryError(error.kind, f"{self._host()}: {error}", retryable=error.kind != "forbidden") from None
-        text = answer.body.decode(errors="replace")
         if answer.status < 300:
-            return Receipt(status=str(answer.status), body=text)
-        raise _refused(answer, text)
+            return Receipt(status=str(answer.status), body=answer.body.decode(errors="replace"))
+        raise refused(answer)
 
     async def close(self) -> None:
         await self._client.close()
@@ -181,7 +178,7 @@ def _line(name: str, value: str) -> str:
     return f"{name}: {value}" if value else f"{name};"
 
 
-def _static_headers(connection: HttpConnection) -> list[str]:
+def static_headers(connection: HttpConnection) -> list[str]:
     # libcurl would ask the receiver's leave before it sends a large body.
     headers = ["Expect:", *(_line(name, value.get_secret_value()) for name, value in connection.secret_headers.items())]
     match connection.authentication:
@@ -192,17 +189,27 @@ def _static_headers(connection: HttpConnection) -> list[str]:
     return headers
 
 
+def sent_secrets(connection: HttpConnection) -> list[str]:
+    """Every secret, in each form in which it is sent."""
+    found = list(secret_values(connection))
+    if isinstance(connection.authentication, BasicAuthentication):
+        found.append(_credentials(connection.authentication))
+    return found
+
+
 def _credentials(basic: BasicAuthentication) -> str:
     return base64.b64encode(f"{basic.username}:{basic.password.get_secret_value()}".encode()).decode()
 
 
-def _refused(answer: Response, text: str) -> DeliveryError:
+def refused(answer: Response, *, who: str = "receiver", final: str = _FINAL) -> DeliveryError:
+    """What an answer that is no success means; ``final`` is the advice where another try would not help."""
+    text = answer.body.decode(errors="replace")
     retryable = answer.status in (408, 425, 429) or answer.status >= 500
     said = f": {text[:200]}" if text else ""
-    advice = "it will be tried again" if retryable else _FINAL
+    advice = "it will be tried again" if retryable else final
     return DeliveryError(
         f"http_{answer.status}",
-        f"The receiver answered {answer.status}{said} ({advice}).",
+        f"The {who} answered {answer.status}{said} ({advice}).",
         retryable=retryable,
         retry_after=answer.retry_after,
         status=str(answer.status),
@@ -229,7 +236,7 @@ class HttpEndpoint(Connector):
         client = HttpClient(verify_tls=connection.verify_tls, connect_timeout=_CHECK_SECONDS)
         try:
             async with asyncio.timeout(_CHECK_SECONDS):
-                answer = await client.request("OPTIONS", str(connection.url), _static_headers(connection))
+                answer = await client.request("OPTIONS", str(connection.url), static_headers(connection))
         except HttpError as error:
             raise _check_failed(connection, error) from None
         except TimeoutError:

@@ -11,21 +11,20 @@ from pydantic import ValidationError
 
 from backend.delivery.gate import Gate, Held, Kind, OutputGate, Repeat
 from backend.delivery.results import Attempt
+from backend.delivery.retries import GivenUpError, with_retries
 from backend.delivery.scripts import OutputKey
 from backend.delivery.share import Share
 from backend.domain.breaker import BreakerPolicy
 from backend.domain.connector import DeliveryError, Destination, connectors
 from backend.domain.masking import redacted
 from backend.domain.message import Message, utc_now
-from backend.domain.pipeline import RetryPolicy, RuntimeOutput
+from backend.domain.pipeline import RuntimeOutput
 from backend.domain.registry import UnknownComponentError
 from backend.telemetry import events
 from backend.telemetry.recorder import Recorder
 
 _QUEUE_BYTES = 16 * 1024 * 1024
 _SATURATED_SECONDS = 15.0
-_LONGEST_WAIT_SECONDS = 30.0
-"""A longer wait is not spent in the window, whose offsets it would hold back, but as a dead letter."""
 
 _HELD = {
     "breaker_open": "The circuit breaker of this output is open; the message is delivered once it has closed.",
@@ -66,16 +65,16 @@ Outcome = Delivered | Suppressed | Undeliverable
 def build_destination(output: RuntimeOutput) -> Destination[Any, Any]:
     """The destination of an output. Raises DeliveryError when its configuration no longer fits, or could
     not be had."""
-    if output.error:
-        raise DeliveryError("configuration", output.error, retryable=True)
+    if output.connector.error:
+        raise DeliveryError("configuration", output.connector.error, retryable=True)
     try:
-        connector = connectors.get(output.connector_type)
+        connector = connectors.get(output.connector.type)
         if connector.destination is None:
             raise DeliveryError(
-                "configuration", f"The connector type {output.connector_type} cannot deliver.", retryable=False
+                "configuration", f"The connector type {connector.type} cannot deliver.", retryable=False
             )
         return connector.destination(
-            connector.connection_model.model_validate(output.connection),
+            connector.connection_model.model_validate(output.connector.connection),
             connector.destination.options_model.model_validate(output.config.options),
         )
     except (UnknownComponentError, ValidationError) as error:
@@ -163,32 +162,26 @@ class Output:
                 del self._tails[message.key]
 
     async def _deliver_with_retries(self, message: Message, position: str, kind: Kind) -> Outcome:
-        policy = self.runtime.config.retry
         attempts: list[Attempt] = []
-        number = 0
-        while True:
-            number += 1
-            async with self._slots:
-                outcome = await self._try(message, position, kind, number, attempts)
-            if not isinstance(outcome, DeliveryError):
-                return outcome
-            if not outcome.retryable:
-                return Undeliverable(outcome.reason, str(outcome), attempts)
-            if number == policy.attempts:
-                return Undeliverable(outcome.reason, str(outcome), attempts, retryable=True)
-            wait = _wait(policy, number, outcome.retry_after)
-            if wait > _LONGEST_WAIT_SECONDS:
-                return Undeliverable(outcome.reason, str(outcome), attempts, due=time.time() + wait)
-            self._recorder.count(self._pipeline_id, events.retried(self.runtime.name))
-            # An open breaker makes waiting pointless: what is next is the answer that it is open.
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(wait):
-                    await self._gate.opened.wait()
-            kind = "retry"
 
-    async def _try(
-        self, message: Message, position: str, kind: Kind, number: int, attempts: list[Attempt]
-    ) -> Outcome | DeliveryError:
+        async def attempt(number: int) -> Outcome:
+            async with self._slots:
+                return await self._try(message, position, kind if number == 1 else "retry", number, attempts)
+
+        try:
+            return await with_retries(
+                self.runtime.config.retry,
+                attempt,
+                opened=self._gate.opened,
+                on_retry=lambda: self._recorder.count(self._pipeline_id, events.retried(self.runtime.name)),
+            )
+        except GivenUpError as given_up:
+            return Undeliverable(
+                given_up.reason, str(given_up), attempts, due=given_up.due, retryable=given_up.retryable
+            )
+
+    async def _try(self, message: Message, position: str, kind: Kind, number: int, attempts: list[Attempt]) -> Outcome:
+        """Raises DeliveryError."""
         admission = await self._gate.admit(kind, message.id)
         if isinstance(admission, Repeat):
             return Suppressed(admission.position == position, attempts)
@@ -228,7 +221,7 @@ class Output:
                 utc_now(), number, round(took * 1000, 3), error.status, error.reason, str(error)[:2000], error.response
             )
         )
-        return error
+        raise error
 
     async def _destination(self) -> Destination[Any, Any]:
         # Opened once, by the first message; a failed opening is tried anew by the next try.
@@ -260,9 +253,3 @@ class Output:
                     message=outcome.error,
                     message_id=message.id,
                 )
-
-
-def _wait(policy: RetryPolicy, attempt: int, retry_after: float | None) -> float:
-    """Seconds before the next try: exponential with jitter, but no sooner than the receiver wishes."""
-    planned = min(policy.initial_seconds * policy.factor ** (attempt - 1), policy.max_seconds)
-    return max(planned * random.uniform(0.5, 1.0), retry_after or 0.0)

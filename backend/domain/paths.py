@@ -37,7 +37,7 @@ def _valid_path(text: str) -> str:
 
 FieldPath = Annotated[
     str,
-    Field(min_length=1, max_length=500, examples=["order.id"]),
+    Field(min_length=1, max_length=500, examples=["order.id"], json_schema_extra={"format": "field-path"}),
     AfterValidator(_valid_path),
 ]
 

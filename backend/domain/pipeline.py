@@ -7,14 +7,17 @@ from uuid import UUID
 from pydantic import ConfigDict, Field, ValidationInfo, field_validator, model_validator
 
 from backend.domain.breaker import BreakerPolicy
+from backend.domain.examples import Example
 from backend.domain.filters.conditions import Condition
 from backend.domain.filters.fields import IndexedField
 from backend.domain.model import ADVANCED, StrictModel
 from backend.domain.paths import FieldPath
 from backend.domain.rate_limit import RateLimitPolicy
+from backend.domain.retry import RetryPolicy
 from backend.domain.transforms.base import Transform, transforms
 from backend.domain.transforms.chain import check_order
 from backend.domain.transforms.encode import Encode
+from backend.domain.transforms.http_call import HttpCall
 
 if TYPE_CHECKING:
     AnyTransform = Transform
@@ -54,15 +57,6 @@ class FilterInput(StrictModel):
         description="What must hold of the fields that the other pipelines index.",
         examples=[{"type": "equals", "field": "country", "value": "BR"}],
     )
-
-
-class RetryPolicy(StrictModel):
-    """How often and how patiently a failed delivery is tried again before it is a dead letter."""
-
-    attempts: int = Field(4, ge=1, le=20, description="Tries in all, the first included.")
-    initial_seconds: float = Field(0.2, gt=0, le=60, description="Wait before the second try, in seconds.")
-    factor: float = Field(3.0, ge=1, le=10, description="Each further wait is this many times the one before.")
-    max_seconds: float = Field(10.0, gt=0, le=300, description="No wait is longer than this, in seconds.")
 
 
 class OutputConfig(StrictModel):
@@ -130,6 +124,11 @@ class PipelineConfig(StrictModel):
         max_length=50,
         description="Fields that other pipelines of the workspace may filter these messages by.",
     )
+    examples: list[Example] = Field(
+        default_factory=list,
+        max_length=50,
+        description="Messages with what the transforms make of them; a version that fails one is not published.",
+    )
     outputs: list[OutputConfig] = Field(
         default_factory=list,
         max_length=50,
@@ -168,11 +167,38 @@ class PipelineConfig(StrictModel):
         """The connector that verifies incoming requests."""
         return self.input.verification if isinstance(self.input, HttpInput) else None
 
+    @property
+    def calls(self) -> dict[int, HttpCall]:
+        """The steps that ask external APIs, by their position from 0."""
+        return {index: step for index, step in enumerate(self.transforms) if isinstance(step, HttpCall)}
+
+    @property
+    def connectors(self) -> set[UUID]:
+        """Every connector that is used."""
+        used = {output.connector for output in self.outputs} | {step.connector for step in self.calls.values()}
+        return used | ({self.verification} if self.verification else set())
+
+    @property
+    def breakers(self) -> list[str]:
+        """Names under which circuit breakers and rate limits are kept: those of the outputs and of API calls."""
+        return [output.name for output in self.outputs] + [step.breaker_name for step in self.calls.values()]
+
     @field_validator("transforms")
     @classmethod
     def _check_transforms(cls, transforms: list[Transform]) -> list[Transform]:
         check_order(transforms)
+        names = [step.name for step in transforms if isinstance(step, HttpCall)]
+        if repeated := sorted({name for name in names if names.count(name) > 1}):
+            raise ValueError(f"Each API call needs a name of its own; repeated: {', '.join(repeated)}.")
         return transforms
+
+    @field_validator("examples")
+    @classmethod
+    def _check_examples_differ(cls, examples: list[Example]) -> list[Example]:
+        names = [example.name for example in examples]
+        if repeated := sorted({name for name in names if names.count(name) > 1}):
+            raise ValueError(f"Each example needs a name of its own; repeated: {', '.join(repeated)}.")
+        return examples
 
     @field_validator("outputs")
     @classmethod
@@ -194,25 +220,23 @@ class PipelineSnapshot(StrictModel):
     config: PipelineConfig
 
 
-class RuntimeVerification(StrictModel):
-    """The connector that verifies a pipeline's requests. ``connection`` holds secrets in the clear: memory only.
+class RuntimeConnector(StrictModel):
+    """A connector as the data plane needs it. ``connection`` holds secrets in the clear: memory only.
 
     ``error`` says why it could not be had.
     """
 
-    connector_type: str
+    type: str
     connection: dict[str, Any] = Field(repr=False)
     error: str = ""
 
 
 class RuntimeOutput(StrictModel):
-    """An output joined with its connector. ``connection`` holds secrets in the clear: memory only.
+    """An output joined with its connector."""
 
-    ``error`` says why it could not be had.
-    """
-
-    name: str
-    connector_type: str
-    connection: dict[str, Any] = Field(repr=False)
-    error: str = ""
     config: OutputConfig
+    connector: RuntimeConnector
+
+    @property
+    def name(self) -> str:
+        return self.config.name

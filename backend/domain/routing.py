@@ -4,13 +4,15 @@ from backend.domain.pipeline import FilterInput, PipelineConfig
 
 INPUT = "firehose_input"
 TRANSFORMER = "firehose_transformer"
+TRANSFORMER_SLOW = "firehose_transformer_slow"
+"""What waits for external APIs that are slow, beside the way of all others."""
 FILTER = "firehose_filter"
 ADAPTED = "firehose_adapted"
 DEAD_LETTER = "firehose_dead_letter"
 BILLING = "firehose_billing"
 ATTEMPTS = "firehose_attempts"
 
-TOPICS = (INPUT, TRANSFORMER, FILTER, ADAPTED, DEAD_LETTER, BILLING, ATTEMPTS)
+TOPICS = (INPUT, TRANSFORMER, TRANSFORMER_SLOW, FILTER, ADAPTED, DEAD_LETTER, BILLING, ATTEMPTS)
 
 
 def route(config: PipelineConfig) -> tuple[str, tuple[str, ...]]:

@@ -10,8 +10,6 @@ import pycurl
 
 from backend.outbound import ForbiddenAddressError, outbound_policy
 
-_KEPT_BYTES = 2048
-"""Of the receiver's answer."""
 _READ_BYTES = 1024 * 1024
 """An answer that is longer is broken off."""
 _IDLE_HANDLES = 512
@@ -30,26 +28,29 @@ class HttpError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """An answer. ``retry_after`` is in seconds, ``body`` at most its first 2 KB."""
+    """An answer. ``retry_after`` is in seconds; ``body`` is as much of it as the client keeps, which
+    ``complete`` tells to be all."""
 
     status: int
     body: bytes
     retry_after: float | None
+    complete: bool = True
 
 
 class _Exchange:
     """One request under way on a reusable handle."""
 
-    __slots__ = ("body", "forbidden", "future", "handle", "read")
+    __slots__ = ("body", "forbidden", "future", "handle", "kept", "read")
 
-    def __init__(self, handle: Any) -> None:
+    def __init__(self, handle: Any, kept: int) -> None:
         self.handle = handle
+        self.kept = kept
         handle.setopt(pycurl.WRITEFUNCTION, self._write)
         handle.setopt(pycurl.OPENSOCKETFUNCTION, self._open_socket)
 
     def begin(self, future: asyncio.Future[Response]) -> None:
         self.future = future
-        self.body = b""
+        self.body = bytearray()
         self.forbidden = ""
         self.read = 0
 
@@ -64,8 +65,8 @@ class _Exchange:
 
     def _write(self, chunk: bytes) -> int | None:
         self.read += len(chunk)
-        if len(self.body) < _KEPT_BYTES:
-            self.body += chunk[: _KEPT_BYTES - len(self.body)]
+        if len(self.body) < self.kept:
+            self.body += chunk[: self.kept - len(self.body)]
         return None if self.read <= _READ_BYTES else 0
 
 
@@ -73,16 +74,22 @@ class HttpClient:
     """Requests to one receiver. Made, used and closed on one event loop.
 
     ``read_timeout`` is the longest silence within an exchange; the time for the whole exchange is
-    the caller's to limit, by cancelling.
+    the caller's to limit, by cancelling. ``kept_bytes`` is how much of an answer is kept.
     """
 
     def __init__(
-        self, *, verify_tls: bool = True, connect_timeout: float = 10.0, read_timeout: float | None = None
+        self,
+        *,
+        verify_tls: bool = True,
+        connect_timeout: float = 10.0,
+        read_timeout: float | None = None,
+        kept_bytes: int = 2048,
     ) -> None:
         self._loop = asyncio.get_running_loop()
         self._verify_tls = verify_tls
         self._connect_timeout = connect_timeout
         self._read_timeout = read_timeout
+        self._kept_bytes = kept_bytes
         self._idle: list[_Exchange] = []
         self._running: dict[Any, _Exchange] = {}
         self._watched: dict[int, int] = {}
@@ -94,12 +101,14 @@ class HttpClient:
 
     async def request(self, method: str, url: str, headers: list[str], body: bytes | None = None) -> Response:
         """Sends and waits for the answer; redirects are not followed. Raises HttpError."""
-        exchange = self._idle.pop() if self._idle else _Exchange(self._new_handle())
+        exchange = self._idle.pop() if self._idle else _Exchange(self._new_handle(), self._kept_bytes)
         handle = exchange.handle
         handle.setopt(pycurl.URL, url)
         handle.setopt(pycurl.HTTPHEADER, headers)
         if body is not None:
             handle.setopt(pycurl.POSTFIELDS, body)
+        else:
+            handle.setopt(pycurl.HTTPGET, 1)  # or the body of the handle's last request would go again
         handle.setopt(pycurl.CUSTOMREQUEST, method)
         future: asyncio.Future[Response] = self._loop.create_future()
         exchange.begin(future)
@@ -194,7 +203,10 @@ class HttpClient:
             if code == 0 or code in _ON_DEMAND:
                 wish = handle.getinfo(pycurl.RETRY_AFTER)
                 status = handle.getinfo(pycurl.RESPONSE_CODE)
-                exchange.future.set_result(Response(status, exchange.body, float(wish) if wish else None))
+                complete = len(exchange.body) == exchange.read
+                exchange.future.set_result(
+                    Response(status, bytes(exchange.body), float(wish) if wish else None, complete)
+                )
             elif exchange.forbidden:
                 exchange.future.set_exception(HttpError("forbidden", exchange.forbidden))
             else:

@@ -1,9 +1,9 @@
 """What a transform is, and how a list of them becomes one function."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, Protocol
 
 from pydantic import Field
 
@@ -16,7 +16,15 @@ Step = Callable[[Any], Sequence[Any]]
 
 
 class TransformError(ValueError):
-    """A document that a transform cannot handle; the message says why, in the user's terms."""
+    """A document that a transform cannot handle; the message says why, in the user's terms.
+
+    ``reason`` is a stable word for counting. ``due`` is the Unix time from which it may be tried again by
+    itself, where the cause tells; ``retryable`` marks a cause that may pass although nobody knows when.
+    """
+
+    reason = "transform_failed"
+    due: float | None = None
+    retryable = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +42,51 @@ class Transform(StrictModel, ABC):
 
     @abstractmethod
     def compile(self) -> Step:
+        """The step as a function. It raises TransformError or PathError on a document it refuses."""
+
+
+class CallFailedError(TransformError):
+    """An external API gave no usable answer."""
+
+    def __init__(self, reason: str, message: str, *, due: float | None = None, retryable: bool = False) -> None:
+        super().__init__(message)
+        self.reason = reason
+        self.due = due
+        self.retryable = retryable
+
+
+@dataclass(frozen=True, slots=True)
+class CallRequest:
+    """One request to an external API. ``path`` is appended to the connector's address; ``body`` is JSON."""
+
+    method: str
+    path: str
+    body: bytes | None
+
+
+class StepServices(Protocol):
+    """What steps that wait may use for one message; given by whoever runs the chain."""
+
+    async def call(self, step: Any, request: CallRequest) -> Any:
+        """The JSON that the API of that ``http_call`` step answers. Raises CallFailedError."""
+
+    async def first_seen(self, key: str, seconds: int) -> bool:
+        """Whether this message is the first with the key within so many seconds. The same when the message is
+        read again. Raises CallFailedError when that cannot be told now."""
+
+
+WaitingStep = Callable[[Any, StepServices], Awaitable[Sequence[Any]]]
+"""As a Step, of a document and the services of its message."""
+
+
+class WaitingTransform(Transform):
+    """A step that waits for something outside: an API, or what is remembered of other messages."""
+
+    def compile(self) -> Step:
+        raise TypeError("This step waits: use compile_waiting().")
+
+    @abstractmethod
+    def compile_waiting(self) -> WaitingStep:
         """The step as a function. It raises TransformError or PathError on a document it refuses."""
 
 

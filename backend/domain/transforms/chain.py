@@ -1,11 +1,21 @@
 """A pipeline's list of transforms as one function over message bodies."""
 
+import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from backend.domain import json
-from backend.domain.transforms.base import Encoded, Step, Transform, TransformError
+from backend.domain.transforms.base import (
+    CallFailedError,
+    Encoded,
+    Step,
+    StepServices,
+    Transform,
+    TransformError,
+    WaitingStep,
+    WaitingTransform,
+)
 from backend.domain.transforms.decode import Decode
 from backend.domain.transforms.encode import Encode
 
@@ -23,11 +33,15 @@ class Result:
 
 @dataclass(frozen=True)
 class StepTrace:
-    """The documents before and after one step, as indented JSON, or as text where they are none."""
+    """The documents before and after one step, as indented JSON, or as text where they are none.
+
+    ``passed_over`` marks a step that waits and was not run.
+    """
 
     name: str
     before: list[str]
     after: list[str]
+    passed_over: bool = False
 
 
 @dataclass
@@ -39,7 +53,8 @@ class Trace:
     results: list[Result] = field(default_factory=list)
 
 
-Chain = Callable[[bytes], list[Result]]
+class NotAskedError(Exception):
+    """Raised by the services of a trace for what is not to be asked now."""
 
 
 def check_order(transforms: Sequence[Transform]) -> None:
@@ -51,42 +66,88 @@ def check_order(transforms: Sequence[Transform]) -> None:
             raise ValueError(f"Step {index + 1} (encode) must be the last: it ends the documents.")
 
 
-def compile_chain(transforms: Sequence[Transform]) -> Chain:
-    """Compiles the steps once. The function takes a body, JSON unless the first step decodes it, and gives
-    what goes on.
+class Chain:
+    """A list of steps, compiled once. Takes a body, JSON unless the first step decodes it, and gives what goes on.
 
-    It raises TransformError, naming the step (counted from 1), for a body that cannot be read or
-    that a step refuses; no other error can come from a message.
+    TransformError, which names the step (counted from 1), is raised for a body that cannot be read or that a step
+    refuses; no other error can come from a message.
     """
-    read, steps = _reader(transforms), _compiled(transforms)
 
-    def run(body: bytes) -> list[Result]:
-        documents = read(body)
-        for name, step in steps:
-            documents = _apply(name, step, documents)
+    def __init__(self, transforms: Sequence[Transform]) -> None:
+        self._read = _reader(transforms)
+        self._steps = [_NamedStep.of(number, transform) for number, transform in enumerate(transforms, 1)]
+        self.waits = any(step.waiting is not None for step in self._steps)
+        """Whether a step waits for something: only ``run_waiting`` works then."""
+
+    def run(self, body: bytes) -> list[Result]:
+        documents = self._read(body)
+        for step in self._steps:
+            documents = step.apply(documents)
         return _written(documents)
 
-    return run
+    async def run_waiting(self, body: bytes, services: StepServices) -> list[Result]:
+        documents = self._read(body)
+        for step in self._steps:
+            documents = await step.apply_waiting(documents, services)
+        return _written(documents)
+
+    async def trace(self, body: bytes, services: StepServices) -> Trace:
+        """What is between the steps. Those for which ``services`` raise NotAskedError are passed over."""
+        trace = Trace()
+        try:
+            documents = self._read(body)
+            for step in self._steps:
+                before = _shown(documents)
+                passed_over = False
+                trace.steps.append(StepTrace(step.name, before, []))
+                try:
+                    documents = await step.apply_waiting(documents, services)
+                except NotAskedError:
+                    passed_over = True
+                trace.steps[-1] = StepTrace(step.name, before, _shown(documents), passed_over)
+            trace.results = _written(documents)
+        except TransformError as error:
+            trace.error = str(error)
+        return trace
 
 
-def trace_chain(transforms: Sequence[Transform], body: bytes) -> Trace:
-    """Runs the chain on one body and keeps what is between the steps."""
-    trace = Trace()
-    try:
-        documents = _reader(transforms)(body)
-        for name, step in _compiled(transforms):
-            before = _shown(documents)
-            trace.steps.append(StepTrace(name, before, []))
-            documents = _apply(name, step, documents)
-            trace.steps[-1] = StepTrace(name, before, _shown(documents))
-        trace.results = _written(documents)
-    except TransformError as error:
-        trace.error = str(error)
-    return trace
+@dataclass(frozen=True, slots=True)
+class _NamedStep:
+    """One of the two functions is set."""
 
+    name: str
+    plain: Step | None
+    waiting: WaitingStep | None
 
-def _compiled(transforms: Sequence[Transform]) -> list[tuple[str, Step]]:
-    return [(f"Step {n} ({transform.type})", transform.compile()) for n, transform in enumerate(transforms, 1)]  # type: ignore[attr-defined]
+    @classmethod
+    def of(cls, number: int, transform: Transform) -> "_NamedStep":
+        name = f"Step {number} ({transform.type})"  # type: ignore[attr-defined]
+        if isinstance(transform, WaitingTransform):
+            return cls(name, None, transform.compile_waiting())
+        return cls(name, transform.compile(), None)
+
+    def apply(self, documents: list[Any]) -> list[Any]:
+        assert self.plain is not None
+        try:
+            return [result for document in documents for result in self.plain(document)]
+        except (ValueError, RecursionError) as error:
+            raise self._named(error) from None
+
+    async def apply_waiting(self, documents: list[Any], services: StepServices) -> list[Any]:
+        if self.waiting is None:
+            return self.apply(documents)
+        try:
+            made = await asyncio.gather(*(self.waiting(document, services) for document in documents))
+        except (ValueError, RecursionError) as error:
+            raise self._named(error) from None
+        return [result for results in made for result in results]
+
+    def _named(self, error: Exception) -> TransformError:
+        if isinstance(error, RecursionError):
+            return TransformError(f"{self.name}: The message is nested too deeply.")
+        if isinstance(error, CallFailedError):
+            return CallFailedError(error.reason, f"{self.name}: {error}", due=error.due, retryable=error.retryable)
+        return TransformError(f"{self.name}: {error}")
 
 
 def _reader(transforms: Sequence[Transform]) -> Callable[[bytes], list[Any]]:
@@ -123,12 +184,3 @@ def _text(document: Any) -> str:
         body = document.body if isinstance(document, Encoded) else document
         return body.decode(errors="replace")
     return json.indented(json.dumps(document))
-
-
-def _apply(name: str, step: Step, documents: list[Any]) -> list[Any]:
-    try:
-        return [result for document in documents for result in step(document)]
-    except ValueError as error:
-        raise TransformError(f"{name}: {error}") from None
-    except RecursionError:
-        raise TransformError(f"{name}: The message is nested too deeply.") from None

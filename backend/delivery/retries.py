@@ -1,0 +1,51 @@
+"""Tries again what failed, as patiently as its policy says."""
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+from backend.domain.connector import DeliveryError
+from backend.domain.retry import RetryPolicy
+
+T = TypeVar("T")
+
+_LONGEST_WAIT_SECONDS = 30.0
+"""A longer wait is not spent in the window, whose offsets it would hold back, but as a dead letter."""
+
+
+class GivenUpError(Exception):
+    """No further try is worth it here. ``due`` and ``retryable`` as for ``dead_letter``."""
+
+    def __init__(self, error: DeliveryError, *, due: float | None = None, retryable: bool = False) -> None:
+        super().__init__(str(error))
+        self.reason = error.reason
+        self.due = due
+        self.retryable = retryable
+
+
+async def with_retries(
+    policy: RetryPolicy, attempt: Callable[[int], Awaitable[T]], *, opened: asyncio.Event, on_retry: Callable[[], None]
+) -> T:
+    """The result of the first attempt (counted from 1) that raises no DeliveryError. Raises GivenUpError.
+
+    ``opened`` is set while the breaker is open, which makes waiting pointless: the next attempt says so.
+    """
+    number = 0
+    while True:
+        number += 1
+        try:
+            return await attempt(number)
+        except DeliveryError as error:
+            if not error.retryable:
+                raise GivenUpError(error) from None
+            if number == policy.attempts:
+                raise GivenUpError(error, retryable=True) from None
+            wait = policy.wait(number, error.retry_after)
+            if wait > _LONGEST_WAIT_SECONDS:
+                raise GivenUpError(error, due=time.time() + wait) from None
+        on_retry()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(wait):
+                await opened.wait()

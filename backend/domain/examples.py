@@ -1,0 +1,93 @@
+"""Examples that a pipeline's transforms must keep to: its tests."""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import Field, JsonValue
+
+from backend.domain import json, paths
+from backend.domain.diff import changes
+from backend.domain.model import StrictModel
+from backend.domain.transforms.base import CallFailedError, CallRequest, Transform
+from backend.domain.transforms.chain import Chain
+from backend.domain.transforms.http_call import HttpCall
+
+_SHOWN = 3
+
+
+class Example(StrictModel):
+    """A message and what the transforms make of it."""
+
+    name: str = Field(min_length=1, max_length=100, description="What it shows.", examples=["An order from Brazil"])
+    input: str = Field(max_length=100_000, description="The message's body.")
+    answers: dict[str, JsonValue] = Field(
+        default_factory=dict,
+        description="What external APIs answer, by the names of the steps that ask them; a step without an answer "
+        "fails.",
+    )
+    outputs: list[str] = Field(
+        default_factory=list, max_length=1000, description="The bodies that go on, in order; none when it is dropped."
+    )
+    error: str = Field("", description="How the sentence begins with which the message is refused; empty if it is not.")
+    ignored: list[paths.FieldPath] = Field(
+        default_factory=list, description="Fields of the outputs that differ each time, such as new ids."
+    )
+
+
+@dataclass(frozen=True)
+class RecordedAnswers:
+    """Services of an example: nothing is asked, and every message is the first."""
+
+    answers: Mapping[str, Any]
+
+    async def call(self, step: HttpCall, request: CallRequest) -> Any:
+        if step.name not in self.answers:
+            raise CallFailedError("no_answer", f"The example has no answer of {step.name}.")
+        return json.loads(json.dumps(self.answers[step.name]))  # its own copy: documents are changed in place
+
+    async def first_seen(self, key: str, seconds: int) -> bool:
+        return True
+
+
+def check_examples(transforms: Sequence[Transform], examples: Sequence[Example]) -> list[str]:
+    """For each example a sentence that says how the transforms fail it; empty when they keep to it."""
+    chain = Chain(transforms)
+    return [asyncio.run(_check(chain, example)) for example in examples]
+
+
+async def _check(chain: Chain, example: Example) -> str:
+    trace = await chain.trace(example.input.encode(), RecordedAnswers(example.answers))
+    if trace.error or example.error:
+        if trace.error.startswith(example.error) and example.error:
+            return ""
+        return f"It is refused: {trace.error}" if trace.error else "It is not refused any more."
+    if len(trace.results) != len(example.outputs):
+        return f"It gives {len(trace.results)} messages instead of {len(example.outputs)}."
+    ignored = [paths.parse_path(path) for path in example.ignored]
+    for number, (result, expected) in enumerate(zip(trace.results, example.outputs, strict=True), 1):
+        told = [
+            f"{change.path or 'all of it'} is {_short(change.after)} instead of {_short(change.before)}"
+            for change in changes(_comparable(expected.encode(), ignored), _comparable(result.body, ignored))
+        ]
+        if told:
+            more = f" (and {len(told) - _SHOWN} more)" if len(told) > _SHOWN else ""
+            return f"Message {number}: {'; '.join(told[:_SHOWN])}{more}."
+    return ""
+
+
+def _comparable(body: bytes, ignored: list[tuple[str, ...]]) -> Any:
+    """The document, or the text of what is none."""
+    try:
+        document = json.loads(body)
+    except json.InvalidJsonError:
+        return body.decode(errors="replace")
+    for steps in ignored:
+        paths.remove(document, steps)
+    return document
+
+
+def _short(value: Any) -> str:
+    text = "missing" if value is None else json.dumps(value).decode()
+    return text if len(text) <= 60 else f"{text[:57]}…"
