@@ -29,13 +29,15 @@ from backend.domain import routing
 from backend.environment import Environment
 from backend.telemetry import keys
 from backend.telemetry.metrics_server import serve_metrics
-from spark_jobs.jobs import adapting, adapting_transformer, filtering, syndicating
+from spark_jobs.jobs import adapting, adapting_slow, adapting_transformer, filtering, syndicating
 from spark_jobs.streaming.lane import Lane, run_slot
 from spark_jobs.streaming.stop_channel import StopChannel
 
 log = logging.getLogger("spark_jobs")
 
-LANES: dict[str, Lane] = {lane.stage: lane for lane in (adapting_transformer.LANE, filtering.LANE, syndicating.LANE)}
+LANES: dict[str, Lane] = {
+    lane.stage: lane for lane in (adapting_transformer.LANE, adapting_slow.LANE, filtering.LANE, syndicating.LANE)
+}
 STAGES = (adapting.STAGE, *LANES)
 
 _HEARTBEAT_SECONDS = 2.0

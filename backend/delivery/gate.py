@@ -113,6 +113,12 @@ class OutputGate:
             self._news.probe = "ok"
         self._gate.has_work(self)
 
+    def succeeded(self, *, probe: bool) -> None:
+        """Something that no ledger is kept of: only a probe's success is news."""
+        if probe:
+            self._news.probe = "ok"
+            self._gate.has_work(self)
+
     def failed(self, cause: str, *, probe: bool) -> None:
         self._news.errors.append(cause)
         if probe:

@@ -1,4 +1,4 @@
-"""An output's share of the window."""
+"""An output's or a pipeline's share of the window."""
 
 import asyncio
 from collections import deque
@@ -19,12 +19,18 @@ class Share:
 
     async def enter(self, size: int) -> bool:
         """Takes room, once there is some; False when the line was dismissed."""
-        if not self._line and self._has_room(size):
-            self._take(size)
+        if self.enter_now(size):
             return True
         place: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         self._line.append((place, size))
         return await place
+
+    def enter_now(self, size: int) -> bool:
+        """Takes room if there is some."""
+        if self._line or not self._has_room(size):
+            return False
+        self._take(size)
+        return True
 
     def leave(self, size: int) -> None:
         self.messages -= 1

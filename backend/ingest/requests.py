@@ -36,11 +36,12 @@ async def verify(config: ConfigClient, pipeline: PipelineSnapshot, headers: Head
         runtime = await config.runtime(str(pipeline.id), pipeline.version)
     except (ConfigUnavailableError, UnknownPipelineError) as error:
         raise Problem(503, "Verification not available", f"{error} Send it again.", retry_after=2) from None
-    verification = runtime.verification
-    connector = connectors.get(verification.connector_type) if verification else None
-    if verification is None or verification.error or connector is None or connector.verifier is None:
+    assert runtime.snapshot.config.verification is not None
+    found = runtime.connectors[runtime.snapshot.config.verification]
+    connector = connectors.get(found.type)
+    if found.error or connector.verifier is None:
         raise Problem(503, "Verification not available", "The pipeline's verification is not set up.", retry_after=60)
-    connection = connector.connection_model.model_validate(verification.connection)
+    connection = connector.connection_model.model_validate(found.connection)
     try:
         connector.verifier(connection).verify(
             {n.decode("latin-1"): v.decode("latin-1") for n, v in headers.items()}, body

@@ -16,7 +16,7 @@ from pydantic import ValidationError
 from redis.exceptions import RedisError
 
 from backend.domain import json
-from backend.domain.pipeline import PipelineSnapshot, RuntimeOutput, RuntimeVerification
+from backend.domain.pipeline import PipelineSnapshot, RuntimeConnector, RuntimeOutput
 from backend.manager_api import snapshot as stored
 from backend.manager_api.generated import manager_pb2 as pb
 from backend.manager_api.generated.manager_pb2_grpc import ManagerStub
@@ -44,11 +44,19 @@ class UnknownPipelineError(LookupError):
 
 @dataclass(frozen=True, slots=True)
 class RuntimePipeline:
-    """One version of a pipeline with all that delivery needs. Holds secrets: memory only."""
+    """One version of a pipeline with the connectors that it uses. Holds secrets: memory only."""
 
     snapshot: PipelineSnapshot
+    connectors: dict[UUID, RuntimeConnector]
     outputs: tuple[RuntimeOutput, ...]
-    verification: RuntimeVerification | None = None
+
+    @classmethod
+    def of(cls, snapshot: PipelineSnapshot, connectors: dict[UUID, RuntimeConnector]) -> "RuntimePipeline":
+        return cls(
+            snapshot,
+            connectors,
+            tuple(RuntimeOutput(config=o, connector=connectors[o.connector]) for o in snapshot.config.outputs),
+        )
 
 
 class ConfigClient:
@@ -178,26 +186,14 @@ class ConfigClient:
     async def _fetch_runtime(self, key: _Version) -> RuntimePipeline:
         answer = await self._call(self._stub.GetRuntimeConfig, *key)
         snapshot = stored.load_pipeline(answer.pipeline.snapshot)
-        configs = {output.name: output for output in snapshot.config.outputs}
-        runtime = RuntimePipeline(
+        runtime = RuntimePipeline.of(
             snapshot,
-            tuple(
-                RuntimeOutput(
-                    name=output.name,
-                    connector_type=output.connector_type,
-                    connection=json.loads(output.connection or b"{}"),
-                    error=output.error,
-                    config=configs[output.name],
+            {
+                UUID(connector_id): RuntimeConnector(
+                    type=found.type, connection=json.loads(found.connection or b"{}"), error=found.error
                 )
-                for output in answer.outputs
-            ),
-            RuntimeVerification(
-                connector_type=answer.verification.connector_type,
-                connection=json.loads(answer.verification.connection or b"{}"),
-                error=answer.verification.error,
-            )
-            if answer.HasField("verification")
-            else None,
+                for connector_id, found in answer.connectors.items()
+            },
         )
         self._runtime[key] = (time.monotonic(), runtime)
         return runtime

@@ -6,6 +6,8 @@ ACCEPTED = "input.accepted"
 REPEATED = "input.repeated"
 TRANSFORMED = "adapting.transformed"
 DROPPED = "adapting.dropped"
+DIVERTED = "adapting.diverted"
+"""Messages that went through the slow lane, their pipeline's share being taken."""
 ADAPTING_DEAD = "adapting.dead"
 OFFERED = "filtering.offered"
 """Messages that were offered to the filters of others."""
@@ -39,3 +41,20 @@ def suppressed(output: str) -> str:
 
 def dead(output: str) -> str:
     return f"output.{output}.dead"
+
+
+def called(api: str) -> str:
+    return f"api.{api}.called"
+
+
+def call_cached(api: str) -> str:
+    """Answers that were still known."""
+    return f"api.{api}.cached"
+
+
+def call_retried(api: str) -> str:
+    return f"api.{api}.retried"
+
+
+def call_failed(api: str) -> str:
+    return f"api.{api}.failed"

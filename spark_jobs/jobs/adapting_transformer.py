@@ -1,86 +1,179 @@
-"""Adapting for pipelines with transforms: applies the steps of the version a message was
-accepted under and moves it on, exactly once from Kafka to Kafka."""
+"""Adapting for pipelines with transforms: applies the steps of the version a message was accepted under and moves
+it on, exactly once from Kafka to Kafka.
+
+Steps may wait, for external APIs above all. A pipeline has a share of this lane for that; what is above it goes
+through the slow lane (adapting_slow).
+"""
 
 from dataclasses import dataclass, replace
 
+from backend.adapting.services import Adapting
+from backend.delivery.gate import Gate
 from backend.delivery.results import Record, dead_letter, resolved
+from backend.delivery.share import Share
 from backend.domain import routing
 from backend.domain.filters.fields import IndexedField, index_of
 from backend.domain.message import INDEX, Message, child_message_id
 from backend.domain.transforms.base import TransformError
-from backend.domain.transforms.chain import Chain, Result, compile_chain
+from backend.domain.transforms.chain import Chain, Result
 from backend.manager_api.client import UnknownPipelineError
 from backend.telemetry import events
-from spark_jobs.streaming.configuration import snapshot_of
-from spark_jobs.streaming.lane import Lane, LaneServices
+from spark_jobs.streaming.configuration import runtime_of, snapshot_of
+from spark_jobs.streaming.diversion import Diversion
+from spark_jobs.streaming.lane import Handler, Lane, LaneServices, Position
 
 STAGE = "adapting_transformer"
+SLOW_STAGE = "adapting_slow"
+
+_SHARE = 100
+_SHARE_BYTES = 4 * 1024 * 1024
 
 
-@dataclass(frozen=True)
-class _Version:
+@dataclass(frozen=True, slots=True)
+class Version:
     """What one version of a pipeline does here."""
 
     chain: Chain
     index: list[IndexedField]
 
 
-class TransformerHandler:
-    """Compiles each pipeline version once and runs its steps on the event loop."""
+class Transformer:
+    """Compiles each pipeline version once and runs its steps."""
 
     def __init__(self, services: LaneServices) -> None:
+        environment = services.environment
         self._config = services.config
         self._recorder = services.recorder
-        self._versions: dict[tuple[str, int], _Version] = {}
+        self._versions: dict[tuple[str, int], Version] = {}
+        self._adapting = Adapting(
+            environment.redis_url,
+            gate=Gate(environment.redis_url, share=1 / services.slots),
+            breaker=environment.breaker,
+            recorder=services.recorder,
+        )
 
-    async def handle(self, message: Message, position: str) -> list[Record]:
-        """For a version that is not compiled yet."""
-        plain, _ = message.split_redelivery()
-        try:
+    def known(self, message: Message) -> Version | None:
+        """The message's version, once it is compiled."""
+        return self._versions.get((message.pipeline_id, message.version))
+
+    async def version(self, message: Message) -> Version:
+        """Raises UnknownPipelineError."""
+        found = self.known(message)
+        if found is None:
+            plain, _ = message.split_redelivery()
             config = (await snapshot_of(self._config, plain)).config
+            key = (message.pipeline_id, message.version)
+            # Of all that waited for the configuration, the first compiles.
+            if key not in self._versions:
+                self._versions[key] = Version(Chain(config.transforms), config.index)
+            found = self._versions[key]
+        return found
+
+    def run(self, message: Message, version: Version) -> list[Record]:
+        """For steps none of which waits."""
+        message, redelivery = message.split_redelivery()
+        try:
+            records = self._moved(message, version, version.chain.run(message.body))
+        except TransformError as error:
+            records = [self.dead(message, error)]
+        return self._with_outcome(records, message, redelivery.dead_letter if redelivery else None)
+
+    async def run_waiting(self, message: Message, version: Version) -> list[Record]:
+        message, redelivery = message.split_redelivery()
+        try:
+            runtime = await runtime_of(self._config, message)
+            services = self._adapting.services(message.pipeline_id, message.id, runtime.connectors)
+            records = self._moved(message, version, await version.chain.run_waiting(message.body, services))
         except UnknownPipelineError as error:
-            return [self._dead(plain, "unknown_pipeline", error)]
-        key = (message.pipeline_id, message.version)
-        # Of all that waited for the configuration, the first compiles.
-        if key not in self._versions:
-            self._versions[key] = _Version(compile_chain(config.transforms), config.index)
-        return self._records(message, self._versions[key])
+            records = [self.unknown(message, error)]
+        except TransformError as error:
+            records = [self.dead(message, error)]
+        return self._with_outcome(records, message, redelivery.dead_letter if redelivery else None)
 
-    def handle_now(self, message: Message, position: str) -> list[Record] | None:
-        version = self._versions.get((message.pipeline_id, message.version))
-        return None if version is None else self._records(message, version)
+    def dead(self, message: Message, error: TransformError) -> Record:
+        """What a step refused, or could not do."""
+        return self._dead(message, error.reason, str(error), due=error.due, retryable=error.retryable)
 
-    def relieve(self) -> None:
-        """Nothing is held that could be set aside."""
+    def unknown(self, message: Message, error: UnknownPipelineError) -> Record:
+        plain, _ = message.split_redelivery()
+        return self._dead(plain, "unknown_pipeline", str(error))
+
+    def saturated(self, message: Message, due: float) -> Record:
+        plain, _ = message.split_redelivery()
+        text = "The pipeline's places for external APIs stayed taken while others waited; the message is tried again."
+        return self._dead(plain, "adapting_saturated", text, due=due)
 
     async def close(self) -> None:
-        """Nothing is held open."""
+        await self._adapting.close()
 
-    def _records(self, message: Message, version: _Version) -> list[Record]:
-        message, redelivery = message.split_redelivery()
-        records = self._transform(message, version)
-        failed_again = any(record.topic == routing.DEAD_LETTER for record in records)
-        if redelivery is None or failed_again:
-            return records
-        return [*records, resolved(message, redelivery.dead_letter)]
-
-    def _transform(self, message: Message, version: _Version) -> list[Record]:
-        try:
-            results = version.chain(message.body)
-        except TransformError as error:
-            return [self._dead(message, "transform_failed", error)]
+    def _moved(self, message: Message, version: Version, results: list[Result]) -> list[Record]:
         self._recorder.count(message.pipeline_id, events.TRANSFORMED if results else events.DROPPED)
         topic, moved = message.advanced()
         if topic == routing.FILTER:
             return [Record.of(topic, _indexed(made, version.index, r)) for made, r in _messages(moved, results)]
         return [Record.of(topic, made) for made, _ in _messages(moved, results)]
 
-    def _dead(self, message: Message, reason: str, error: Exception) -> Record:
+    @staticmethod
+    def _with_outcome(records: list[Record], message: Message, redelivered: str | None) -> list[Record]:
+        """A redelivered dead letter is done with, unless it has become the same again."""
+        if redelivered is None or any(record.topic == routing.DEAD_LETTER for record in records):
+            return records
+        return [*records, resolved(message, redelivered)]
+
+    def _dead(
+        self, message: Message, reason: str, error: str, *, due: float | None = None, retryable: bool = False
+    ) -> Record:
         self._recorder.count(message.pipeline_id, events.ADAPTING_DEAD)
-        self._recorder.error(
-            message.pipeline_id, stage="adapting", reason=reason, message=str(error), message_id=message.id
+        self._recorder.error(message.pipeline_id, stage="adapting", reason=reason, message=error, message_id=message.id)
+        return dead_letter(message, stage=STAGE, reason=reason, error=error, due=due, retryable=retryable)
+
+
+class TransformerHandler(Handler):
+    """What waits for nothing is done at once; what waits has a share, and the slow lane above it."""
+
+    def __init__(self, services: LaneServices) -> None:
+        self._transformer = Transformer(services)
+        self._recorder = services.recorder
+        self._shares: dict[str, Share] = {}
+        self._diversion = Diversion(
+            services.environment.kafka_bootstrap_servers,
+            topic=routing.TRANSFORMER_SLOW,
+            group=f"headrace-{SLOW_STAGE}",
+            committed=services.committed,
         )
-        return dead_letter(message, stage=STAGE, reason=reason, error=str(error))
+
+    def handle_now(self, message: Message, position: Position) -> list[Record] | None:
+        version = self._transformer.known(message)
+        if version is None or version.chain.waits or self._diversion.follows(message.pipeline_id, position):
+            return None
+        return self._transformer.run(message, version)
+
+    async def handle(self, message: Message, position: Position) -> list[Record]:
+        try:
+            version = await self._transformer.version(message)
+        except UnknownPipelineError as error:
+            return [self._transformer.unknown(message, error)]
+        if version.chain.waits:
+            await self._diversion.known(position)
+            diverted = self._diversion.follows(message.pipeline_id, position, waits=True)
+            share = self._shares.setdefault(message.pipeline_id, Share(_SHARE, _SHARE_BYTES))
+            if not diverted and share.enter_now(len(message.body)):
+                try:
+                    return await self._transformer.run_waiting(message, version)
+                finally:
+                    share.leave(len(message.body))
+        elif not self._diversion.follows(message.pipeline_id, position):
+            return self._transformer.run(message, version)
+        self._diversion.divert(message.pipeline_id, position)
+        self._recorder.count(message.pipeline_id, events.DIVERTED)
+        return [Record.of(routing.TRANSFORMER_SLOW, message)]
+
+    def assigned(self, partition: int) -> None:
+        self._diversion.assigned(partition)
+
+    async def close(self) -> None:
+        await self._diversion.close()
+        await self._transformer.close()
 
 
 def _messages(message: Message, results: list[Result]) -> list[tuple[Message, Result]]:

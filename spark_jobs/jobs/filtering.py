@@ -15,7 +15,7 @@ from backend.domain.pipeline import FilterInput, PipelineSnapshot
 from backend.manager_api.client import ConfigClient, UnknownPipelineError
 from backend.telemetry import events
 from spark_jobs.streaming.configuration import snapshot_of
-from spark_jobs.streaming.lane import Lane, LaneServices
+from spark_jobs.streaming.lane import Handler, Lane, LaneServices, Position
 
 STAGE = "filtering"
 
@@ -55,7 +55,7 @@ class Filters:
         self._by_workspace = dict(grouped)
 
 
-class FilteringHandler:
+class FilteringHandler(Handler):
     """Makes a message of its own for each pipeline whose filter matches."""
 
     def __init__(self, services: LaneServices) -> None:
@@ -63,7 +63,7 @@ class FilteringHandler:
         self._recorder = services.recorder
         self._filters = Filters(services.config)
 
-    async def handle(self, message: Message, position: str) -> list[Record]:
+    async def handle(self, message: Message, position: Position) -> list[Record]:
         message, redelivery = message.split_redelivery()
         try:
             workspace = (await snapshot_of(self._config, message)).workspace_id
@@ -74,15 +74,6 @@ class FilteringHandler:
             said = f"The header {INDEX} is not a JSON object: {error}"
             return [dead_letter(message, stage=STAGE, reason="malformed", error=said)]
         return records if redelivery is None else [*records, resolved(message, redelivery.dead_letter)]
-
-    def handle_now(self, message: Message, position: str) -> None:
-        """A version may have to be asked for."""
-
-    def relieve(self) -> None:
-        """Nothing is held that could be set aside."""
-
-    async def close(self) -> None:
-        """Nothing is held open."""
 
     def _filter(self, message: Message, workspace: UUID) -> list[Record]:
         extra = dict(message.extra)

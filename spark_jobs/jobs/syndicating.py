@@ -5,12 +5,12 @@ from backend.delivery.gate import Gate
 from backend.delivery.results import Record
 from backend.domain import routing
 from backend.domain.message import Message
-from spark_jobs.streaming.lane import Lane, LaneServices
+from spark_jobs.streaming.lane import Handler, Lane, LaneServices, Position
 
 STAGE = "syndicating"
 
 
-class SyndicatingHandler:
+class SyndicatingHandler(Handler):
     """Hands each message to the engine; what could not be delivered comes back as dead letters."""
 
     def __init__(self, services: LaneServices) -> None:
@@ -18,11 +18,8 @@ class SyndicatingHandler:
         gate = Gate(environment.redis_url, share=1 / services.slots)
         self._engine = DeliveryEngine(services.config, services.recorder, gate, environment.breaker)
 
-    async def handle(self, message: Message, position: str) -> list[Record]:
-        return await self._engine.deliver(message, position)
-
-    def handle_now(self, message: Message, position: str) -> None:
-        """Every delivery is waited for."""
+    async def handle(self, message: Message, position: Position) -> list[Record]:
+        return await self._engine.deliver(message, str(position))
 
     def relieve(self) -> None:
         self._engine.relieve()

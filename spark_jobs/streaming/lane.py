@@ -3,16 +3,19 @@ event loop, and commits results and offsets in one Kafka transaction.
 
 Three threads share the work. The *poll thread* owns the consumer: no other thread
 calls it, since a call would wait for a poll to end. The *event loop* runs the handler. The
-*commit thread* owns the transactional producer, which commits the offsets as well.
+*commit thread* owns the transactional producer, which commits the offsets as well. Whatever is
+done is committed, in order for each key, without waiting for older messages (window.py).
 """
 
 import asyncio
+import contextlib
 import logging
 import threading
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, NamedTuple
 
 import uvloop
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
@@ -26,7 +29,7 @@ from backend.manager_api.client import ConfigClient
 from backend.manager_api.credentials import channel_credentials
 from backend.telemetry.recorder import Recorder
 from spark_jobs.streaming.stop_channel import Address, wait_for_stop
-from spark_jobs.streaming.window import Entry, PartitionWindow
+from spark_jobs.streaming.window import Entry, PartitionWindow, Progress
 
 log = logging.getLogger(__name__)
 
@@ -37,39 +40,55 @@ _DRAIN_SECONDS = 20.0
 _CONFIG_SECONDS = 60.0
 _TRANSACTION_SECONDS = 30.0
 _CALL_SECONDS = 5.0
+_GENERATION_SECONDS = 0.1
 _ABORTS = 12
 _ABORTED_SECONDS = 0.05
 _LONGEST_ABORTED_SECONDS = 5.0
 
 
-class Handler(Protocol):
+class Position(NamedTuple):
+    """The record that a message was read from: the same when it is read again, another for a copy that was
+    produced anew."""
+
+    partition: int
+    offset: int
+
+    def __str__(self) -> str:
+        return f"{self.partition}:{self.offset}"
+
+
+class Handler(ABC):
     """What a stage does with a message. Lives on the lane's event loop."""
 
-    async def handle(self, message: Message, position: str) -> list[Record]:
-        """The records that follow from the message; they are committed with its offset.
+    @abstractmethod
+    async def handle(self, message: Message, position: Position) -> list[Record]:
+        """The records that follow from the message; they are committed with its offset."""
 
-        ``position`` names the record the message was read from: the same when it is read again,
-        another for a copy that was produced anew.
-        """
-
-    def handle_now(self, message: Message, position: str) -> list[Record] | None:
+    def handle_now(self, message: Message, position: Position) -> list[Record] | None:
         """The same at once, where nothing has to be waited for: a task for each message costs as much as some
         steps do. None when ``handle`` has to be asked."""
+        return None
 
-    def relieve(self) -> None:
+    def assigned(self, partition: int) -> None:  # noqa: B027  (few stages need it)
+        """The partition is this task's from now on: perhaps again, perhaps after another's."""
+
+    def relieve(self) -> None:  # noqa: B027
         """The window has been full for a second: what can be set aside should make room."""
 
-    async def close(self) -> None: ...
+    async def close(self) -> None:  # noqa: B027
+        """Gives back what is held open."""
 
 
 @dataclass(frozen=True)
 class LaneServices:
-    """What a handler may use. ``slots`` is the number of tasks that share the stage."""
+    """What a handler may use. ``slots`` is the number of tasks that share the stage; ``committed`` tells the offset
+    before which everything of a partition is committed."""
 
     config: ConfigClient
     recorder: Recorder
     environment: Environment
     slots: int
+    committed: Callable[[int], int]
 
 
 HandlerFactory = Callable[[LaneServices], Handler]
@@ -100,12 +119,15 @@ def run_slot(lane: Lane, environment: Environment, stop_address: Address, slot: 
 
 @dataclass(frozen=True)
 class _Done:
-    """The finished prefix of a partition's window, to be committed."""
+    """What is finished of a partition's window, to be committed."""
 
     partition: int
     window: PartitionWindow
-    offset: int
+    progress: Progress
     records: list[Record]
+
+
+_Accepted = tuple[KafkaRecord, PartitionWindow, Entry]
 
 
 def _message(record: KafkaRecord) -> Message:
@@ -116,8 +138,8 @@ def _message(record: KafkaRecord) -> Message:
     return Message.from_kafka(key=key, value=value, headers=headers)
 
 
-def _position(record: KafkaRecord) -> str:
-    return f"{record.partition()}:{record.offset()}"
+def _position(record: KafkaRecord) -> Position:
+    return Position(record.partition(), record.offset())  # type: ignore[arg-type]
 
 
 class _LaneTask:
@@ -127,6 +149,7 @@ class _LaneTask:
         self._name = f"headrace-{lane.stage}-{slot}"
         self._environment = environment
         self._windows: dict[int, PartitionWindow] = {}
+        self._offsets: dict[int, int] = {}
         self._in_flight = 0
         self._bytes_in_flight = 0
         # Guards the windows and the numbers above; signalled when a message is done or committed.
@@ -169,7 +192,9 @@ class _LaneTask:
         recorder.start()
         try:
             await config.start(_CONFIG_SECONDS)
-            self._handler = self._lane.handler(LaneServices(config, recorder, environment, self._slots))
+            self._handler = self._lane.handler(
+                LaneServices(config, recorder, environment, self._slots, self._committed_offset)
+            )
             await self._run_threads(stop_address)
             await self._handler.close()
         finally:
@@ -218,10 +243,11 @@ class _LaneTask:
     def _note_generation(self) -> None:
         """Asked in this thread, because the client lets no other in while this one polls; asked
         at every poll and rebalance, because the group's generation changes without notice."""
-        self._group = self._consumer.consumer_group_metadata()
+        with contextlib.suppress(RuntimeError):  # a consumer that is being closed has none any more
+            self._group = self._consumer.consumer_group_metadata()
 
     def _accept(self, records: list[KafkaRecord]) -> None:
-        accepted: list[tuple[KafkaRecord, Entry]] = []
+        accepted: list[_Accepted] = []
         with self._changed:
             for record in records:
                 error = record.error()
@@ -234,7 +260,10 @@ class _LaneTask:
                 window = self._windows.get(record.partition())  # type: ignore[arg-type]
                 if window is None:  # revoked between fetch and here
                     continue
-                accepted.append((record, window.add(record.offset())))  # type: ignore[arg-type]
+                entry = window.add(record.offset())  # type: ignore[arg-type]
+                if entry is None:  # done before its predecessors in the partition were
+                    continue
+                accepted.append((record, window, entry))
                 self._in_flight += 1
                 self._bytes_in_flight += len(record)
         if accepted:
@@ -277,9 +306,24 @@ class _LaneTask:
     def _assigned(self, _consumer: Consumer, partitions: list[TopicPartition]) -> None:
         log.info("Assigned: %s", [tp.partition for tp in partitions])
         self._note_generation()
-        with self._changed:
-            for tp in partitions:
-                self._windows[tp.partition] = PartitionWindow()
+        for tp in self._committed(partitions):
+            progress = Progress.of(max(0, tp.offset), tp.metadata)
+            with self._changed:
+                self._windows[tp.partition] = PartitionWindow(progress)
+                self._offsets[tp.partition] = progress.offset
+            self._loop.call_soon_threadsafe(self._handler.assigned, tp.partition)
+
+    def _committed(self, partitions: list[TopicPartition]) -> list[TopicPartition]:
+        """Waits for a predecessor's last transaction to end. Raises KafkaException when it may wait no longer."""
+        while partitions:
+            try:
+                found: list[TopicPartition] = self._consumer.committed(partitions, _CALL_SECONDS)
+                return found
+            except KafkaException as error:
+                if self._stop.is_set():
+                    raise
+                log.warning("Waiting for the committed offsets: %s", error.args[0].str())
+        return []
 
     def _revoked(self, _consumer: Consumer, partitions: list[TopicPartition]) -> None:
         log.info("Revoked: %s", [tp.partition for tp in partitions])
@@ -303,34 +347,42 @@ class _LaneTask:
             windows = [w for p, w in self._windows.items() if partitions is None or p in partitions]
             return not any(windows) and not self._committing
 
-        with self._changed:
-            self._wait(empty, seconds)
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline:
+            with self._changed:
+                if self._wait(empty, _GENERATION_SECONDS):
+                    return
+            # Others may join or leave meanwhile; what is still to be committed needs the group's new generation.
+            self._note_generation()
 
     # -- event loop ----------------------------------------------------------
 
-    def _start(self, accepted: list[tuple[KafkaRecord, Entry]]) -> None:
-        finished: list[tuple[KafkaRecord, Entry, list[Record]]] = []
-        for record, entry in accepted:
+    def _start(self, accepted: list[_Accepted]) -> None:
+        finished: list[tuple[_Accepted, list[Record]]] = []
+        for found in accepted:
+            record, _, entry = found
             try:
                 message = _message(record)
+                entry.key = (message.pipeline_id, message.key)
                 records = self._handler.handle_now(message, _position(record))
             except MalformedMessageError as error:
                 records = [self._dead_letter(record, str(error))]
             except Exception as error:
                 records = [self._fault(record, error)]
             if records is None:
-                self._loop.create_task(self._handle(message, record, entry))
+                self._loop.create_task(self._handle(message, found))
             else:
-                finished.append((record, entry, records))
+                finished.append((found, records))
         if finished:
             self._finish(finished)
 
-    async def _handle(self, message: Message, record: KafkaRecord, entry: Entry) -> None:
+    async def _handle(self, message: Message, accepted: _Accepted) -> None:
+        record = accepted[0]
         try:
             records = await self._handler.handle(message, _position(record))
         except Exception as error:
             records = [self._fault(record, error)]
-        self._finish([(record, entry, records)])
+        self._finish([(accepted, records)])
 
     def _fault(self, record: KafkaRecord, error: Exception) -> Record:
         """A fault of ours must neither stop the partition nor lose the message."""
@@ -343,10 +395,10 @@ class _LaneTask:
         headers: Any = record.headers() or []
         return malformed_dead_letter(key=key, value=value, headers=headers, stage=self._lane.stage, error=error)
 
-    def _finish(self, finished: list[tuple[KafkaRecord, Entry, list[Record]]]) -> None:
+    def _finish(self, finished: list[tuple[_Accepted, list[Record]]]) -> None:
         with self._changed:
-            for record, entry, records in finished:
-                entry.records = records
+            for (record, window, entry), records in finished:
+                window.finish(entry, records)
                 self._in_flight -= 1
                 self._bytes_in_flight -= len(record)
             if self._waiting:
@@ -387,17 +439,20 @@ class _LaneTask:
             if pause > 0:
                 self._stop.wait(pause)
 
+    def _committed_offset(self, partition: int) -> int:
+        return self._offsets.get(partition, 0)
+
     def _something_done(self) -> bool:
-        return any(window.has_done for window in self._windows.values())
+        return any(window.has_news for window in self._windows.values())
 
     def _commit_done(self) -> None:
         with self._changed:
             self._committing = True
             done = [
-                _Done(partition, window, offset, records)
+                _Done(partition, window, progress, records)
                 for partition, window in self._windows.items()
-                for offset, records in [window.take_done()]
-                if offset is not None
+                for progress, records in [window.take_done()]
+                if progress is not None
             ]
         try:
             self._commit(done)
@@ -438,10 +493,15 @@ class _LaneTask:
         for part in done:
             for record in part.records:
                 self._produce(record)
-        offsets = [TopicPartition(self._lane.topic, part.partition, part.offset) for part in done]
+        offsets = [
+            TopicPartition(self._lane.topic, part.partition, part.progress.offset, metadata=part.progress.metadata)
+            for part in done
+        ]
         group = self._group
         self._resume(lambda seconds: self._producer.send_offsets_to_transaction(offsets, group, seconds))
         self._resume(self._producer.commit_transaction)
+        for part in done:
+            self._offsets[part.partition] = part.progress.offset
 
     def _resume(self, call: Callable[[float], object]) -> None:
         """Calls, and goes on with the same call for as long as Kafka is away; when draining, not forever."""

@@ -10,6 +10,7 @@ from pydantic import BaseModel
 from backend.domain.connector import Connector, connectors
 from backend.domain.masking import MASK, join_secrets, secret_paths, split_secrets
 from backend.domain.transforms.base import Transform, transforms
+from backend.domain.transforms.chain import Chain
 
 every_connector = pytest.mark.parametrize("connector", list(connectors), ids=lambda c: c.type)
 every_transform = pytest.mark.parametrize("transform", list(transforms), ids=lambda t: t.__name__)
@@ -70,4 +71,4 @@ def test_transform_is_described_and_its_example_compiles(transform: type[Transfo
     assert inspect.getdoc(transform).endswith(".")  # type: ignore[union-attr]
     for name, field in transform.model_json_schema()["properties"].items():
         assert name == "type" or field.get("description", "").endswith("."), name
-    assert callable(transform.model_validate(transform.example).compile())
+    assert Chain([transform.model_validate(transform.example)])

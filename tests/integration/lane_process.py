@@ -8,29 +8,20 @@ import sys
 from backend.delivery.results import Record
 from backend.domain.message import Message
 from backend.environment import Environment
-from spark_jobs.streaming.lane import Lane, LaneServices, run_slot
+from spark_jobs.streaming.lane import Handler, Lane, LaneServices, Position, run_slot
 
 
-class Copying:
-    """Copies each message after a random while, so that messages finish out of order."""
+class Copying(Handler):
+    """Copies each message after a random while, so that messages finish out of order; some take very long."""
 
     topic = ""
 
     def __init__(self, services: LaneServices) -> None:
         pass
 
-    async def handle(self, message: Message, position: str) -> list[Record]:
-        await asyncio.sleep(random.uniform(0, 0.2))
+    async def handle(self, message: Message, position: Position) -> list[Record]:
+        await asyncio.sleep(random.uniform(0, 0.2) if random.random() < 0.999 else 4)
         return [Record.of(self.topic, message)]
-
-    def handle_now(self, message: Message, position: str) -> None:
-        pass
-
-    def relieve(self) -> None:
-        pass
-
-    async def close(self) -> None:
-        pass
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ from backend.delivery.gate import Gate
 from backend.delivery.output import Delivered, Outcome, Output, Suppressed, Undeliverable
 from backend.domain.breaker import BreakerPolicy
 from backend.domain.message import Message, new_message_id, utc_now
-from backend.domain.pipeline import OutputConfig, RuntimeOutput
+from backend.domain.pipeline import OutputConfig, RuntimeConnector, RuntimeOutput
 from backend.telemetry.recorder import Recorder
 from tests.infra import KAFKA, REDIS_URL, Server
 from tests.receiver import receiver
@@ -52,9 +52,7 @@ async def send(output: Output, sent: Message, position: str = "0:0") -> Outcome:
 def http_output(gate: Gate, url: str, connection: dict[str, Any] | None = None, **config: Any) -> Output:
     config = {"retry": {"attempts": 3, "initial_seconds": 0.01}, "logged_successes": 1} | config
     runtime = RuntimeOutput(
-        name="out",
-        connector_type="http",
-        connection={"url": url} | (connection or {}),
+        connector=RuntimeConnector(type="http", connection={"url": url} | (connection or {})),
         config=OutputConfig.model_validate({"name": "out", "connector": CONNECTOR, **config}),
     )
     return made(gate, runtime)
@@ -181,9 +179,7 @@ async def test_kafka_output_delivers_and_says_what_is_missing(gate: Gate, kafka:
     def output_to(name: str) -> Output:
         config = {"name": "k", "connector": CONNECTOR, "options": {"topic": name}, "retry": {"attempts": 1}}
         runtime = RuntimeOutput(
-            name="k",
-            connector_type="kafka",
-            connection={"bootstrap_servers": KAFKA},
+            connector=RuntimeConnector(type="kafka", connection={"bootstrap_servers": KAFKA}),
             config=OutputConfig.model_validate(config),
         )
         return made(gate, runtime)
@@ -212,7 +208,7 @@ async def test_kafka_output_delivers_and_says_what_is_missing(gate: Gate, kafka:
 @pytest.mark.parametrize("connection", [{"url": "nonsense"}, {}])
 async def test_a_configuration_that_no_longer_fits_is_a_dead_letter(gate: Gate, connection: dict[str, Any]) -> None:
     config = OutputConfig.model_validate({"name": "out", "connector": CONNECTOR})
-    runtime = RuntimeOutput(name="out", connector_type="http", connection=connection, config=config)
+    runtime = RuntimeOutput(connector=RuntimeConnector(type="http", connection=connection), config=config)
     outcome = await send(made(gate, runtime), message())
     assert isinstance(outcome, Undeliverable)
     assert outcome.reason == "configuration"

@@ -2,15 +2,18 @@ import json
 from typing import Any
 
 import pytest
+from aiohttp import web
 from confluent_kafka import Producer
 from rest_framework.test import APIClient
 
 from backend.apps.connectors.models import StoredSecret
+from backend.apps.pipelines.selectors import snapshot_by_number
 from backend.apps.workspaces.models import Role, Workspace
 from backend.domain import routing
 from backend.domain.message import Message, new_message_id, utc_now
 from tests import factories
 from tests.infra import KAFKA
+from tests.receiver import receiver_in_thread
 
 pytestmark = pytest.mark.django_db
 
@@ -79,6 +82,79 @@ def test_an_unreadable_secret_is_told_at_its_output(client: APIClient, workspace
     assert connector.name in output["error"]
 
 
+def api_step(connector: Any, **config: Any) -> dict[str, Any]:
+    return {"type": "http_call", "name": "people", "connector": str(connector.pk), "path": "/{{id}}", **config}
+
+
+async def _answer(request: web.Request) -> web.Response:
+    echoed = request.headers["Authorization"]
+    return web.json_response({"name": "Ana"}) if request.path == "/1" else web.Response(status=500, text=echoed)
+
+
+def test_an_external_api_is_asked_only_when_wanted(client: APIClient, workspace: Workspace, client_of: Any) -> None:
+    with receiver_in_thread(_answer) as api:
+        token = {"authentication": {"type": "bearer", "token": "t0p-secret"}}
+        connector = factories.make_connector(workspace, url=api.url, **token)
+        steps = [{"type": "deduplicate", "paths": ["id"]}, api_step(connector, to="person")]
+        pipeline = factories.make_pipeline(workspace, connector, transforms=steps)
+        found = run(client, pipeline, '{"id": 1}')
+        assert [step["passed_over"] for step in found["steps"]] == [False, True]
+        assert found["calls"] == []
+        assert api.bodies == []
+        found = run(client, pipeline, '{"id": 1}', call_apis=True)
+        assert json.loads(found["results"][0]) == {"id": 1, "person": {"name": "Ana"}}
+        assert found["calls"] == [{"name": "people", "request": "GET /1", "answer": '{"name": "Ana"}', "error": ""}]
+        failed = run(client, pipeline, '{"id": 2}', call_apis=True)
+        assert failed["error"].startswith("Step 2 (http_call): The API answered 500")
+        assert failed["calls"][0]["error"]
+        assert "t0p-secret" not in json.dumps(failed)
+        viewer = client_of(factories.add_member(workspace, Role.VIEWER))
+        url = f"/api/v1/pipelines/{pipeline.pk}/dry-run/"
+        assert viewer.post(url, {"body": "{}", "call_apis": True}, format="json").status_code == 403
+        assert viewer.post(url, {"body": "{}"}, format="json").status_code == 200
+
+
+def test_an_api_call_needs_an_http_connector_of_the_workspace(client: APIClient, workspace: Workspace) -> None:
+    own = factories.make_connector(workspace)
+    strange = factories.make_connector(factories.make_workspace())
+    pipeline = factories.make_pipeline(workspace, own)
+    for connector, said in ((strange, "no such connector"), (own, None)):
+        steps = [STEPS[1], api_step(connector, to="person")]
+        config = pipeline.versions.get(number=1).config | {"transforms": steps}
+        answer = client.put(f"/api/v1/pipelines/{pipeline.pk}/", {"name": "n", "config": config}, format="json")
+        if said:
+            assert said in answer.json()["errors"]["config.transforms.1.connector"][0]
+        else:
+            assert answer.status_code == 200, answer.json()
+    # It is in use by the step alone, and cannot be deleted.
+    used = client.delete(f"/api/v1/connectors/{own.pk}/")
+    assert used.status_code == 409
+    [output, api] = client.get(f"/api/v1/pipelines/{pipeline.pk}/outputs/").json()
+    assert [output["name"], api["name"]] == ["out", "API-people"]
+    breaker = client.post(f"/api/v1/pipelines/{pipeline.pk}/outputs/API-people/breaker/", {"open": True}, format="json")
+    assert breaker.status_code == 200, breaker.json()
+
+
+def test_a_version_that_fails_an_example_is_not_published(client: APIClient, workspace: Workspace) -> None:
+    example = {"name": "one", "input": '{"user": 1}', "outputs": ['{"customer": 1, "source": "web"}']}
+    pipeline = factories.make_pipeline(workspace, transforms=STEPS, examples=[example])
+    url = f"/api/v1/pipelines/{pipeline.pk}/"
+    assert client.post(f"{url}check-examples/").json() == [{"name": "one", "failure": ""}]
+    assert client.post(f"{url}publish/").status_code == 200
+    config = pipeline.versions.get(number=1).config
+    config["transforms"][1]["value"] = "app"
+    told = client.post(f"{url}check-examples/", {"config": config}, format="json").json()
+    assert told == [{"name": "one", "failure": 'Message 1: source is "app" instead of "web".'}]
+    assert client.put(url, {"name": pipeline.name, "config": config}, format="json").status_code == 200
+    refused = client.post(f"{url}publish/")
+    assert refused.status_code == 400
+    assert refused.json()["errors"] == {"config.examples.0": [told[0]["failure"]]}
+    assert client.get(url).json()["published_version"] == 1
+    snapshot = snapshot_by_number(pipeline.pk, 1)
+    assert snapshot is not None
+    assert snapshot.config.examples == []
+
+
 def test_captured_messages_are_those_of_the_pipeline(
     client: APIClient, workspace: Workspace, pipeline_topics: None, client_of: Any
 ) -> None:
@@ -91,8 +167,22 @@ def test_captured_messages_are_those_of_the_pipeline(
     url = f"/api/v1/pipelines/{pipeline.pk}/messages/"
     assert [found["body"] for found in client.get(url).json()] == ["3", "1"]
     assert [found["body"] for found in client.get(f"{url}?limit=1").json()] == ["3"]
+    assert client.get(f"/api/v1/pipelines/{pipeline.pk}/fields/").json() == []
     stranger = client_of(factories.add_member(factories.make_workspace(), Role.ADMIN))
     assert stranger.get(url).status_code == 404
+
+
+def test_what_a_filter_took_is_captured_too(client: APIClient, workspace: Workspace, pipeline_topics: None) -> None:
+    condition = {"type": "equals", "field": "country", "value": "BR"}
+    pipeline = factories.make_pipeline(workspace, input={"type": "filter", "condition": condition})
+    producer = Producer({"bootstrap.servers": KAFKA})
+    message = Message(new_message_id(), str(pipeline.pk), 1, b"k", b'{"a":{"b":1}}', "application/json", utc_now(), ())
+    producer.produce(routing.ADAPTED, message.body, message.key, headers=list(message.headers()))
+    producer.flush(10)
+    [found] = client.get(f"/api/v1/pipelines/{pipeline.pk}/messages/").json()
+    assert found["id"] == message.id
+    fields = client.get(f"/api/v1/pipelines/{pipeline.pk}/fields/").json()
+    assert fields[1] == {"path": "a.b", "type": "number", "example": "1"}
 
 
 def test_versions_are_compared(client: APIClient, workspace: Workspace) -> None:

@@ -23,7 +23,7 @@ from backend.domain.message import (
     new_message_id,
     utc_now,
 )
-from backend.domain.pipeline import OutputConfig, PipelineConfig, PipelineSnapshot, RuntimeOutput
+from backend.domain.pipeline import OutputConfig, PipelineConfig, PipelineSnapshot, RuntimeConnector
 from backend.manager_api.client import RuntimePipeline
 from backend.telemetry.recorder import Recorder
 from tests.infra import REDIS_URL, Server
@@ -50,14 +50,13 @@ class Known:
             )
             for name in urls
         ]
-        outputs = tuple(
-            RuntimeOutput(name=config.name, connector_type="http", connection={"url": urls[config.name]}, config=config)
-            for config in configs
-        )
+        connectors = {
+            config.connector: RuntimeConnector(type="http", connection={"url": urls[config.name]}) for config in configs
+        }
         snapshot = PipelineSnapshot(
             id=pipeline, workspace_id=WORKSPACE, version=1, accepting=True, config=PipelineConfig(outputs=configs)
         )
-        self.pipelines[str(pipeline)] = RuntimePipeline(snapshot, outputs)
+        self.pipelines[str(pipeline)] = RuntimePipeline.of(snapshot, connectors)
         return str(pipeline)
 
 

@@ -20,6 +20,7 @@ from spark_jobs.streaming.stop_channel import StopChannel
 from tests.infra import KAFKA, REDIS_URL, VAR, Server, wait_until
 
 PARTITIONS = 4
+KEYS = 400
 
 
 class Slots:
@@ -74,8 +75,9 @@ def send(topic: str, first: int, last: int) -> None:
     for number in range(first, last):
         message_id = new_message_id()
         body = str(number).encode()
-        message = Message(message_id, "p", 1, body, body, "text/plain", utc_now(), ("next",))
-        producer.produce(topic, body, body, partition=number % PARTITIONS, headers=message.headers())
+        key = str(number % KEYS).encode()
+        message = Message(message_id, "p", 1, key, body, "text/plain", utc_now(), ("next",))
+        producer.produce(topic, body, key, partition=number % PARTITIONS, headers=message.headers())
         producer.poll(0)
     assert producer.flush(30) == 0
 
@@ -122,8 +124,8 @@ def assert_once_and_in_order(copied: Copied, count: int) -> None:
     assert len(copied.numbers) == count
     assert sorted(copied.numbers) == list(range(count))
     for written in copied.by_partition.values():
-        for source in range(PARTITIONS):
-            of_one = [number for number in written if number % PARTITIONS == source]
+        for key in range(KEYS):
+            of_one = [number for number in written if number % KEYS == key]
             assert of_one == sorted(of_one)
 
 
@@ -142,7 +144,7 @@ def test_each_message_once_through_rebalances_kills_and_drains(slots: Slots) -> 
     slots.start(1)
     send(slots.source, 9000, 12000)
     copied.wait_for(9500)
-    assert slots.stop(0) == 0
+    assert slots.stop(0) == 0, slots.log.read_text()[-3000:]
     copied.wait_for(12000)
     assert sorted(slots.alive()) == [1, 2], slots.log.read_text()[-3000:]
     assert_once_and_in_order(copied, 12000)

@@ -87,7 +87,7 @@ async def test_a_publish_reaches_the_data_plane_at_once(client: ConfigClient) ->
 async def test_runtime_configuration_has_secrets_and_the_snapshot_has_none(client: ConfigClient) -> None:
     _, pipeline = await sync_to_async(make_published)()
     runtime = await client.runtime(str(pipeline.pk), 1)
-    assert runtime.outputs[0].connection["authentication"]["token"] == "t0p-secret"
+    assert runtime.outputs[0].connector.connection["authentication"]["token"] == "t0p-secret"
     assert "t0p-secret" not in repr(runtime)
     assert "t0p-secret" not in runtime.snapshot.model_dump_json()
 
@@ -175,9 +175,9 @@ async def test_a_tampered_secret_fails_that_connector_alone(client: ConfigClient
         stored.save()
 
     await sync_to_async(tamper)()
-    assert not (await client.runtime(str(sound.pk), 1)).outputs[0].error
+    assert not (await client.runtime(str(sound.pk), 1)).outputs[0].connector.error
     [output] = (await client.runtime(str(broken.pk), 1)).outputs
-    assert "was changed since it was saved" in output.error
+    assert "was changed since it was saved" in output.connector.error
     with pytest.raises(DeliveryError, match="was changed since it was saved"):
         build_destination(output)
 

@@ -210,12 +210,14 @@ def test_an_unreadable_secret_fails_its_pipeline_alone(client: APIClient, worksp
     failed, works = (_runtime_config(str(pipeline.pk), 0) for pipeline in pipelines)
     assert failed is not None
     assert works is not None
-    assert broken.name in failed.outputs[0].error
-    assert json.loads(works.outputs[0].connection)["authentication"]["token"] == "t0p-secret"
+    assert broken.name in failed.connectors[str(broken.pk)].error
+    assert json.loads(works.connectors[str(sound.pk)].connection)["authentication"]["token"] == "t0p-secret"
     shown = {found["id"]: found["failure"] for found in client.get("/api/v1/pipelines/").json()["results"]}
     assert broken.name in shown[str(pipelines[0].pk)]
     assert shown[str(pipelines[1].pk)] == ""
     fixed = {"url": broken.connection["url"], "authentication": BEARER}
     connector_update(connector=broken, actor=factories.admin_of(workspace), name=broken.name, connection=fixed)
-    assert _runtime_config(str(pipelines[0].pk), 0).outputs[0].error == ""  # type: ignore[union-attr]
+    mended = _runtime_config(str(pipelines[0].pk), 0)
+    assert mended is not None
+    assert mended.connectors[str(broken.pk)].error == ""
     assert not Pipeline.objects.exclude(failure="").exists()

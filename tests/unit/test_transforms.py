@@ -11,7 +11,7 @@ from pydantic import TypeAdapter, ValidationError
 from backend.domain import json
 from backend.domain.pipeline import AnyTransform
 from backend.domain.transforms.base import TransformError
-from backend.domain.transforms.chain import Result, compile_chain
+from backend.domain.transforms.chain import Chain, Result
 
 cases = [
     pytest.param(case, id=f"{path.stem}-{number}")
@@ -27,7 +27,7 @@ def _text(result: Result) -> str:
 
 @pytest.mark.parametrize("case", cases)
 def test_table(case: dict[str, Any]) -> None:
-    run = compile_chain(transforms.validate_python(case["steps"]))
+    run = Chain(transforms.validate_python(case["steps"])).run
     body = bytes.fromhex(case["input_hex"]) if "input_hex" in case else case["input"].encode()
     if "error" in case:
         with pytest.raises(TransformError) as refused:
@@ -82,7 +82,7 @@ steps = st.one_of(
 def test_any_json_gives_documents_or_a_transform_error_and_always_the_same(
     configured: list[dict[str, Any]], document: object
 ) -> None:
-    run = compile_chain(transforms.validate_python(configured))
+    run = Chain(transforms.validate_python(configured)).run
     body = json.dumps(document)
 
     def outcome() -> object:
@@ -137,7 +137,7 @@ HOSTILE = {
 @pytest.mark.parametrize("step", ANY_STEPS, ids=[f"{step['type']}-{n}" for n, step in enumerate(ANY_STEPS)])
 def test_hostile_messages_are_taken_or_refused_with_a_sentence(step: dict[str, Any], body: bytes) -> None:
     try:
-        compile_chain(transforms.validate_python([step]))(body)
+        Chain(transforms.validate_python([step])).run(body)
     except TransformError as error:
         assert len(str(error)) < 1000  # noqa: PT017  (most are taken)
 
@@ -146,12 +146,11 @@ def test_hostile_messages_are_taken_or_refused_with_a_sentence(step: dict[str, A
 @given(st.binary(max_size=200))
 def test_any_bytes_are_decoded_or_refused(format: str, body: bytes) -> None:
     with suppress(TransformError):
-        compile_chain(transforms.validate_python([{"type": "decode", "format": format}]))(body)
+        Chain(transforms.validate_python([{"type": "decode", "format": format}])).run(body)
 
 
 def test_a_loop_is_bounded() -> None:
-    run = compile_chain(
-        transforms.validate_python([{"type": "expression", "expression": "message.all(x, message == [])"}])
-    )
+    loop = {"type": "expression", "expression": "message.all(x, message == [])"}
+    run = Chain(transforms.validate_python([loop])).run
     with pytest.raises(TransformError, match="at most 2000 values"):
         run(json.dumps(list(range(3000))))

@@ -1,39 +1,87 @@
+from collections import defaultdict
+from collections.abc import Hashable
+
 from hypothesis import given
 from hypothesis import strategies as st
 
 from backend.delivery.results import Record
-from spark_jobs.streaming.window import PartitionWindow
+from spark_jobs.streaming.window import Entry, PartitionWindow, Progress
+
+NOTHING = Progress((), 0)
 
 
-def record(name: str) -> Record:
-    return Record(name, None, b"", [])
+def record(name: object) -> Record:
+    return Record(str(name), None, b"", [])
 
 
-def test_only_the_finished_prefix_is_taken_with_its_records() -> None:
-    window = PartitionWindow()
-    first, second, third = (window.add(offset) for offset in (5, 7, 8))
-    second.records = [record("b")]
-    assert window.take_done() == (None, [])
-    first.records = []
-    assert window.take_done() == (8, [record("b")])
-    assert len(window) == 1
-    third.records = [record("c")]
-    assert window.take_done() == (9, [record("c")])
+def added(window: PartitionWindow, offset: int, key: Hashable) -> Entry:
+    entry = window.add(offset)
+    assert entry is not None
+    entry.key = key
+    return entry
 
 
-@given(st.permutations(range(20)), st.sets(st.integers(0, 19)))
-def test_whatever_the_order_each_record_is_taken_once_and_in_order(order: list[int], looks: set[int]) -> None:
-    window = PartitionWindow()
-    entries = [window.add(offset) for offset in range(20)]
-    taken: list[str] = []
-    committed = 0
-    for step, index in enumerate(order):
-        entries[index].records = [record(str(index))]
-        if step in looks or step == 19:
-            offset, records = window.take_done()
-            taken += [r.topic for r in records]
-            if offset is not None:
-                assert offset > committed
-                committed = offset
-            assert taken == [str(n) for n in range(committed)]
-    assert committed == 20
+def test_a_message_that_takes_long_holds_back_only_its_key() -> None:
+    window = PartitionWindow(NOTHING)
+    slow, other, same_key, last = (added(window, offset, key) for offset, key in zip((5, 7, 8, 9), "abac", strict=True))
+    window.finish(other, [record("b")])
+    window.finish(same_key, [record("a2")])
+    assert window.take_done() == (Progress((5,), 8), [record("b")])
+    assert not window.has_news
+    window.finish(slow, [record("a1")])
+    assert window.has_news
+    assert window.take_done() == (Progress((), 9), [record("a1"), record("a2")])
+    window.finish(last, [])
+    assert window.take_done() == (Progress((), 10), [])
+    assert len(window) == 0
+
+
+def test_progress_survives_being_committed() -> None:
+    for progress in (Progress((), 7), Progress((3,), 4), Progress((3, 9, 200_000), 300_000)):
+        assert Progress.of(progress.offset, progress.metadata) == progress
+    assert Progress((), 7).metadata == ""
+    for foreign in ("", None, "leader epoch 7", "AAAA", "kw=="):
+        assert Progress.of(7, foreign) == Progress((), 7)
+
+
+@given(st.data(), st.integers(1, 40))
+def test_through_any_order_and_restart_each_message_is_taken_once_and_in_order_of_its_key(
+    data: st.DataObject, messages: int
+) -> None:
+    keys = data.draw(st.lists(st.sampled_from("abc") | st.uuids(), min_size=messages, max_size=messages))
+    committed, taken = NOTHING, []
+    for last in (False, False, True):
+        committed = Progress.of(committed.offset, committed.metadata)
+        window = PartitionWindow(committed)
+        read = range(committed.offset, messages if last else data.draw(st.integers(committed.offset, messages)))
+        entries = []
+        for offset in read:
+            entry = window.add(offset)
+            if entry is not None:
+                entry.key = keys[offset]
+                entries.append(entry)
+        finishing = data.draw(st.permutations(entries))
+        for entry in finishing if last else finishing[: len(finishing) // 2]:
+            window.finish(entry, [record(entry.offset)])
+            if data.draw(st.booleans()) or (last and entry is finishing[-1]):
+                progress, records = window.take_done()
+                taken += [int(r.topic) for r in records]
+                committed = progress or committed
+    assert sorted(taken) == list(range(messages))
+    assert committed == Progress((), messages)
+    of_key = defaultdict(list)
+    for offset in taken:
+        of_key[keys[offset]].append(offset)
+    assert all(offsets == sorted(offsets) for offsets in of_key.values())
+
+
+def test_what_is_committed_stays_small() -> None:
+    window = PartitionWindow(NOTHING)
+    for offset in range(0, 2_000_000, 200):
+        entry = added(window, offset, offset)
+        if offset % 400:
+            window.finish(entry, [])
+    progress, _ = window.take_done()
+    assert progress is not None
+    assert len(progress.open) > 500
+    assert len(progress.metadata) <= 4096

@@ -10,6 +10,7 @@ from backend.apps.pipelines.models import Pipeline
 from backend.apps.redis_client import redis_client
 from backend.apps.workspaces.models import Workspace
 from backend.delivery.scripts import OutputKey
+from backend.domain.pipeline import PipelineConfig
 
 OPEN = (DeadLetter.State.WAITING, DeadLetter.State.REDELIVERING)
 
@@ -43,9 +44,13 @@ def events_of(workspace: Workspace) -> QuerySet[OutputEvent]:
 
 
 def output_configs(pipeline: Pipeline) -> list[dict[str, Any]]:
-    """The outputs in force, or of the newest version of a pipeline never published."""
+    """The outputs and external APIs in force, or of the newest version of a pipeline never published."""
     version = pipeline.published or pipeline.versions.first()
-    return list(version.config["outputs"]) if version is not None else []
+    if version is None:
+        return []
+    config = PipelineConfig.model_validate(version.config)
+    apis = [step.model_dump(mode="json") | {"name": step.breaker_name} for step in config.calls.values()]
+    return [*version.config["outputs"], *apis]
 
 
 def outputs_of(pipeline: Pipeline) -> list[dict[str, Any]]:

@@ -14,6 +14,7 @@ from backend.apps.redis_client import redis_client
 from backend.apps.workspaces.models import User, Workspace
 from backend.delivery.scripts import EVENTS, OutputKey, script
 from backend.domain.breaker import BreakerState
+from backend.domain.transforms.http_call import BREAKER_PREFIX
 from backend.environment import environment
 
 
@@ -63,9 +64,10 @@ def breaker_set(*, pipeline: Pipeline, output: str, to_open: bool, seconds: floa
     after = {"output": output, "breaker": state.value}
     audit_record(action="breaker.set", actor=actor, workspace=pipeline.workspace, target=pipeline, after=after)
     if not to_open:
+        # What an external API held back has come to no output yet.
         DeadLetter.objects.filter(
             pipeline_id=key.pipeline_id,
-            output=key.output,
+            output="" if output.startswith(BREAKER_PREFIX) else output,
             reason="breaker_open",
             state=DeadLetter.State.WAITING,
             due_at__isnull=False,

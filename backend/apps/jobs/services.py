@@ -19,7 +19,7 @@ from backend.telemetry import keys
 
 log = logging.getLogger(__name__)
 
-STAGES = ["adapting", "adapting_transformer", "filtering", "syndicating"]
+STAGES = ["adapting", "adapting_transformer", "adapting_slow", "filtering", "syndicating"]
 
 _HEARTBEAT_LIMIT = timedelta(seconds=30)
 _START_LIMIT = timedelta(minutes=3)

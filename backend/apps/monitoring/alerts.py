@@ -31,7 +31,7 @@ from backend.delivery.scripts import OutputKey
 from backend.domain.breaker import BreakerState
 from backend.domain.connector import DeliveryError
 from backend.domain.message import Message, new_message_id, utc_now
-from backend.domain.pipeline import OutputConfig, RuntimeOutput
+from backend.domain.pipeline import OutputConfig, RuntimeConnector, RuntimeOutput
 
 log = logging.getLogger(__name__)
 
@@ -103,7 +103,7 @@ def _as_message(alert: Alert, state: str) -> Message:
 
 async def _send(connector: Connector, connection: dict[str, Any], message: Message) -> None:
     config = OutputConfig(name="alerts", connector=connector.pk)
-    output = RuntimeOutput(name="alerts", connector_type=connector.type, connection=connection, config=config)
+    output = RuntimeOutput(config=config, connector=RuntimeConnector(type=connector.type, connection=connection))
     destination = build_destination(output)
     await destination.open()
     try:

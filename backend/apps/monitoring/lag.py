@@ -15,6 +15,7 @@ _SECONDS = 5.0
 
 READERS = {
     "adapting_transformer": routing.TRANSFORMER,
+    "adapting_slow": routing.TRANSFORMER_SLOW,
     "filtering": routing.FILTER,
     "syndicating": routing.ADAPTED,
     "dead-letters": routing.DEAD_LETTER,

@@ -6,6 +6,7 @@ from backend.apps.pipelines.models import Pipeline
 from backend.domain import message as names
 from backend.domain import routing
 from backend.domain.message import Message
+from backend.domain.pipeline import PipelineConfig
 from backend.environment import environment
 from backend.kafka_client.tail import tail
 
@@ -16,7 +17,9 @@ _TAIL = 2000
 def captured_messages(*, pipeline: Pipeline, limit: int) -> list[Message]:
     """The newest messages of the pipeline that are still at hand, newest first. Raises KafkaException."""
     found: list[Message] = []
-    for topic in (routing.INPUT, routing.TRANSFORMER):
+    newest = pipeline.versions.first()
+    entry, _ = routing.route(PipelineConfig.model_validate(newest.config)) if newest else (routing.INPUT, ())
+    for topic in {routing.INPUT, routing.TRANSFORMER, entry}:
         for record in tail(environment().kafka_bootstrap_servers, topic, _TAIL):
             headers: Any = record.headers() or []
             if dict(headers).get(names.PIPELINE, b"").decode() == str(pipeline.pk):

@@ -57,7 +57,7 @@ class ConnectorDocument(StrictModel):
 
 
 class PipelineDocument(StrictModel):
-    """``published`` puts the configuration in force; outputs name their connectors."""
+    """``published`` puts the configuration in force; connectors are named."""
 
     kind: Literal["pipeline"]
     name: str = Field(min_length=1, max_length=100)
@@ -253,13 +253,14 @@ def _changes(before: dict[str, Any], after: dict[str, Any]) -> list[dict[str, An
 def _renamed(config: dict[str, Any], names: dict[str, str]) -> dict[str, Any]:
     """The configuration with each connector under its other name; an unknown one stays, to be refused."""
     renamed = {**config}
-    if isinstance(config.get("outputs"), list):
-        renamed["outputs"] = [
-            {**output, "connector": names.get(str(output.get("connector")), output.get("connector"))}
-            if isinstance(output, dict)
-            else output
-            for output in config["outputs"]
-        ]
+    for part in ("transforms", "outputs"):
+        if isinstance(config.get(part), list):
+            renamed[part] = [
+                {**item, "connector": names.get(str(item["connector"]), item["connector"])}
+                if isinstance(item, dict) and "connector" in item
+                else item
+                for item in config[part]
+            ]
     verification = config.get("input", {}).get("verification") if isinstance(config.get("input"), dict) else None
     if verification is not None:
         renamed["input"] = {**config["input"], "verification": names.get(str(verification), verification)}

@@ -157,29 +157,22 @@ def _runtime_config(pipeline_id: str, version: int) -> pb.RuntimeConfig | None:
     snapshot = snapshot_by_number(known, version) if known else None
     if snapshot is None:
         return None
-    verification = snapshot.config.verification
-    wanted = [output.connector for output in snapshot.config.outputs] + ([verification] if verification else [])
-    connectors = Connector.objects.select_related("workspace").in_bulk(wanted)
+    connectors = Connector.objects.select_related("workspace").in_bulk(snapshot.config.connectors)
     found = pb.RuntimeConfig(
         pipeline=pb.Pipeline(id=pipeline_id, snapshot=stored.dump_pipeline(snapshot)),
-        outputs=[
-            pb.RuntimeOutput(name=output.name, **_runtime_connector(connectors[output.connector]))
-            for output in snapshot.config.outputs
-        ],
+        connectors={str(pk): _runtime_connector(connector) for pk, connector in connectors.items()},
     )
-    if verification:
-        found.verification.CopyFrom(pb.RuntimeVerification(**_runtime_connector(connectors[verification])))
-    failures = {output.error for output in found.outputs} | {found.verification.error}
-    pipeline_note_failure(pipeline_id=snapshot.id, number=snapshot.version, failure=" ".join(sorted(failures - {""})))
+    failures = {connector.error for connector in found.connectors.values()} - {""}
+    pipeline_note_failure(pipeline_id=snapshot.id, number=snapshot.version, failure=" ".join(sorted(failures)))
     return found
 
 
-def _runtime_connector(connector: Connector) -> dict[str, Any]:
+def _runtime_connector(connector: Connector) -> pb.RuntimeConnector:
     try:
         connection = json.dumps(connection_with_secrets(connector)).encode()
     except UnreadableSecretError as error:
-        return {"connector_type": connector.type, "error": str(error)}
-    return {"connector_type": connector.type, "connection": connection}
+        return pb.RuntimeConnector(type=connector.type, error=str(error))
+    return pb.RuntimeConnector(type=connector.type, connection=connection)
 
 
 def _snapshot() -> pb.Snapshot:

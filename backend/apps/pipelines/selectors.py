@@ -30,6 +30,7 @@ def pipelines_using(connector: Connector) -> QuerySet[Pipeline]:
     """Pipelines any version of which uses the connector."""
     versions = PipelineVersion.objects.filter(
         Q(config__outputs__contains=[{"connector": str(connector.pk)}])
+        | Q(config__transforms__contains=[{"connector": str(connector.pk)}])
         | Q(config__input__verification=str(connector.pk))
     )
     return Pipeline.objects.filter(pk__in=versions.values("pipeline"))
@@ -50,7 +51,8 @@ def snapshot_of(pipeline: Pipeline, version: PipelineVersion) -> PipelineSnapsho
         workspace_id=pipeline.workspace_id,
         version=version.number,
         accepting=not pipeline.paused,
-        config=PipelineConfig.model_validate(version.config),
+        # Examples are the console's: the data plane need not carry them.
+        config=PipelineConfig.model_validate({**version.config, "examples": []}),
     )
 
 

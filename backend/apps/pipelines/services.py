@@ -1,5 +1,6 @@
 """Changes to pipelines: every save makes a version, publishing puts one in force."""
 
+from collections.abc import Callable
 from typing import Any
 from uuid import UUID
 
@@ -16,8 +17,11 @@ from backend.apps.pipelines.models import Pipeline, PipelineVersion
 from backend.apps.workspaces.models import User, Workspace
 from backend.apps.workspaces.selectors import ingest_keys
 from backend.apps.workspaces.services import ingest_key
+from backend.domain.connector import Connector as ConnectorType
 from backend.domain.errors import ConfigError, ConflictError
+from backend.domain.examples import check_examples
 from backend.domain.pipeline import PipelineConfig
+from backend.domain.transforms.http_call import HttpCall
 from backend.manager_api import snapshot as stored
 
 
@@ -59,11 +63,15 @@ def pipeline_restore(*, pipeline: Pipeline, actor: User, number: int) -> Pipelin
 
 
 def pipeline_publish(*, pipeline: Pipeline, actor: User) -> Pipeline:
-    """Puts the newest version in force. Raises ConfigError when it no longer fits its connectors."""
+    """Puts the newest version in force. Raises ConfigError when it no longer fits its connectors, or when its
+    transforms fail one of its examples."""
     newest = pipeline.versions.first()
     if newest is None:
         raise ConflictError("The pipeline has no version to publish.")
-    config_validate(workspace=pipeline.workspace, config=newest.config)
+    validated = config_validate(workspace=pipeline.workspace, config=newest.config)
+    failures = enumerate(check_examples(validated.transforms, validated.examples))
+    if errors := {f"config.examples.{index}": [failure] for index, failure in failures if failure}:
+        raise ConfigError(errors)
     before = {"version": pipeline.published.number if pipeline.published else None}
     return _change("publish", pipeline, actor, before, {"version": newest.number}, published=newest)
 
@@ -102,22 +110,18 @@ def config_validate(*, workspace: Workspace, config: dict[str, Any]) -> Pipeline
     except ValidationError as error:
         raise ConfigError.of(error, config, "config") from None
     errors: dict[str, list[str]] = {}
-    found = Connector.objects.filter(workspace=workspace).in_bulk([output.connector for output in validated.outputs])
-    verification = validated.verification
-    if verification is not None:
-        verifier = Connector.objects.filter(workspace=workspace, pk=verification).first()
-        if verifier is None:
-            errors["config.input.verification"] = ["This workspace has no such connector."]
-        elif connector_type(verifier.type).verifier is None:
-            errors["config.input.verification"] = [f"{verifier.name} cannot verify requests."]
+    found = Connector.objects.filter(workspace=workspace).in_bulk(validated.connectors)
+    if validated.verification is not None:
+        verifier = found.get(validated.verification)
+        errors |= _errors_at("input.verification", verifier, "verify requests", lambda type: type.verifier is not None)
+    for index, step in validated.calls.items():
+        api = found.get(step.connector)
+        errors |= _errors_at(f"transforms.{index}.connector", api, "be called", _can_be_called)
     for index, output in enumerate(validated.outputs):
-        connector = found.get(output.connector)
-        try:
-            if connector is None:
-                raise ConfigError({f"config.outputs.{index}.connector": ["This workspace has no such connector."]})
-            _check_options(connector, output.options, index)
-        except ConfigError as error:
-            errors |= error.errors
+        target = found.get(output.connector)
+        where = f"outputs.{index}.connector"
+        wrong = _errors_at(where, target, "deliver messages", lambda type: type.destination is not None)
+        errors |= wrong or _option_errors(target, output.options, index)
     if errors:
         raise ConfigError(errors)
     return validated
@@ -171,14 +175,28 @@ def _add_version(pipeline: Pipeline, number: int, config: PipelineConfig, actor:
     )
 
 
-def _check_options(connector: Connector, options: dict[str, Any], index: int) -> None:
-    destination = connector_type(connector.type).destination
-    if destination is None:
-        raise ConfigError({f"config.outputs.{index}.connector": [f"{connector.name} cannot deliver messages."]})
+def _errors_at(
+    where: str, connector: Connector | None, purpose: str, fits: Callable[[type[ConnectorType]], bool]
+) -> dict[str, list[str]]:
+    if connector is None:
+        return {f"config.{where}": ["This workspace has no such connector."]}
+    if not fits(connector_type(connector.type)):
+        return {f"config.{where}": [f"{connector.name} cannot {purpose}."]}
+    return {}
+
+
+def _can_be_called(type: type[ConnectorType]) -> bool:
+    return type.type == HttpCall.connector_type
+
+
+def _option_errors(connector: Connector | None, options: dict[str, Any], index: int) -> dict[str, list[str]]:
+    destination = connector_type(connector.type).destination if connector else None
+    assert destination is not None
     try:
         destination.options_model.model_validate(options)
     except ValidationError as error:
-        raise ConfigError.of(error, options, "config", "outputs", index, "options") from None
+        return ConfigError.of(error, options, "config", "outputs", index, "options").errors
+    return {}
 
 
 def _check_name_is_free(workspace: Workspace, name: str, but: Pipeline | None = None) -> None:

@@ -24,31 +24,33 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n+backend/manager_api/generated/manager.proto\x12\x13headrace.manager.v1\"7\n\x0fPipelineRequest\x12\x13\n\x0bpipeline_id\x18\x01 \x01(\t\x12\x0f\n\x07version\x18\x02 \x01(\r\"(\n\x08Pipeline\x12\n\n\x02id\x18\x01 \x01(\t\x12\x10\n\x08snapshot\x18\x02 \x01(\x0c\"\xb5\x01\n\rRuntimeConfig\x12/\n\x08pipeline\x18\x01 \x01(\x0b\x32\x1d.headrace.manager.v1.Pipeline\x12\x33\n\x07outputs\x18\x02 \x03(\x0b\x32\".headrace.manager.v1.RuntimeOutput\x12>\n\x0cverification\x18\x03 \x01(\x0b\x32(.headrace.manager.v1.RuntimeVerification\"P\n\x13RuntimeVerification\x12\x16\n\x0e\x63onnector_type\x18\x01 \x01(\t\x12\x12\n\nconnection\x18\x02 \x01(\x0c\x12\r\n\x05\x65rror\x18\x03 \x01(\t\"X\n\rRuntimeOutput\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x16\n\x0e\x63onnector_type\x18\x02 \x01(\t\x12\x12\n\nconnection\x18\x03 \x01(\x0c\x12\r\n\x05\x65rror\x18\x04 \x01(\t\"\x0e\n\x0cWatchRequest\"\xed\x01\n\nWatchEvent\x12\x31\n\x08snapshot\x18\x01 \x01(\x0b\x32\x1d.headrace.manager.v1.SnapshotH\x00\x12\x39\n\x10pipeline_changed\x18\x02 \x01(\x0b\x32\x1d.headrace.manager.v1.PipelineH\x00\x12\x1a\n\x10pipeline_removed\x18\x03 \x01(\tH\x00\x12\x35\n\x0bkey_changed\x18\x04 \x01(\x0b\x32\x1e.headrace.manager.v1.IngestKeyH\x00\x12\x15\n\x0bkey_removed\x18\x05 \x01(\tH\x00\x42\x07\n\x05\x65vent\"j\n\x08Snapshot\x12\x30\n\tpipelines\x18\x01 \x03(\x0b\x32\x1d.headrace.manager.v1.Pipeline\x12,\n\x04keys\x18\x02 \x03(\x0b\x32\x1e.headrace.manager.v1.IngestKey\"C\n\tIngestKey\x12\x0c\n\x04hash\x18\x01 \x01(\t\x12\x14\n\x0cworkspace_id\x18\x02 \x01(\t\x12\x12\n\nexpires_at\x18\x03 \x01(\x03\x32\x93\x02\n\x07Manager\x12R\n\x0bGetPipeline\x12$.headrace.manager.v1.PipelineRequest\x1a\x1d.headrace.manager.v1.Pipeline\x12\\\n\x10GetRuntimeConfig\x12$.headrace.manager.v1.PipelineRequest\x1a\".headrace.manager.v1.RuntimeConfig\x12V\n\x0eWatchPipelines\x12!.headrace.manager.v1.WatchRequest\x1a\x1f.headrace.manager.v1.WatchEvent0\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n+backend/manager_api/generated/manager.proto\x12\x13headrace.manager.v1\"7\n\x0fPipelineRequest\x12\x13\n\x0bpipeline_id\x18\x01 \x01(\t\x12\x0f\n\x07version\x18\x02 \x01(\r\"(\n\x08Pipeline\x12\n\n\x02id\x18\x01 \x01(\t\x12\x10\n\x08snapshot\x18\x02 \x01(\x0c\"\xe2\x01\n\rRuntimeConfig\x12/\n\x08pipeline\x18\x01 \x01(\x0b\x32\x1d.headrace.manager.v1.Pipeline\x12\x46\n\nconnectors\x18\x02 \x03(\x0b\x32\x32.headrace.manager.v1.RuntimeConfig.ConnectorsEntry\x1aX\n\x0f\x43onnectorsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\x34\n\x05value\x18\x02 \x01(\x0b\x32%.headrace.manager.v1.RuntimeConnector:\x02\x38\x01\"C\n\x10RuntimeConnector\x12\x0c\n\x04type\x18\x01 \x01(\t\x12\x12\n\nconnection\x18\x02 \x01(\x0c\x12\r\n\x05\x65rror\x18\x03 \x01(\t\"\x0e\n\x0cWatchRequest\"\xed\x01\n\nWatchEvent\x12\x31\n\x08snapshot\x18\x01 \x01(\x0b\x32\x1d.headrace.manager.v1.SnapshotH\x00\x12\x39\n\x10pipeline_changed\x18\x02 \x01(\x0b\x32\x1d.headrace.manager.v1.PipelineH\x00\x12\x1a\n\x10pipeline_removed\x18\x03 \x01(\tH\x00\x12\x35\n\x0bkey_changed\x18\x04 \x01(\x0b\x32\x1e.headrace.manager.v1.IngestKeyH\x00\x12\x15\n\x0bkey_removed\x18\x05 \x01(\tH\x00\x42\x07\n\x05\x65vent\"j\n\x08Snapshot\x12\x30\n\tpipelines\x18\x01 \x03(\x0b\x32\x1d.headrace.manager.v1.Pipeline\x12,\n\x04keys\x18\x02 \x03(\x0b\x32\x1e.headrace.manager.v1.IngestKey\"C\n\tIngestKey\x12\x0c\n\x04hash\x18\x01 \x01(\t\x12\x14\n\x0cworkspace_id\x18\x02 \x01(\t\x12\x12\n\nexpires_at\x18\x03 \x01(\x03\x32\x93\x02\n\x07Manager\x12R\n\x0bGetPipeline\x12$.headrace.manager.v1.PipelineRequest\x1a\x1d.headrace.manager.v1.Pipeline\x12\\\n\x10GetRuntimeConfig\x12$.headrace.manager.v1.PipelineRequest\x1a\".headrace.manager.v1.RuntimeConfig\x12V\n\x0eWatchPipelines\x12!.headrace.manager.v1.WatchRequest\x1a\x1f.headrace.manager.v1.WatchEvent0\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'backend.manager_api.generated.manager_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
+  _globals['_RUNTIMECONFIG_CONNECTORSENTRY']._loaded_options = None
+  _globals['_RUNTIMECONFIG_CONNECTORSENTRY']._serialized_options = b'8\001'
   _globals['_PIPELINEREQUEST']._serialized_start=68
   _globals['_PIPELINEREQUEST']._serialized_end=123
   _globals['_PIPELINE']._serialized_start=125
   _globals['_PIPELINE']._serialized_end=165
   _globals['_RUNTIMECONFIG']._serialized_start=168
-  _globals['_RUNTIMECONFIG']._serialized_end=349
-  _globals['_RUNTIMEVERIFICATION']._serialized_start=351
-  _globals['_RUNTIMEVERIFICATION']._serialized_end=431
-  _globals['_RUNTIMEOUTPUT']._serialized_start=433
-  _globals['_RUNTIMEOUTPUT']._serialized_end=521
-  _globals['_WATCHREQUEST']._serialized_start=523
-  _globals['_WATCHREQUEST']._serialized_end=537
-  _globals['_WATCHEVENT']._serialized_start=540
-  _globals['_WATCHEVENT']._serialized_end=777
-  _globals['_SNAPSHOT']._serialized_start=779
-  _globals['_SNAPSHOT']._serialized_end=885
-  _globals['_INGESTKEY']._serialized_start=887
-  _globals['_INGESTKEY']._serialized_end=954
-  _globals['_MANAGER']._serialized_start=957
-  _globals['_MANAGER']._serialized_end=1232
+  _globals['_RUNTIMECONFIG']._serialized_end=394
+  _globals['_RUNTIMECONFIG_CONNECTORSENTRY']._serialized_start=306
+  _globals['_RUNTIMECONFIG_CONNECTORSENTRY']._serialized_end=394
+  _globals['_RUNTIMECONNECTOR']._serialized_start=396
+  _globals['_RUNTIMECONNECTOR']._serialized_end=463
+  _globals['_WATCHREQUEST']._serialized_start=465
+  _globals['_WATCHREQUEST']._serialized_end=479
+  _globals['_WATCHEVENT']._serialized_start=482
+  _globals['_WATCHEVENT']._serialized_end=719
+  _globals['_SNAPSHOT']._serialized_start=721
+  _globals['_SNAPSHOT']._serialized_end=827
+  _globals['_INGESTKEY']._serialized_start=829
+  _globals['_INGESTKEY']._serialized_end=896
+  _globals['_MANAGER']._serialized_start=899
+  _globals['_MANAGER']._serialized_end=1174
 # @@protoc_insertion_point(module_scope)

@@ -23,36 +23,29 @@ class Pipeline(_message.Message):
     def __init__(self, id: _Optional[str] = ..., snapshot: _Optional[bytes] = ...) -> None: ...
 
 class RuntimeConfig(_message.Message):
-    __slots__ = ("pipeline", "outputs", "verification")
+    __slots__ = ("pipeline", "connectors")
+    class ConnectorsEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: RuntimeConnector
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[_Union[RuntimeConnector, _Mapping]] = ...) -> None: ...
     PIPELINE_FIELD_NUMBER: _ClassVar[int]
-    OUTPUTS_FIELD_NUMBER: _ClassVar[int]
-    VERIFICATION_FIELD_NUMBER: _ClassVar[int]
+    CONNECTORS_FIELD_NUMBER: _ClassVar[int]
     pipeline: Pipeline
-    outputs: _containers.RepeatedCompositeFieldContainer[RuntimeOutput]
-    verification: RuntimeVerification
-    def __init__(self, pipeline: _Optional[_Union[Pipeline, _Mapping]] = ..., outputs: _Optional[_Iterable[_Union[RuntimeOutput, _Mapping]]] = ..., verification: _Optional[_Union[RuntimeVerification, _Mapping]] = ...) -> None: ...
+    connectors: _containers.MessageMap[str, RuntimeConnector]
+    def __init__(self, pipeline: _Optional[_Union[Pipeline, _Mapping]] = ..., connectors: _Optional[_Mapping[str, RuntimeConnector]] = ...) -> None: ...
 
-class RuntimeVerification(_message.Message):
-    __slots__ = ("connector_type", "connection", "error")
-    CONNECTOR_TYPE_FIELD_NUMBER: _ClassVar[int]
+class RuntimeConnector(_message.Message):
+    __slots__ = ("type", "connection", "error")
+    TYPE_FIELD_NUMBER: _ClassVar[int]
     CONNECTION_FIELD_NUMBER: _ClassVar[int]
     ERROR_FIELD_NUMBER: _ClassVar[int]
-    connector_type: str
+    type: str
     connection: bytes
     error: str
-    def __init__(self, connector_type: _Optional[str] = ..., connection: _Optional[bytes] = ..., error: _Optional[str] = ...) -> None: ...
-
-class RuntimeOutput(_message.Message):
-    __slots__ = ("name", "connector_type", "connection", "error")
-    NAME_FIELD_NUMBER: _ClassVar[int]
-    CONNECTOR_TYPE_FIELD_NUMBER: _ClassVar[int]
-    CONNECTION_FIELD_NUMBER: _ClassVar[int]
-    ERROR_FIELD_NUMBER: _ClassVar[int]
-    name: str
-    connector_type: str
-    connection: bytes
-    error: str
-    def __init__(self, name: _Optional[str] = ..., connector_type: _Optional[str] = ..., connection: _Optional[bytes] = ..., error: _Optional[str] = ...) -> None: ...
+    def __init__(self, type: _Optional[str] = ..., connection: _Optional[bytes] = ..., error: _Optional[str] = ...) -> None: ...
 
 class WatchRequest(_message.Message):
     __slots__ = ()

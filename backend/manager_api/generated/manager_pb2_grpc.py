@@ -68,8 +68,8 @@ class ManagerServicer:
         raise NotImplementedError('Method not implemented!')
 
     def GetRuntimeConfig(self, request, context):
-        """The outputs of a pipeline joined with their connectors, secrets in the clear.
-        A connector whose secrets cannot be read has an error in place of its connection.
+        """A pipeline with the connectors that it uses, secrets in the clear. A connector
+        whose secrets cannot be read has an error in place of its connection.
         UNAVAILABLE while the store of secrets cannot be reached.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)

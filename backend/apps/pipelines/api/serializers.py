@@ -73,12 +73,23 @@ class DryRunRequestSerializer(serializers.Serializer):
         trim_whitespace=False, allow_blank=True, max_length=1024 * 1024, help_text="The message's payload."
     )
     config = ConfigField(required=False, help_text="A configuration that is not saved yet; the newest version without.")
+    call_apis = serializers.BooleanField(
+        default=False, help_text="Really ask the external APIs of the steps; they are passed over without."
+    )
 
 
 class DryRunStepSerializer(serializers.Serializer):
     name = serializers.CharField()
     before = serializers.ListField(child=serializers.CharField(), help_text="Documents as JSON text.")
     after = serializers.ListField(child=serializers.CharField(), help_text="None when the step refused them.")
+    passed_over = serializers.BooleanField(help_text="The step asks an external API, which was not done.")
+
+
+class DryRunCallSerializer(serializers.Serializer):
+    name = serializers.CharField(help_text="The step's name.")
+    request = serializers.CharField(help_text="What was asked, without the API's address and credentials.")
+    answer = serializers.CharField(help_text="As JSON text; empty when there was none.")
+    error = serializers.CharField()
 
 
 class DryRunOutputSerializer(serializers.Serializer):
@@ -92,7 +103,23 @@ class DryRunSerializer(serializers.Serializer):
     steps = DryRunStepSerializer(many=True)
     error = serializers.CharField(help_text="Why a step refused the message; it would become a dead letter.")
     results = serializers.ListField(child=serializers.CharField(), help_text="Bodies that would be delivered.")
+    calls = DryRunCallSerializer(many=True, help_text="What external APIs were asked.")
     outputs = DryRunOutputSerializer(many=True)
+
+
+class ExampleCheckSerializer(serializers.Serializer):
+    name = serializers.CharField()
+    failure = serializers.CharField(help_text="How the transforms fail it; empty when they keep to it.")
+
+
+class CheckExamplesRequestSerializer(serializers.Serializer):
+    config = ConfigField(required=False, help_text="A configuration that is not saved yet; the newest version without.")
+
+
+class MessageFieldSerializer(serializers.Serializer):
+    path = serializers.CharField()
+    type = serializers.CharField(help_text="null, boolean, number, string, object or list.")
+    example = serializers.CharField(help_text="One of its values, as JSON, shortened.")
 
 
 class CapturedMessageSerializer(serializers.Serializer):

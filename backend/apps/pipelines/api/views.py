@@ -1,3 +1,4 @@
+from dataclasses import asdict
 from typing import Any
 
 from confluent_kafka import KafkaException
@@ -6,7 +7,7 @@ from django.http import HttpResponse
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiParameter, extend_schema
 from rest_framework.decorators import action
-from rest_framework.exceptions import APIException
+from rest_framework.exceptions import APIException, PermissionDenied
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.serializers import BaseSerializer
@@ -18,10 +19,13 @@ from backend.apps.pipelines import config_files, services
 from backend.apps.pipelines.api.serializers import (
     ApplySerializer,
     CapturedMessageSerializer,
+    CheckExamplesRequestSerializer,
     CountsSerializer,
     CountsStepSerializer,
     DryRunRequestSerializer,
     DryRunSerializer,
+    ExampleCheckSerializer,
+    MessageFieldSerializer,
     PipelineErrorSerializer,
     PipelineSerializer,
     StepSerializer,
@@ -31,10 +35,13 @@ from backend.apps.pipelines.captured import captured_messages
 from backend.apps.pipelines.dry_run import dry_run
 from backend.apps.pipelines.models import Pipeline
 from backend.apps.pipelines.selectors import pipelines_of, version_changes
-from backend.apps.workspaces.api.base import actor_of, query_number, workspace_of
+from backend.apps.workspaces.api.base import actor_of, query_number, role_of, workspace_of
 from backend.apps.workspaces.api.etag import ETagViewSet
 from backend.apps.workspaces.models import Role
+from backend.domain.examples import check_examples
+from backend.domain.message import Message
 from backend.domain.pipeline import PipelineConfig
+from backend.domain.suggestions import fields_of
 
 _MOST_MINUTES = 60
 _MOST_CAPTURED = 100
@@ -54,7 +61,7 @@ class PipelineViewSet(ETagViewSet[Pipeline]):
     filterset_fields = ["paused"]
     search_fields = ["name"]
     http_method_names = ["get", "post", "put", "delete"]
-    roles = {"pause": Role.OPERATOR, "resume": Role.OPERATOR, "dry_run": Role.VIEWER}
+    roles = {"pause": Role.OPERATOR, "resume": Role.OPERATOR, "dry_run": Role.VIEWER, "check_examples": Role.VIEWER}
 
     def get_queryset(self) -> QuerySet[Pipeline]:
         return pipelines_of(workspace_of(self.request))
@@ -131,9 +138,34 @@ class PipelineViewSet(ETagViewSet[Pipeline]):
         """What would happen to a message, step by step. Nothing is sent, stored or counted."""
         asked = DryRunRequestSerializer(data=request.data)
         asked.is_valid(raise_exception=True)
-        config = asked.validated_data.get("config", self.get_object().latest_config)  # type: ignore[attr-defined]
-        body = asked.validated_data["body"].encode()
-        return Response(DryRunSerializer(dry_run(workspace=workspace_of(request), config=config, body=body)).data)
+        if asked.validated_data["call_apis"] and not role_of(request).includes(Role.EDITOR):
+            raise PermissionDenied("Asking external APIs needs an editor.")
+        found = dry_run(
+            workspace=workspace_of(request),
+            config=asked.validated_data.get("config", self.get_object().latest_config),  # type: ignore[attr-defined]
+            body=asked.validated_data["body"].encode(),
+            call_apis=asked.validated_data["call_apis"],
+        )
+        return Response(DryRunSerializer(found).data)
+
+    @extend_schema(request=CheckExamplesRequestSerializer, responses=ExampleCheckSerializer(many=True))
+    @action(detail=True, methods=["post"], url_path="check-examples", **_NO_LIST)
+    def check_examples(self, request: Request, pk: str) -> Response:
+        """Whether the transforms keep to the examples, as is checked before a version is published."""
+        asked = CheckExamplesRequestSerializer(data=request.data)
+        asked.is_valid(raise_exception=True)
+        given = asked.validated_data.get("config", self.get_object().latest_config)  # type: ignore[attr-defined]
+        config = services.config_validate(workspace=workspace_of(request), config=given)
+        failures = check_examples(config.transforms, config.examples)
+        checked = zip(config.examples, failures, strict=True)
+        return Response([{"name": example.name, "failure": failure} for example, failure in checked])
+
+    @extend_schema(responses=MessageFieldSerializer(many=True))
+    @action(detail=True, url_path="fields", **_NO_LIST)
+    def message_fields(self, request: Request, pk: str) -> Response:
+        """The fields of the newest messages that came in."""
+        bodies = [message.body for message in self._captured(_MOST_CAPTURED)]
+        return Response([asdict(field) for field in fields_of(bodies)])
 
     @extend_schema(
         responses=CapturedMessageSerializer(many=True),
@@ -143,11 +175,7 @@ class PipelineViewSet(ETagViewSet[Pipeline]):
     def messages(self, request: Request, pk: str) -> Response:
         """The newest messages that came in, as far as Kafka still has them, newest first."""
         limit = query_number(request, "limit", default=10, most=_MOST_CAPTURED)
-        try:
-            found = captured_messages(pipeline=self.get_object(), limit=limit)
-        except KafkaException as error:
-            raise UnavailableError(f"Kafka is not available: {error.args[0].str()}.") from None
-        return Response(CapturedMessageSerializer(found, many=True).data)
+        return Response(CapturedMessageSerializer(self._captured(limit), many=True).data)
 
     @extend_schema(
         responses=CountsSerializer,
@@ -186,6 +214,12 @@ class PipelineViewSet(ETagViewSet[Pipeline]):
     def config_schema(self, request: Request) -> Response:
         """The JSON Schema of a pipeline's configuration, which forms are made of."""
         return Response(PipelineConfig.model_json_schema())
+
+    def _captured(self, limit: int) -> list[Message]:
+        try:
+            return captured_messages(pipeline=self.get_object(), limit=limit)
+        except KafkaException as error:
+            raise UnavailableError(f"Kafka is not available: {error.args[0].str()}.") from None
 
     def _answer(self, pipeline: Pipeline) -> Response:
         return Response(self.get_serializer(self.get_queryset().get(pk=pipeline.pk)).data)

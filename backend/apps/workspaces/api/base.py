@@ -3,7 +3,7 @@
 from rest_framework.request import Request
 
 from backend.apps.workspaces.authentication import Access
-from backend.apps.workspaces.models import User, Workspace
+from backend.apps.workspaces.models import Role, User, Workspace
 
 
 def workspace_of(request: Request) -> Workspace:
@@ -12,6 +12,14 @@ def workspace_of(request: Request) -> Workspace:
     assert isinstance(access, Access)
     assert access.workspace is not None
     return access.workspace
+
+
+def role_of(request: Request) -> Role:
+    """The caller's role in it."""
+    access = request.auth
+    assert isinstance(access, Access)
+    assert access.role is not None
+    return access.role
 
 
 def query_number(request: Request, name: str, *, default: int, most: int) -> int:

@@ -68,9 +68,13 @@ function isAny(schema: RJSFSchema): boolean {
   return schema.$ref?.endsWith('/JsonValue') ?? !typing.some((keyword) => keyword in schema)
 }
 
+function isPath(schema: RJSFSchema['items']): boolean {
+  return typeof schema === 'object' && !Array.isArray(schema) && schema.format === 'field-path'
+}
+
 /**
- * What the form library has to be told beside the schema: constants are not shown, and a field
- * that may hold any value is edited as JSON.
+ * What the form library has to be told beside the schema: constants are not shown, a field that
+ * may hold any value is edited as JSON, and a path is chosen among the fields that messages have.
  */
 export function uiSchemaOf(schema: RJSFSchema, uiSchema: UiSchema = {}): UiSchema {
   const found: UiSchema = { ...uiSchema }
@@ -79,6 +83,8 @@ export function uiSchemaOf(schema: RJSFSchema, uiSchema: UiSchema = {}): UiSchem
     const said = found[name] as UiSchema | undefined
     if (property.const !== undefined) found[name] = { 'ui:widget': 'hidden', ...said }
     else if (holdsAnything(property)) found[name] = { 'ui:field': 'JsonField', ...said }
+    else if (isPath(property)) found[name] = { 'ui:widget': 'FieldPathWidget', ...said }
+    else if (isPath(property.items)) found[name] = { items: { 'ui:widget': 'FieldPathWidget' }, ...said }
   }
   return found
 }

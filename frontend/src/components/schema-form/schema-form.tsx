@@ -8,6 +8,7 @@ import { IconAlertTriangle } from '@tabler/icons-react'
 import { useMemo, type ReactNode } from 'react'
 import { useTranslation } from 'react-i18next'
 
+import { FieldPathWidget } from './field-path-widget'
 import { JsonField } from './json-field'
 import { prepareSchema } from './prepare-schema'
 import { SchemaObjectField } from './schema-object-field'
@@ -40,7 +41,7 @@ interface Props {
  */
 export function SchemaForm({ id, schema, uiSchema, errors, children, ...rest }: Props) {
   const { t } = useTranslation()
-  const widgets = useMemo(() => ({ ...rest.widgets, PasswordWidget: SecretWidget }), [rest.widgets])
+  const widgets = useMemo(() => ({ ...rest.widgets, PasswordWidget: SecretWidget, FieldPathWidget }), [rest.widgets])
   const fields = useMemo(() => ({ ObjectField: SchemaObjectField, JsonField, ...rest.fields }), [rest.fields])
   const prepared = useMemo(() => prepareSchema(schema), [schema])
   // What the form library itself says of named entries; a new one begins empty.

@@ -600,6 +600,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/pipelines/{id}/check-examples/": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** @description Whether the transforms keep to the examples, as is checked before a version is published. */
+        post: operations["pipelines_check_examples_create"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/pipelines/{id}/dry-run/": {
         parameters: {
             query?: never;
@@ -626,6 +643,23 @@ export interface paths {
         };
         /** @description The latest errors, newest first. */
         get: operations["pipelines_errors_list"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/pipelines/{id}/fields/": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description The fields of the newest messages that came in. */
+        get: operations["pipelines_fields_list"];
         put?: never;
         post?: never;
         delete?: never;
@@ -1084,6 +1118,7 @@ export interface components {
         Cast: {
             /**
              * Path
+             * Format: field-path
              * @description Field to take the value from.
              * @example order.id
              */
@@ -1115,12 +1150,18 @@ export interface components {
              * @description What becomes of a value that cannot be turned into it.
              * @default dead_letter
              */
-            on_failure: components["schemas"]["OnFailureEnum"];
+            on_failure: components["schemas"]["CastOnFailureEnum"];
         };
+        /** @enum {string} */
+        CastOnFailureEnum: "dead_letter" | "null" | "keep";
         Change: {
             path: string;
             before: unknown | null;
             after: unknown | null;
+        };
+        CheckExamplesRequestRequest: {
+            /** @description A configuration that is not saved yet; the newest version without. */
+            config?: components["schemas"]["PipelineConfigRequest"];
         };
         /**
          * Comparison
@@ -1200,12 +1241,14 @@ export interface components {
         Copy: {
             /**
              * Path
+             * Format: field-path
              * @description Field to take the value from.
              * @example order.id
              */
             path: string;
             /**
              * To
+             * Format: field-path
              * @description Where the copy goes.
              * @example order.id
              */
@@ -1405,6 +1448,34 @@ export interface components {
             avro_schema: components["schemas"]["JsonValue"];
         };
         /**
+         * Deduplicate
+         * @description Drops messages that were seen before, told by some of their fields.
+         */
+        Deduplicate: {
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            type: "deduplicate";
+            /**
+             * Paths
+             * @description Two messages are the same when all of these fields are.
+             */
+            paths: string[];
+            /**
+             * Seconds
+             * @description How long a message is remembered, in seconds.
+             * @default 3600
+             */
+            seconds: number;
+            /**
+             * On missing
+             * @description A message without one of them: goes on, is dropped, or becomes a dead letter.
+             * @default skip
+             */
+            on_missing: components["schemas"]["OnMissingEnum"];
+        };
+        /**
          * Default
          * @description Fills a field that is missing.
          */
@@ -1416,6 +1487,7 @@ export interface components {
             type: "default";
             /**
              * Path
+             * Format: field-path
              * @description Field to fill.
              * @example order.id
              */
@@ -1457,6 +1529,7 @@ export interface components {
             type: "drop_unless";
             /**
              * Path
+             * Format: field-path
              * @description Field to look at. A missing field never meets a condition.
              * @example order.id
              */
@@ -1482,7 +1555,18 @@ export interface components {
             error: string;
             /** @description Bodies that would be delivered. */
             results: string[];
+            /** @description What external APIs were asked. */
+            calls: components["schemas"]["DryRunCall"][];
             outputs: components["schemas"]["DryRunOutput"][];
+        };
+        DryRunCall: {
+            /** @description The step's name. */
+            name: string;
+            /** @description What was asked, without the API's address and credentials. */
+            request: string;
+            /** @description As JSON text; empty when there was none. */
+            answer: string;
+            error: string;
         };
         DryRunOutput: {
             name: string;
@@ -1495,6 +1579,11 @@ export interface components {
             body: string;
             /** @description A configuration that is not saved yet; the newest version without. */
             config?: components["schemas"]["PipelineConfigRequest"];
+            /**
+             * @description Really ask the external APIs of the steps; they are passed over without.
+             * @default false
+             */
+            call_apis: boolean;
         };
         DryRunStep: {
             name: string;
@@ -1502,6 +1591,8 @@ export interface components {
             before: string[];
             /** @description None when the step refused them. */
             after: string[];
+            /** @description The step asks an external API, which was not done. */
+            passed_over: boolean;
         };
         /**
          * Encode
@@ -1563,6 +1654,51 @@ export interface components {
              * @description Text, number, or true or false.
              */
             value: string | number | boolean;
+        };
+        /**
+         * Example
+         * @description A message and what the transforms make of it.
+         */
+        Example: {
+            /**
+             * Name
+             * @description What it shows.
+             * @example An order from Brazil
+             */
+            name: string;
+            /**
+             * Input
+             * @description The message's body.
+             */
+            input: string;
+            /**
+             * Answers
+             * @description What external APIs answer, by the names of the steps that ask them; a step without an answer fails.
+             */
+            answers?: {
+                [key: string]: components["schemas"]["JsonValue"];
+            };
+            /**
+             * Outputs
+             * @description The bodies that go on, in order; none when it is dropped.
+             */
+            outputs?: string[];
+            /**
+             * Error
+             * @description How the sentence begins with which the message is refused; empty if it is not.
+             * @default
+             */
+            error: string;
+            /**
+             * Ignored
+             * @description Fields of the outputs that differ each time, such as new ids.
+             */
+            ignored?: string[];
+        };
+        ExampleCheck: {
+            name: string;
+            /** @description How the transforms fail it; empty when they keep to it. */
+            failure: string;
         };
         /**
          * Exists
@@ -1677,6 +1813,7 @@ export interface components {
         Hash: {
             /**
              * Path
+             * Format: field-path
              * @description Field to take the value from.
              * @example order.id
              */
@@ -1707,6 +1844,116 @@ export interface components {
         };
         /** @enum {string} */
         HowEnum: "redact" | "partial" | "hash";
+        /**
+         * HTTP call
+         * @description Asks an external API and puts what it answers into the message.
+         */
+        HttpCall: {
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            type: "http_call";
+            /**
+             * Name
+             * @description Short name, unique in the pipeline; its circuit breaker and its rate limit are kept under it.
+             * @default api
+             */
+            name: string;
+            /**
+             * Connector
+             * Format: uuid
+             * @description HTTP connector with the API's address and credentials.
+             */
+            connector: string;
+            /**
+             * Method
+             * @description HTTP method.
+             * @default GET
+             */
+            method: components["schemas"]["MethodEnum"];
+            /**
+             * Path
+             * @description Appended to the connector's address; {{order.id}} stands for that field's value.
+             * @default
+             * @example /customers/{{customer.id}}
+             */
+            path: string;
+            /**
+             * Body
+             * @description What is sent, as JSON; a text that is just {{order.id}} stands for that field's value, whatever its type. Nothing is sent without it.
+             * @default null
+             * @example {
+             *       "id": "{{order.id}}"
+             *     }
+             */
+            body: components["schemas"]["JsonValue"];
+            /**
+             * To
+             * @description Field that gets the whole answer.
+             * @default null
+             */
+            to: string | null;
+            /**
+             * Mapping
+             * @description Fields of the message, each with the field of the answer that it gets; one that the answer lacks is left as it is.
+             * @example {
+             *       "customer.name": "name"
+             *     }
+             */
+            mapping?: {
+                [key: string]: string;
+            };
+            /**
+             * On failure
+             * @description Without a usable answer the message becomes a dead letter, goes on with the fallback in the answer's place, or goes on as it is.
+             * @default dead_letter
+             */
+            on_failure: components["schemas"]["HttpCallOnFailureEnum"];
+            /**
+             * Fallback
+             * @description What counts as the answer when there is none, as JSON.
+             * @default null
+             */
+            fallback: components["schemas"]["JsonValue"];
+            /**
+             * Cache seconds
+             * @description How long an answer serves equal requests, in seconds; 0 asks each time.
+             * @default 0
+             */
+            cache_seconds: number;
+            /**
+             * Timeout seconds
+             * @description Longest time for one try, in seconds.
+             * @default 5
+             */
+            timeout_seconds: number;
+            /**
+             * Concurrency
+             * @description Requests at the same time, per task.
+             * @default 32
+             */
+            concurrency: number;
+            /**
+             * Retry
+             * @description What happens after a failed request.
+             */
+            retry?: components["schemas"]["RetryPolicy"];
+            /**
+             * Rate limit
+             * @description Most that the API is asked; messages wait for their turn.
+             * @default null
+             */
+            rate_limit: components["schemas"]["RateLimitPolicy"] | null;
+            /**
+             * Breaker
+             * @description When an API that fails is left alone. Without it, the installation's default is used.
+             * @default null
+             */
+            breaker: components["schemas"]["BreakerPolicy"] | null;
+        };
+        /** @enum {string} */
+        HttpCallOnFailureEnum: "dead_letter" | "fallback" | "skip";
         /**
          * HTTP input
          * @description Messages are posted to the pipeline's own address.
@@ -1772,6 +2019,7 @@ export interface components {
             name: string;
             /**
              * Path
+             * Format: field-path
              * @description Field of the message.
              * @example order.country
              */
@@ -1812,6 +2060,7 @@ export interface components {
         Join: {
             /**
              * Path
+             * Format: field-path
              * @description Field to take the value from.
              * @example order.id
              */
@@ -1887,6 +2136,7 @@ export interface components {
         Map: {
             /**
              * Path
+             * Format: field-path
              * @description Field to take the value from.
              * @example order.id
              */
@@ -1935,6 +2185,7 @@ export interface components {
         Mask: {
             /**
              * Path
+             * Format: field-path
              * @description Field to take the value from.
              * @example order.id
              */
@@ -1986,6 +2237,15 @@ export interface components {
             username: string;
             role: components["schemas"]["RoleEnum"];
         };
+        MessageField: {
+            path: string;
+            /** @description null, boolean, number, string, object or list. */
+            type: string;
+            /** @description One of its values, as JSON, shortened. */
+            example: string;
+        };
+        /** @enum {string} */
+        MethodEnum: "GET" | "POST" | "PUT" | "PATCH";
         /**
          * Near
          * @description The field's location is no further away than this, along the earth's surface.
@@ -2056,8 +2316,6 @@ export interface components {
              */
             value: string | number | boolean;
         };
-        /** @enum {string} */
-        OnFailureEnum: "dead_letter" | "null" | "keep";
         /** @enum {string} */
         OnMissingEnum: "skip" | "drop" | "dead_letter";
         Output: {
@@ -2318,12 +2576,17 @@ export interface components {
              * Transforms
              * @description Steps applied to each message, in order.
              */
-            transforms?: (components["schemas"]["Cast"] | components["schemas"]["Copy"] | components["schemas"]["Decode"] | components["schemas"]["Default"] | components["schemas"]["DropUnless"] | components["schemas"]["Encode"] | components["schemas"]["Expression"] | components["schemas"]["Flatten"] | components["schemas"]["Hash"] | components["schemas"]["Join"] | components["schemas"]["Keep"] | components["schemas"]["Map"] | components["schemas"]["Mask"] | components["schemas"]["Remove"] | components["schemas"]["Rename"] | components["schemas"]["Set"] | components["schemas"]["Split"] | components["schemas"]["Template"] | components["schemas"]["Timestamp"] | components["schemas"]["Uuid"] | components["schemas"]["Validate"])[];
+            transforms?: (components["schemas"]["Cast"] | components["schemas"]["Copy"] | components["schemas"]["Decode"] | components["schemas"]["Deduplicate"] | components["schemas"]["Default"] | components["schemas"]["DropUnless"] | components["schemas"]["Encode"] | components["schemas"]["Expression"] | components["schemas"]["Flatten"] | components["schemas"]["Hash"] | components["schemas"]["HttpCall"] | components["schemas"]["Join"] | components["schemas"]["Keep"] | components["schemas"]["Map"] | components["schemas"]["Mask"] | components["schemas"]["Remove"] | components["schemas"]["Rename"] | components["schemas"]["Set"] | components["schemas"]["Split"] | components["schemas"]["Template"] | components["schemas"]["Timestamp"] | components["schemas"]["Uuid"] | components["schemas"]["Validate"])[];
             /**
              * Index
              * @description Fields that other pipelines of the workspace may filter these messages by.
              */
             index?: components["schemas"]["IndexedField"][];
+            /**
+             * Examples
+             * @description Messages with what the transforms make of them; a version that fails one is not published.
+             */
+            examples?: components["schemas"]["Example"][];
             /**
              * Outputs
              * @description Where messages are delivered; each gets every message.
@@ -2344,12 +2607,17 @@ export interface components {
              * Transforms
              * @description Steps applied to each message, in order.
              */
-            transforms?: (components["schemas"]["Cast"] | components["schemas"]["Copy"] | components["schemas"]["Decode"] | components["schemas"]["Default"] | components["schemas"]["DropUnless"] | components["schemas"]["Encode"] | components["schemas"]["Expression"] | components["schemas"]["Flatten"] | components["schemas"]["Hash"] | components["schemas"]["Join"] | components["schemas"]["Keep"] | components["schemas"]["Map"] | components["schemas"]["Mask"] | components["schemas"]["Remove"] | components["schemas"]["Rename"] | components["schemas"]["Set"] | components["schemas"]["Split"] | components["schemas"]["Template"] | components["schemas"]["Timestamp"] | components["schemas"]["Uuid"] | components["schemas"]["Validate"])[];
+            transforms?: (components["schemas"]["Cast"] | components["schemas"]["Copy"] | components["schemas"]["Decode"] | components["schemas"]["Deduplicate"] | components["schemas"]["Default"] | components["schemas"]["DropUnless"] | components["schemas"]["Encode"] | components["schemas"]["Expression"] | components["schemas"]["Flatten"] | components["schemas"]["Hash"] | components["schemas"]["HttpCall"] | components["schemas"]["Join"] | components["schemas"]["Keep"] | components["schemas"]["Map"] | components["schemas"]["Mask"] | components["schemas"]["Remove"] | components["schemas"]["Rename"] | components["schemas"]["Set"] | components["schemas"]["Split"] | components["schemas"]["Template"] | components["schemas"]["Timestamp"] | components["schemas"]["Uuid"] | components["schemas"]["Validate"])[];
             /**
              * Index
              * @description Fields that other pipelines of the workspace may filter these messages by.
              */
             index?: components["schemas"]["IndexedField"][];
+            /**
+             * Examples
+             * @description Messages with what the transforms make of them; a version that fails one is not published.
+             */
+            examples?: components["schemas"]["Example"][];
             /**
              * Outputs
              * @description Where messages are delivered; each gets every message.
@@ -2493,12 +2761,14 @@ export interface components {
             type: "rename";
             /**
              * Path
+             * Format: field-path
              * @description Field to move.
              * @example order.id
              */
             path: string;
             /**
              * To
+             * Format: field-path
              * @description Its new place.
              * @example order.id
              */
@@ -2512,7 +2782,7 @@ export interface components {
         };
         /**
          * Retry policy
-         * @description How often and how patiently a failed delivery is tried again before it is a dead letter.
+         * @description How often and how patiently a failed try is repeated before it is given up.
          */
         RetryPolicy: {
             /**
@@ -2573,6 +2843,7 @@ export interface components {
             type: "set";
             /**
              * Path
+             * Format: field-path
              * @description Field to set; missing objects on the way are made.
              * @example order.id
              */
@@ -2614,6 +2885,7 @@ export interface components {
             type: "split";
             /**
              * Path
+             * Format: field-path
              * @description The list.
              * @example order.id
              */
@@ -2675,6 +2947,7 @@ export interface components {
             type: "template";
             /**
              * Path
+             * Format: field-path
              * @description Field to write.
              * @example order.id
              */
@@ -2702,6 +2975,7 @@ export interface components {
         Timestamp: {
             /**
              * Path
+             * Format: field-path
              * @description Field to take the value from.
              * @example order.id
              */
@@ -2771,6 +3045,7 @@ export interface components {
             type: "uuid";
             /**
              * Path
+             * Format: field-path
              * @description Field to write.
              * @example order.id
              */
@@ -2812,6 +3087,7 @@ export interface components {
             invalid: components["schemas"]["InvalidEnum"];
             /**
              * Flag
+             * Format: field-path
              * @description For flag: field that gets the list of what does not fit.
              * @default invalid
              * @example order.id
@@ -4016,6 +4292,35 @@ export interface operations {
             };
         };
     };
+    pipelines_check_examples_create: {
+        parameters: {
+            query?: {
+                /** @description A search term. */
+                search?: string;
+            };
+            header?: never;
+            path: {
+                /** @description A UUID string identifying this pipeline. */
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["CheckExamplesRequestRequest"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ExampleCheck"][];
+                };
+            };
+        };
+    };
     pipelines_dry_run_create: {
         parameters: {
             query?: never;
@@ -4063,6 +4368,31 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["PipelineError"][];
+                };
+            };
+        };
+    };
+    pipelines_fields_list: {
+        parameters: {
+            query?: {
+                /** @description A search term. */
+                search?: string;
+            };
+            header?: never;
+            path: {
+                /** @description A UUID string identifying this pipeline. */
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["MessageField"][];
                 };
             };
         };

@@ -5,9 +5,11 @@ import type { components } from '@/lib/api/schema'
 
 export type Pipeline = components['schemas']['Pipeline']
 
+export type Config = Record<string, unknown>
+
 export interface PipelineDraft {
   name: string
-  config: Record<string, unknown>
+  config: Config
 }
 
 type Action = 'publish' | 'pause' | 'resume'
@@ -102,9 +104,48 @@ export function useCapturedMessages(id: string) {
   })
 }
 
-export function useDryRun(id: string) {
+/** The fields that the newest messages have. */
+export function useMessageFields(id: string | undefined) {
+  return useQuery({
+    queryKey: keys.part(id ?? '', 'fields'),
+    queryFn: () => dataOf(api.GET('/api/v1/pipelines/{id}/fields/', byId(id ?? ''))),
+    enabled: id !== undefined,
+  })
+}
+
+export type DryRun = components['schemas']['DryRun']
+
+interface Tried {
+  body: string
+  config: Config
+}
+
+/** What a configuration makes of a message, without asking external APIs. */
+export function useDryRun(id: string, tried: Tried) {
+  return useQuery({
+    queryKey: [...keys.part(id, 'dry-run'), tried],
+    queryFn: () => dataOf(api.POST('/api/v1/pipelines/{id}/dry-run/', { ...byId(id), body: { ...tried, call_apis: false } })),
+    enabled: tried.body !== '',
+    retry: false,
+    placeholderData: (before) => before,
+  })
+}
+
+/** The same, with the external APIs' real answers. */
+export function useAskApis(id: string) {
   return useMutation({
-    mutationFn: (body: string) => dataOf(api.POST('/api/v1/pipelines/{id}/dry-run/', { ...byId(id), body: { body } })),
+    mutationFn: (tried: Tried) =>
+      dataOf(api.POST('/api/v1/pipelines/{id}/dry-run/', { ...byId(id), body: { ...tried, call_apis: true } })),
+  })
+}
+
+/** Whether a configuration keeps to its examples. */
+export function useCheckedExamples(id: string, config: Config) {
+  return useQuery({
+    queryKey: [...keys.part(id, 'examples'), config],
+    queryFn: () => dataOf(api.POST('/api/v1/pipelines/{id}/check-examples/', { ...byId(id), body: { config } })),
+    retry: false,
+    placeholderData: (before) => before,
   })
 }
 

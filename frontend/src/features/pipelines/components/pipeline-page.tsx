@@ -14,10 +14,10 @@ import {
   usePipelineAction,
   type Pipeline,
 } from '@/features/pipelines/api/pipelines'
-import { PipelineDryRun } from '@/features/pipelines/components/pipeline-dry-run'
 import { PipelineOverview } from '@/features/pipelines/components/pipeline-overview'
 import { PipelineStatus } from '@/features/pipelines/components/pipeline-status'
 import { PipelineVersions } from '@/features/pipelines/components/pipeline-versions'
+import { Playground } from '@/features/pipelines/components/playground'
 
 export function PipelinePage() {
   const { id = '' } = useParams()
@@ -55,7 +55,7 @@ function PipelineDetail({ pipeline }: { pipeline: Pipeline }) {
         <Tabs.List mb="md">
           <Tabs.Tab value="overview">{t('pipelines.overview')}</Tabs.Tab>
           <Tabs.Tab value="outputs">{t('outputs.title')}</Tabs.Tab>
-          <Tabs.Tab value="try">{t('dryRun.title')}</Tabs.Tab>
+          <Tabs.Tab value="playground">{t('playground.title')}</Tabs.Tab>
           <Tabs.Tab value="versions">{t('pipelines.versions')}</Tabs.Tab>
         </Tabs.List>
         <Tabs.Panel value="overview">
@@ -64,8 +64,8 @@ function PipelineDetail({ pipeline }: { pipeline: Pipeline }) {
         <Tabs.Panel value="outputs">
           <PipelineOutputs pipeline={pipeline.id} />
         </Tabs.Panel>
-        <Tabs.Panel value="try">
-          <PipelineDryRun pipeline={pipeline} />
+        <Tabs.Panel value="playground">
+          <Playground key={pipeline.version} pipeline={pipeline} />
         </Tabs.Panel>
         <Tabs.Panel value="versions">
           <PipelineVersions pipeline={pipeline} />

@@ -1,0 +1,37 @@
+import { Autocomplete, Group, Text } from '@mantine/core'
+import type { WidgetProps } from '@rjsf/utils'
+
+/** A field of the messages that a form is about. */
+export interface MessageField {
+  path: string
+  type: string
+  example: string
+}
+
+/** A path, with the fields that messages have offered. A form's context may name them as `messageFields`. */
+export function FieldPathWidget({ id, label, value, required, rawErrors, options, registry, onChange }: WidgetProps) {
+  const { messageFields = [] } = (registry.formContext ?? {}) as { messageFields?: MessageField[] }
+  const byPath = new Map(messageFields.map((field) => [field.path, field]))
+  return (
+    <Autocomplete
+      id={id}
+      label={label}
+      description={options.description}
+      placeholder={options.placeholder}
+      withAsterisk={required}
+      limit={30}
+      error={rawErrors?.join(' ')}
+      data={[...byPath.keys()]}
+      value={(value as string | undefined) ?? ''}
+      onChange={(next) => onChange(next || undefined)}
+      renderOption={({ option }) => (
+        <Group gap="sm" wrap="nowrap" justify="space-between" w="100%">
+          <Text size="sm">{option.value}</Text>
+          <Text size="xs" c="dimmed" truncate maw={180}>
+            {byPath.get(option.value)?.example}
+          </Text>
+        </Group>
+      )}
+    />
+  )
+}

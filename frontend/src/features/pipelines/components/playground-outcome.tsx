@@ -1,0 +1,109 @@
+import { Alert, Code, Stack, Table, Text, Title } from '@mantine/core'
+import { useTranslation } from 'react-i18next'
+
+import type { DryRun } from '@/features/pipelines/api/pipelines'
+
+/** What each step made of a message, and where it would be delivered. */
+export function PlaygroundOutcome({ outcome }: { outcome: DryRun }) {
+  const { t } = useTranslation()
+  const first = outcome.steps[0]
+  return (
+    <Stack gap="md" aria-live="polite">
+      {first && <Documents label={t('playground.before')} documents={first.before} />}
+      {outcome.steps.map((step, index) => (
+        <Step
+          key={step.name}
+          step={step}
+          error={index === outcome.steps.length - 1 ? outcome.error : ''}
+        />
+      ))}
+      {outcome.error && !first && (
+        <Alert color="red" title={t('playground.deadLetter')}>
+          {outcome.error}
+        </Alert>
+      )}
+      {outcome.calls.map((call, index) => (
+        <Stack gap={4} key={index}>
+          <Text size="sm" fw={600}>
+            {call.name}
+          </Text>
+          <Documents label={t('playground.request')} documents={[call.request]} />
+          {call.error ? (
+            <Text size="sm" c="red">
+              {call.error}
+            </Text>
+          ) : (
+            <Documents label={t('playground.answer')} documents={[call.answer]} />
+          )}
+        </Stack>
+      ))}
+      {!outcome.error && !outcome.results.length && <Alert color="yellow">{t('playground.droppedAll')}</Alert>}
+      {outcome.outputs.length > 0 && <Delivered outcome={outcome} />}
+    </Stack>
+  )
+}
+
+function Step({ step, error }: { step: DryRun['steps'][number]; error: string }) {
+  const { t } = useTranslation()
+  return (
+    <Stack gap={4}>
+      <Title order={4} size="h6">
+        {step.name}
+      </Title>
+      {step.passed_over && (
+        <Text size="sm" c="dimmed">
+          {t('playground.passedOver')}
+        </Text>
+      )}
+      {error ? (
+        <Alert color="red" title={t('playground.deadLetter')}>
+          {error}
+        </Alert>
+      ) : (
+        <Documents documents={step.after} none={t('playground.dropped')} />
+      )}
+    </Stack>
+  )
+}
+
+function Delivered({ outcome }: { outcome: DryRun }) {
+  const { t } = useTranslation()
+  return (
+    <Stack gap={4}>
+      <Title order={4} size="h6">
+        {t('playground.delivered', { count: outcome.results.length })}
+      </Title>
+      <Table>
+        <Table.Tbody>
+          {outcome.outputs.map((output) => (
+            <Table.Tr key={output.name}>
+              <Table.Td>{output.name}</Table.Td>
+              <Table.Td style={{ overflowWrap: 'anywhere' }}>
+                {output.error ? <Text c="red">{output.error}</Text> : <Code>{output.target}</Code>}
+              </Table.Td>
+            </Table.Tr>
+          ))}
+        </Table.Tbody>
+      </Table>
+      <Documents label={t('playground.bodies')} documents={outcome.results} />
+    </Stack>
+  )
+}
+
+function Documents({ label, documents, none }: { label?: string; documents: string[]; none?: string }) {
+  return (
+    <Stack gap={4}>
+      {label && (
+        <Text size="xs" c="dimmed">
+          {label}
+        </Text>
+      )}
+      {documents.map((document, index) => (
+        <Code block key={index} style={{ whiteSpace: 'pre-wrap', overflowWrap: 'anywhere' }}>
+          {document}
+        </Code>
+      ))}
+      {!documents.length && <Text size="sm">{none}</Text>}
+    </Stack>
+  )
+}
