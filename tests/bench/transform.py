@@ -28,12 +28,13 @@ from backend.domain.filters.conditions import Condition
 from backend.domain.filters.index import PredicateIndex
 from backend.domain.message import Message, new_message_id, utc_now
 from tests.bench.machine import machine
+from tests.bench.neighbour import RATE, SECONDS, WARM_UP_SECONDS, Latency, measure
 from tests.installation import Installation, temporary_installation
 from tests.ports import free_ports
 
 RESULTS = Path(__file__).parent / "results/transform.md"
 MESSAGES = 150_000
-STEPS = [
+STEPS: list[dict[str, Any]] = [
     {"type": "drop_unless", "path": "amount", "condition": "greater_or_equal", "value": 1},
     {
         "type": "map",
@@ -120,11 +121,8 @@ def headrace(installation: Installation) -> Result:
     kafka = installation.endpoint("kafka")
     admin = AdminClient({"bootstrap.servers": kafka})
     pipeline = installation.publish_pipeline("Bench", "http://127.0.0.1:9/", transforms=STEPS)
-    set_stages = (
-        "from backend.apps.jobs.models import SparkJob; SparkJob.objects.update(stages=['adapting_transformer'])"
-    )
     _set_running(installation, "stop", "stopped")
-    installation.manage_in("shell", "-c", set_stages)
+    _set_stages(installation, "adapting_transformer")
 
     def headers() -> Any:
         made = Message(new_message_id(), pipeline, 1, b"", b"", "application/json", utc_now(), (routing.ADAPTED,))
@@ -139,6 +137,18 @@ def headrace(installation: Installation) -> Result:
         MESSAGES,
         lambda: [driver, *driver.children(recursive=True)] if (driver := installation.spark()) else [],
     )
+
+
+def _set_stages(installation: Installation, *stages: str) -> None:
+    code = f"from backend.apps.jobs.models import SparkJob; SparkJob.objects.update(stages={list(stages)!r})"
+    installation.manage_in("shell", "-c", code)
+
+
+def beside_a_hanging_api(installation: Installation) -> list[Latency]:
+    _set_running(installation, "stop", "stopped")
+    _set_stages(installation, "adapting", "adapting_transformer", "adapting_slow")
+    _set_running(installation, "start", "running")
+    return measure(installation, STEPS, body(1))
 
 
 def _set_running(installation: Installation, action: str, wanted: str) -> None:
@@ -229,13 +239,14 @@ def matching() -> list[tuple[int, float, float]]:
     return rows
 
 
-def report(results: list[Result], rows: list[tuple[int, float, float]]) -> str:
+def report(results: list[Result], latencies: list[Latency], rows: list[tuple[int, float, float]]) -> str:
     engines = "\n".join(f"| {r.engine} | {r.rate:,.0f} | {r.messages / r.cpu:,.0f} | {r.messages:,} |" for r in results)
     ratios = "\n".join(
         f"- {results[0].rate / r.rate:.2f} × the peer's messages/s, "
         f"{results[0].messages / results[0].cpu / (r.messages / r.cpu):.2f} × per CPU second"
         for r in results[1:]
     )
+    lanes = "\n".join(f"| {found.lane} | {found.p50:.1f} | {found.p99:.1f} |" for found in latencies)
     filters = "\n".join(f"| {count:,} | {rate:,.0f} | {found:.2f} |" for count, rate, found in rows)
     return f"""# Transforms and filters
 
@@ -252,6 +263,15 @@ that of the engine without Kafka, for Headrace Spark's JVM included.
 {engines}
 
 {ratios}
+
+## Beside a hanging API
+
+{RATE} messages a second of 1 KB through each lane, Kafka to Kafka, for {SECONDS} s after {WARM_UP_SECONDS} s of
+warm-up; meanwhile {RATE // 4} a second of another pipeline ask an API that takes connections and never answers.
+
+| lane | p50 ms | p99 ms |
+|---|---|---|
+{lanes}
 
 ## Filters
 
@@ -276,9 +296,10 @@ def main() -> None:
     with temporary_installation("bench", arguments.jars) as installation:
         installation.up()
         results = [headrace(installation)]
+        latencies = beside_a_hanging_api(installation)
         if arguments.peer:
             results.append(benthos(arguments.peer, installation))
-    text = report(results, rows)
+    text = report(results, latencies, rows)
     print(text)
     if not arguments.keep:
         RESULTS.write_text(text)

@@ -144,3 +144,41 @@ def reasons(installation: Installation, pipeline: str) -> set[str]:
         for state in ("waiting", "redelivering")
     ]
     return {group["reason"] for groups in found for group in groups}
+
+
+def test_steps_are_tried_on_a_message_and_kept_by_an_example(page: Page, installation: Installation) -> None:
+    with receiver_in_thread(_person) as people:
+        connector = installation.create(
+            "connectors/", {"name": name(), "type": "http", "connection": {"url": people.url}}
+        )
+        steps = [
+            {"type": "set", "path": "source", "value": "web"},
+            {"type": "http_call", "connector": connector["id"], "path": "/{{id}}", "to": "person"},
+        ]
+        pipeline = installation.create(
+            "pipelines/",
+            {"name": name(), "config": {"transforms": steps, "outputs": [{"name": "o", "connector": connector["id"]}]}},
+        )
+        installation.create(f"pipelines/{pipeline['id']}/publish/", {})
+        wait_until(lambda: installation.post(str(pipeline["id"]), {"id": 7})[0] == 202)
+        page.goto(f"/pipelines/{pipeline['id']}/playground")
+        page.get_by_role("textbox", name="A message that came in").click()
+        page.get_by_role("option").first.click()
+        expect(page.get_by_text("Not asked: the message goes on as it is.")).to_be_visible()
+        page.get_by_role("button", name="Ask external APIs").click()
+        expect(page.get_by_text('"name": "Ana"').first).to_be_visible()
+        page.get_by_role("textbox", name="Keep as an example").fill("Ana's order")
+        page.get_by_role("button", name="Add").last.click()
+        expect(page.get_by_text("As expected")).to_be_visible()
+        # A field of the messages is offered where a path is asked for; a wrong step is told at the example.
+        path = page.locator("#config_transforms_0_path")
+        path.fill("i")
+        page.get_by_role("option", name="id").click()
+        expect(page.get_by_text("Not as expected")).to_be_visible()
+        page.get_by_role("button", name="Save as a new version").click()
+        page.get_by_role("button", name="Publish version 2").click()
+        expect(page.get_by_role("alert").filter(has_text="Message 1: ")).to_be_visible()
+
+
+async def _person(_: web.Request) -> web.Response:
+    return web.json_response({"name": "Ana"})

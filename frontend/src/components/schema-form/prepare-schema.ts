@@ -85,6 +85,8 @@ export function uiSchemaOf(schema: RJSFSchema, uiSchema: UiSchema = {}): UiSchem
     else if (holdsAnything(property)) found[name] = { 'ui:field': 'JsonField', ...said }
     else if (isPath(property)) found[name] = { 'ui:widget': 'FieldPathWidget', ...said }
     else if (isPath(property.items)) found[name] = { items: { 'ui:widget': 'FieldPathWidget' }, ...said }
+    // Selections, unlike texts, do not look for it in the schema.
+    if (property.description) found[name] = { 'ui:description': property.description, ...(found[name] as UiSchema | undefined) }
   }
   return found
 }

@@ -65,7 +65,7 @@ function PipelineDetail({ pipeline }: { pipeline: Pipeline }) {
           <PipelineOutputs pipeline={pipeline.id} />
         </Tabs.Panel>
         <Tabs.Panel value="playground">
-          <Playground key={pipeline.version} pipeline={pipeline} />
+          <Playground pipeline={pipeline} />
         </Tabs.Panel>
         <Tabs.Panel value="versions">
           <PipelineVersions pipeline={pipeline} />

@@ -25,13 +25,19 @@ import { usePreferences } from '@/lib/preferences'
 export function Playground({ pipeline }: { pipeline: Pipeline }) {
   const { t } = useTranslation()
   const [draft, setDraft] = useState<Config>(pipeline.config)
+  const [version, setVersion] = useState(pipeline.version)
+  if (version !== pipeline.version) {
+    // It was saved, here or by somebody else: the message stays.
+    setVersion(pipeline.version)
+    setDraft(pipeline.config)
+  }
   const [body, setBody] = useState('')
   const [asked, setAsked] = useState<DryRun>()
   const [tried] = useDebouncedValue({ body, config: draft }, 400)
   const run = useDryRun(pipeline.id, tried)
   const outcome = asked ?? run.data
   const errors = run.error instanceof Problem ? run.error.errors : {}
-  const steps = (draft.transforms ?? []) as { type?: string }[]
+  const steps = (draft.transforms ?? []) as ({ type?: string } | null)[]
 
   function change(next: Config) {
     setAsked(undefined)
@@ -72,7 +78,7 @@ export function Playground({ pipeline }: { pipeline: Pipeline }) {
               <Title order={3} size="h5">
                 {t('playground.result')}
               </Title>
-              {steps.some((step) => step.type === 'http_call') && body && (
+              {steps.some((step) => step?.type === 'http_call') && body && (
                 <AskApis pipeline={pipeline.id} tried={{ body, config: draft }} onAnswer={setAsked} />
               )}
             </Group>
@@ -80,7 +86,7 @@ export function Playground({ pipeline }: { pipeline: Pipeline }) {
               <PlaygroundOutcome outcome={outcome} />
             ) : (
               <Text size="sm" c="dimmed">
-                {t('playground.waiting')}
+                {t(run.error ? 'playground.incorrect' : 'playground.waiting')}
               </Text>
             )}
           </Card>

@@ -1,0 +1,125 @@
+"""Latency of two lanes, Kafka to Kafka, while another pipeline's external API hangs."""
+
+import asyncio
+import socket
+import statistics
+import threading
+import time
+from dataclasses import dataclass
+from typing import Any
+
+from confluent_kafka import Consumer, Producer, TopicPartition
+
+from backend.domain import routing
+from backend.domain.message import Message, new_message_id, utc_now
+from tests.installation import Installation
+
+WARM_UP_SECONDS = 40
+SECONDS = 30
+RATE = 200
+"""Messages per second of each of the two lanes, and a quarter of it to the pipeline whose API hangs."""
+
+_PAUSE = 1 / RATE
+
+
+@dataclass
+class Latency:
+    """Milliseconds from one topic to the next."""
+
+    lane: str
+    p50: float
+    p99: float
+    messages: int
+
+
+def hanging_api() -> tuple[socket.socket, str]:
+    """Takes connections and never answers."""
+    server = socket.create_server(("127.0.0.1", 0), backlog=1024)
+
+    async def take(_reader: asyncio.StreamReader, _writer: asyncio.StreamWriter) -> None:
+        await asyncio.Event().wait()
+
+    async def serve() -> None:
+        await (await asyncio.start_server(take, sock=server)).serve_forever()
+
+    threading.Thread(target=lambda: asyncio.run(serve()), daemon=True).start()
+    return server, f"http://127.0.0.1:{server.getsockname()[1]}/"
+
+
+def measure(installation: Installation, steps: list[dict[str, Any]], body: bytes) -> list[Latency]:
+    """Only the stages of adapting run: what they make is read from ``firehose_adapted``."""
+    _, url = hanging_api()
+    connector = installation.create("connectors/", {"name": "Hangs", "type": "http", "connection": {"url": url}})
+    call = {
+        "type": "http_call",
+        "connector": connector["id"],
+        "to": "answer",
+        "timeout_seconds": 60,
+        "breaker": {"errors": 1000},
+    }
+    plain = installation.publish_pipeline("Untransformed", "http://127.0.0.1:9/")
+    stepped = installation.publish_pipeline("Transformed", "http://127.0.0.1:9/", transforms=steps)
+    hangs = installation.publish_pipeline("Hangs", "http://127.0.0.1:9/", transforms=[call])
+    lanes = {plain: routing.INPUT, stepped: routing.TRANSFORMER}
+    seen: dict[str, list[float]] = {pipeline: [] for pipeline in lanes}
+    stop = threading.Event()
+    reader = threading.Thread(target=_read, args=(installation, seen, stop))
+    reader.start()
+    _send(installation, lanes, hangs, body)
+    time.sleep(1)
+    stop.set()
+    reader.join()
+    names = {plain: "untransformed", stepped: "transformed, five steps"}
+    return [_latency(names[pipeline], found) for pipeline, found in seen.items()]
+
+
+def _send(installation: Installation, lanes: dict[str, str], hangs: str, body: bytes) -> None:
+    producer = Producer({"bootstrap.servers": installation.endpoint("kafka"), "linger.ms": 0})
+    due = time.perf_counter()
+    end = due + WARM_UP_SECONDS + SECONDS
+    for n in range(int((WARM_UP_SECONDS + SECONDS) * RATE)):
+        everything = [*lanes.items(), *([(hangs, routing.TRANSFORMER)] if n % 4 == 0 else [])]
+        for pipeline, topic in everything:
+            message = Message(
+                new_message_id(), pipeline, 1, b"", body, "application/json", utc_now(), (routing.ADAPTED,)
+            )
+            extra = [("sent", repr(time.time()).encode()), ("counts", b"1" if _counts(due, end) else b"")]
+            producer.produce(topic, body, str(n).encode(), headers=[*message.headers(), *extra])
+        producer.poll(0)
+        due += _PAUSE
+        time.sleep(max(0.0, due - time.perf_counter()))
+    producer.flush(10)
+
+
+def _counts(due: float, end: float) -> bool:
+    return due > end - SECONDS
+
+
+def _read(installation: Installation, seen: dict[str, list[float]], stop: threading.Event) -> None:
+    consumer = Consumer(
+        {
+            "bootstrap.servers": installation.endpoint("kafka"),
+            "group.id": "bench",
+            "isolation.level": "read_committed",
+            "fetch.wait.max.ms": 5,
+            "auto.offset.reset": "latest",
+        }
+    )
+    parts = consumer.list_topics(routing.ADAPTED, timeout=10).topics[routing.ADAPTED].partitions
+    high = [consumer.get_watermark_offsets(TopicPartition(routing.ADAPTED, part))[1] for part in parts]
+    consumer.assign([TopicPartition(routing.ADAPTED, part, at) for part, at in zip(parts, high, strict=True)])
+    while not stop.is_set():
+        record = consumer.poll(0.1)
+        if record is None or record.error():
+            continue
+        headers: dict[str, bytes] = dict(record.headers() or [])  # type: ignore[arg-type]
+        found = seen.get(headers["pipeline"].decode())
+        if found is not None and headers.get("counts"):
+            found.append((time.time() - float(headers["sent"])) * 1000)
+    consumer.close()
+
+
+def _latency(lane: str, found: list[float]) -> Latency:
+    cuts = statistics.quantiles(found, n=100)
+    print(lane, f"p50 {cuts[49]:.1f} ms, p99 {cuts[98]:.1f} ms, {len(found)} messages", flush=True)
+    return Latency(lane, cuts[49], cuts[98], len(found))
