@@ -147,6 +147,7 @@ def reasons(installation: Installation, pipeline: str) -> set[str]:
 
 
 def test_steps_are_tried_on_a_message_and_kept_by_an_example(page: Page, installation: Installation) -> None:
+    sign_in(page, installation)
     with receiver_in_thread(_person) as people:
         connector = installation.create(
             "connectors/", {"name": name(), "type": "http", "connection": {"url": people.url}}
@@ -162,7 +163,7 @@ def test_steps_are_tried_on_a_message_and_kept_by_an_example(page: Page, install
         installation.create(f"pipelines/{pipeline['id']}/publish/", {})
         wait_until(lambda: installation.post(str(pipeline["id"]), {"id": 7})[0] == 202)
         page.goto(f"/pipelines/{pipeline['id']}/playground")
-        page.get_by_role("textbox", name="A message that came in").click()
+        page.get_by_label("A message that came in").first.click()
         page.get_by_role("option").first.click()
         expect(page.get_by_text("Not asked: the message goes on as it is.")).to_be_visible()
         page.get_by_role("button", name="Ask external APIs").click()
@@ -177,7 +178,7 @@ def test_steps_are_tried_on_a_message_and_kept_by_an_example(page: Page, install
         expect(page.get_by_text("Not as expected")).to_be_visible()
         page.get_by_role("button", name="Save as a new version").click()
         page.get_by_role("button", name="Publish version 2").click()
-        expect(page.get_by_role("alert").filter(has_text="Message 1: ")).to_be_visible()
+        expect(page.get_by_role("alert").filter(has_text="fails. Message 1: ")).to_be_visible()
 
 
 async def _person(_: web.Request) -> web.Response:

@@ -148,7 +148,8 @@ def test_a_version_that_fails_an_example_is_not_published(client: APIClient, wor
     assert client.put(url, {"name": pipeline.name, "config": config}, format="json").status_code == 200
     refused = client.post(f"{url}publish/")
     assert refused.status_code == 400
-    assert refused.json()["errors"] == {"config.examples.0": [told[0]["failure"]]}
+    sentence = f"The example 'one' fails. {told[0]['failure']}"
+    assert refused.json()["errors"] == {"config.examples.0": [sentence]}
     assert client.get(url).json()["published_version"] == 1
     snapshot = snapshot_by_number(pipeline.pk, 1)
     assert snapshot is not None

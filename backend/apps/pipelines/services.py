@@ -70,7 +70,11 @@ def pipeline_publish(*, pipeline: Pipeline, actor: User) -> Pipeline:
         raise ConflictError("The pipeline has no version to publish.")
     validated = config_validate(workspace=pipeline.workspace, config=newest.config)
     failures = enumerate(check_examples(validated.transforms, validated.examples))
-    if errors := {f"config.examples.{index}": [failure] for index, failure in failures if failure}:
+    if errors := {
+        f"config.examples.{index}": [f"The example {validated.examples[index].name!r} fails. {failure}"]
+        for index, failure in failures
+        if failure
+    }:
         raise ConfigError(errors)
     before = {"version": pipeline.published.number if pipeline.published else None}
     return _change("publish", pipeline, actor, before, {"version": newest.number}, published=newest)

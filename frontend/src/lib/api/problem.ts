@@ -23,7 +23,10 @@ export function fieldErrors(error: unknown, field: string): string | undefined {
   return error instanceof Problem ? error.errors[field]?.join(' ') : undefined
 }
 
-/** The sentence to show for anything that was thrown. */
+/** What to show, where there are no fields to show it at, for anything that was thrown. */
 export function sentence(error: unknown): string {
+  if (error instanceof Problem && Object.keys(error.errors).length) {
+    return Object.values(error.errors).flat().join(' ')
+  }
   return error instanceof Error ? error.message : String(error)
 }
