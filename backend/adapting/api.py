@@ -131,7 +131,7 @@ class Api:
                 on_retry=lambda: self._recorder.count(self._pipeline_id, events.call_retried(self.step.name)),
             )
         except GivenUpError as given_up:
-            self._recorder.count(self._pipeline_id, events.call_failed(self.step.name))
+            self._recorder.count(self._pipeline_id, events.unanswered(self.step.name))
             raise CallFailedError(
                 "call_failed", str(given_up), due=given_up.due, retryable=given_up.retryable
             ) from None

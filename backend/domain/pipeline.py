@@ -17,7 +17,7 @@ from backend.domain.retry import RetryPolicy
 from backend.domain.transforms.base import Transform, transforms
 from backend.domain.transforms.chain import check_order
 from backend.domain.transforms.encode import Encode
-from backend.domain.transforms.http_call import HttpCall
+from backend.domain.transforms.http_call import BREAKER_PREFIX, HttpCall
 
 if TYPE_CHECKING:
     AnyTransform = Transform
@@ -144,9 +144,7 @@ class PipelineConfig(StrictModel):
     @field_validator("index")
     @classmethod
     def _check_fields_differ(cls, index: list[IndexedField]) -> list[IndexedField]:
-        names = [field.name for field in index]
-        if repeated := sorted({name for name in names if names.count(name) > 1}):
-            raise ValueError(f"Each indexed field needs a name of its own; repeated: {', '.join(repeated)}.")
+        _check_names_differ("indexed field", [field.name for field in index])
         return index
 
     @field_validator("outputs")
@@ -178,36 +176,36 @@ class PipelineConfig(StrictModel):
         used = {output.connector for output in self.outputs} | {step.connector for step in self.calls.values()}
         return used | ({self.verification} if self.verification else set())
 
-    @property
-    def breakers(self) -> list[str]:
-        """Names under which circuit breakers and rate limits are kept: those of the outputs and of API calls."""
-        return [output.name for output in self.outputs] + [step.breaker_name for step in self.calls.values()]
-
     @field_validator("transforms")
     @classmethod
     def _check_transforms(cls, transforms: list[Transform]) -> list[Transform]:
         check_order(transforms)
-        names = [step.name for step in transforms if isinstance(step, HttpCall)]
-        if repeated := sorted({name for name in names if names.count(name) > 1}):
-            raise ValueError(f"Each API call needs a name of its own; repeated: {', '.join(repeated)}.")
+        _check_names_differ("API call", [step.name for step in transforms if isinstance(step, HttpCall)])
         return transforms
 
     @field_validator("examples")
     @classmethod
     def _check_examples_differ(cls, examples: list[Example]) -> list[Example]:
-        names = [example.name for example in examples]
-        if repeated := sorted({name for name in names if names.count(name) > 1}):
-            raise ValueError(f"Each example needs a name of its own; repeated: {', '.join(repeated)}.")
+        _check_names_differ("example", [example.name for example in examples])
         return examples
 
     @field_validator("outputs")
     @classmethod
-    def _check_names_differ(cls, outputs: list[OutputConfig]) -> list[OutputConfig]:
-        names = [output.name for output in outputs]
-        repeated = sorted({name for name in names if names.count(name) > 1})
-        if repeated:
-            raise ValueError(f"Each output needs a name of its own; repeated: {', '.join(repeated)}.")
+    def _check_outputs_differ(cls, outputs: list[OutputConfig]) -> list[OutputConfig]:
+        _check_names_differ("output", [output.name for output in outputs])
         return outputs
+
+
+def breaker_names(config: dict[str, Any]) -> list[str]:
+    """Under which a saved configuration's circuit breakers and rate limits are kept: those of the outputs and of
+    the external APIs."""
+    calls = [step for step in config.get("transforms", ()) if step["type"] == "http_call"]
+    return [output["name"] for output in config["outputs"]] + [f"{BREAKER_PREFIX}{step['name']}" for step in calls]
+
+
+def _check_names_differ(what: str, names: list[str]) -> None:
+    if repeated := sorted({name for name in names if names.count(name) > 1}):
+        raise ValueError(f"Each {what} needs a name of its own; repeated: {', '.join(repeated)}.")
 
 
 class PipelineSnapshot(StrictModel):

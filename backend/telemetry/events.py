@@ -56,5 +56,5 @@ def call_retried(api: str) -> str:
     return f"api.{api}.retried"
 
 
-def call_failed(api: str) -> str:
-    return f"api.{api}.failed"
+def unanswered(api: str) -> str:
+    return f"api.{api}.unanswered"

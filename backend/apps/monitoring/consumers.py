@@ -26,7 +26,7 @@ from backend.apps.monitoring.selectors import seconds_of
 from backend.apps.pipelines.models import Pipeline
 from backend.apps.workspaces.models import User
 from backend.delivery.scripts import OutputKey
-from backend.domain.pipeline import PipelineConfig
+from backend.domain.pipeline import breaker_names
 from backend.telemetry import keys
 
 _INTERVAL = 1.0
@@ -71,7 +71,7 @@ class LiveConsumer(AsyncJsonWebsocketConsumer):
             configs = list(mine.values_list("pk", "published__config"))
         except (ValueError, TypeError, ValidationError):
             return {}
-        return {str(pk): PipelineConfig.model_validate(config).breakers if config else [] for pk, config in configs}
+        return {str(pk): breaker_names(config) if config else [] for pk, config in configs}
 
     def _still_signed_in(self) -> bool:
         """The session may have ended or expired since, here or at the identity provider."""

@@ -19,6 +19,7 @@ from backend.apps.pipelines.models import Pipeline
 from backend.apps.redis_client import redis_client
 from backend.delivery.scripts import OutputKey
 from backend.domain.breaker import BreakerState
+from backend.domain.pipeline import breaker_names
 from backend.telemetry import events, keys
 
 _STATES = {BreakerState.CLOSED: 0, BreakerState.HALF_OPEN: 1, BreakerState.OPEN: 2}
@@ -38,7 +39,7 @@ class _Installation(Collector):
         client = redis_client()
         pipelines = list(Pipeline.objects.exclude(published=None).values_list("pk", "published__config"))
         yield from _counts(client, [str(pk) for pk, _ in pipelines])
-        yield _breakers(client, [(str(pk), output["name"]) for pk, config in pipelines for output in config["outputs"]])
+        yield _breakers(client, [(str(pk), name) for pk, config in pipelines for name in breaker_names(config)])
         yield _dead_letters()
         yield _jobs()
         yield from _lags()

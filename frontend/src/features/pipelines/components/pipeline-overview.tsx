@@ -154,9 +154,9 @@ function StageTable({ rates, last24 = {} }: Omit<FiguresProps, 'pipeline'>) {
             return (
               <Table.Tr key={event}>
                 <Table.Td>
-                  {stage.output === undefined
+                  {stage.name === undefined
                     ? t(`pipelines.stageNames.${stage.kind}`, { defaultValue: stage.kind })
-                    : t('pipelines.stageOutput', { name: stage.output })}
+                    : t(stage.kind === 'api' ? 'pipelines.stageApi' : 'pipelines.stageOutput', { name: stage.name })}
                 </Table.Td>
                 <Table.Td>{t(`pipelines.${kind}`)}</Table.Td>
                 <Table.Td ta="right">{perSecond(rates[event] ?? 0, i18n.language)}</Table.Td>
@@ -172,17 +172,31 @@ function StageTable({ rates, last24 = {} }: Omit<FiguresProps, 'pipeline'>) {
   )
 }
 
-const kinds = ['accepted', 'transformed', 'dropped', 'delivered', 'retried', 'suppressed', 'repeated', 'offered', 'matched'] as const
+const kinds = [
+  'accepted',
+  'transformed',
+  'dropped',
+  'diverted',
+  'called',
+  'cached',
+  'unanswered',
+  'delivered',
+  'retried',
+  'suppressed',
+  'repeated',
+  'offered',
+  'matched',
+] as const
 type Kind = (typeof kinds)[number] | 'deadEvent'
 
-/** `output.erp.delivered` is the event "delivered" of the output "erp". */
-function namesOf(event: string): [{ kind: string; output?: string }, Kind] {
+/** `output.erp.delivered` is the event "delivered" of the output "erp", `api.people.called` one of an API. */
+function namesOf(event: string): [{ kind: string; name?: string }, Kind] {
   const parts = event.split('.')
   const kind = kinds.find((known) => known === parts.at(-1)) ?? 'deadEvent'
-  return [{ kind: parts[0] ?? '', output: parts[0] === 'output' ? parts.slice(1, -1).join('.') : undefined }, kind]
+  return [{ kind: parts[0] ?? '', name: parts.length > 2 ? parts.slice(1, -1).join('.') : undefined }, kind]
 }
 
-const order = ['input', 'filtering', 'adapting', 'output']
+const order = ['input', 'filtering', 'adapting', 'api', 'output']
 
 function byStage(a: string, b: string): number {
   const place = (event: string) => order.indexOf(event.split('.')[0] ?? '')
