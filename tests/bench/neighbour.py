@@ -1,4 +1,4 @@
-"""Latency of two lanes, Kafka to Kafka, while another pipeline's external API hangs."""
+"""Latency of two lanes, Kafka to Kafka, alone and while another pipeline's external API hangs."""
 
 import asyncio
 import socket
@@ -27,6 +27,7 @@ class Latency:
     """Milliseconds from one topic to the next."""
 
     lane: str
+    beside: str
     p50: float
     p99: float
     messages: int
@@ -36,11 +37,9 @@ def hanging_api() -> tuple[socket.socket, str]:
     """Takes connections and never answers."""
     server = socket.create_server(("127.0.0.1", 0), backlog=1024)
 
-    async def take(_reader: asyncio.StreamReader, _writer: asyncio.StreamWriter) -> None:
-        await asyncio.Event().wait()
-
     async def serve() -> None:
-        await (await asyncio.start_server(take, sock=server)).serve_forever()
+        loop = asyncio.get_running_loop()
+        await (await loop.create_server(asyncio.Protocol, sock=server)).serve_forever()
 
     threading.Thread(target=lambda: asyncio.run(serve()), daemon=True).start()
     return server, f"http://127.0.0.1:{server.getsockname()[1]}/"
@@ -49,7 +48,7 @@ def hanging_api() -> tuple[socket.socket, str]:
 def measure(installation: Installation, steps: list[dict[str, Any]], body: bytes) -> list[Latency]:
     """Only the stages of adapting run: what they make is read from ``firehose_adapted``."""
     _, url = hanging_api()
-    connector = installation.create("connectors/", {"name": "Hangs", "type": "http", "connection": {"url": url}})
+    connector = installation.create("connectors/", {"name": "Hanging API", "type": "http", "connection": {"url": url}})
     call = {
         "type": "http_call",
         "connector": connector["id"],
@@ -61,24 +60,27 @@ def measure(installation: Installation, steps: list[dict[str, Any]], body: bytes
     stepped = installation.publish_pipeline("Transformed", "http://127.0.0.1:9/", transforms=steps)
     hangs = installation.publish_pipeline("Hangs", "http://127.0.0.1:9/", transforms=[call])
     lanes = {plain: routing.INPUT, stepped: routing.TRANSFORMER}
-    seen: dict[str, list[float]] = {pipeline: [] for pipeline in lanes}
-    stop = threading.Event()
-    reader = threading.Thread(target=_read, args=(installation, seen, stop))
-    reader.start()
-    _send(installation, lanes, hangs, body)
-    time.sleep(1)
-    stop.set()
-    reader.join()
     names = {plain: "untransformed", stepped: "transformed, five steps"}
-    return [_latency(names[pipeline], found) for pipeline, found in seen.items()]
+    found = []
+    for beside, neighbours in (("nothing", []), ("a hanging API", [hangs])):
+        seen: dict[str, list[float]] = {pipeline: [] for pipeline in lanes}
+        stop = threading.Event()
+        reader = threading.Thread(target=_read, args=(installation, seen, stop))
+        reader.start()
+        _send(installation, lanes, neighbours, body)
+        time.sleep(1)
+        stop.set()
+        reader.join()
+        found += [_latency(names[pipeline], beside, times) for pipeline, times in seen.items()]
+    return found
 
 
-def _send(installation: Installation, lanes: dict[str, str], hangs: str, body: bytes) -> None:
+def _send(installation: Installation, lanes: dict[str, str], hang: list[str], body: bytes) -> None:
     producer = Producer({"bootstrap.servers": installation.endpoint("kafka"), "linger.ms": 0})
     due = time.perf_counter()
     end = due + WARM_UP_SECONDS + SECONDS
     for n in range(int((WARM_UP_SECONDS + SECONDS) * RATE)):
-        everything = [*lanes.items(), *([(hangs, routing.TRANSFORMER)] if n % 4 == 0 else [])]
+        everything = [*lanes.items(), *((pipeline, routing.TRANSFORMER) for pipeline in hang if n % 4 == 0)]
         for pipeline, topic in everything:
             message = Message(
                 new_message_id(), pipeline, 1, b"", body, "application/json", utc_now(), (routing.ADAPTED,)
@@ -119,7 +121,7 @@ def _read(installation: Installation, seen: dict[str, list[float]], stop: thread
     consumer.close()
 
 
-def _latency(lane: str, found: list[float]) -> Latency:
+def _latency(lane: str, beside: str, found: list[float]) -> Latency:
     cuts = statistics.quantiles(found, n=100)
-    print(lane, f"p50 {cuts[49]:.1f} ms, p99 {cuts[98]:.1f} ms, {len(found)} messages", flush=True)
-    return Latency(lane, cuts[49], cuts[98], len(found))
+    print(lane, "beside", beside, f"p50 {cuts[49]:.1f} ms, p99 {cuts[98]:.1f} ms, {len(found)} messages", flush=True)
+    return Latency(lane, beside, cuts[49], cuts[98], len(found))

@@ -246,7 +246,7 @@ def report(results: list[Result], latencies: list[Latency], rows: list[tuple[int
         f"{results[0].messages / results[0].cpu / (r.messages / r.cpu):.2f} × per CPU second"
         for r in results[1:]
     )
-    lanes = "\n".join(f"| {found.lane} | {found.p50:.1f} | {found.p99:.1f} |" for found in latencies)
+    lanes = "\n".join(f"| {found.lane} | {found.beside} | {found.p50:.1f} | {found.p99:.1f} |" for found in latencies)
     filters = "\n".join(f"| {count:,} | {rate:,.0f} | {found:.2f} |" for count, rate, found in rows)
     return f"""# Transforms and filters
 
@@ -267,10 +267,11 @@ that of the engine without Kafka, for Headrace Spark's JVM included.
 ## Beside a hanging API
 
 {RATE} messages a second of 1 KB through each lane, Kafka to Kafka, for {SECONDS} s after {WARM_UP_SECONDS} s of
-warm-up; meanwhile {RATE // 4} a second of another pipeline ask an API that takes connections and never answers.
+warm-up: alone, and while {RATE // 4} a second of another pipeline ask an API that takes connections and never
+answers.
 
-| lane | p50 ms | p99 ms |
-|---|---|---|
+| lane | beside | p50 ms | p99 ms |
+|---|---|---|---|
 {lanes}
 
 ## Filters
