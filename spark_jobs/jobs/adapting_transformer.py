@@ -13,7 +13,7 @@ from backend.delivery.results import Record, dead_letter, resolved
 from backend.delivery.share import Share
 from backend.domain import routing
 from backend.domain.filters.fields import IndexedField, index_of
-from backend.domain.message import INDEX, Message, child_message_id
+from backend.domain.message import INDEX, Message, Redelivery, child_message_id
 from backend.domain.transforms.base import TransformError
 from backend.domain.transforms.chain import Chain, Result
 from backend.manager_api.client import UnknownPipelineError
@@ -60,8 +60,7 @@ class Transformer:
         """Raises UnknownPipelineError."""
         found = self.known(message)
         if found is None:
-            plain, _ = message.split_redelivery()
-            config = (await snapshot_of(self._config, plain)).config
+            config = (await snapshot_of(self._config, message)).config
             key = (message.pipeline_id, message.version)
             # Of all that waited for the configuration, the first compiles.
             if key not in self._versions:
@@ -76,7 +75,7 @@ class Transformer:
             records = self._moved(message, version, version.chain.run(message.body))
         except TransformError as error:
             records = [self.dead(message, error)]
-        return self._with_outcome(records, message, redelivery.dead_letter if redelivery else None)
+        return self._with_outcome(records, message, redelivery)
 
     async def run_waiting(self, message: Message, version: Version) -> list[Record]:
         message, redelivery = message.split_redelivery()
@@ -88,7 +87,7 @@ class Transformer:
             records = [self.unknown(message, error)]
         except TransformError as error:
             records = [self.dead(message, error)]
-        return self._with_outcome(records, message, redelivery.dead_letter if redelivery else None)
+        return self._with_outcome(records, message, redelivery)
 
     def dead(self, message: Message, error: TransformError) -> Record:
         """What a step refused, or could not do."""
@@ -114,11 +113,11 @@ class Transformer:
         return [Record.of(topic, made) for made, _ in _messages(moved, results)]
 
     @staticmethod
-    def _with_outcome(records: list[Record], message: Message, redelivered: str | None) -> list[Record]:
+    def _with_outcome(records: list[Record], message: Message, redelivery: Redelivery | None) -> list[Record]:
         """A redelivered dead letter is done with, unless it has become the same again."""
-        if redelivered is None or any(record.topic == routing.DEAD_LETTER for record in records):
+        if redelivery is None or any(record.topic == routing.DEAD_LETTER for record in records):
             return records
-        return [*records, resolved(message, redelivered)]
+        return [*records, resolved(message, redelivery.dead_letter)]
 
     def _dead(
         self, message: Message, reason: str, error: str, *, due: float | None = None, retryable: bool = False
