@@ -27,7 +27,9 @@ VAR.chmod(0o755)  # PostgreSQL may run as another user
 PASSWORD = "test-password"
 
 
-POSTGRESQL_PORT, REDIS_PORT, KAFKA_PORT, CONTROLLER_PORT, MANAGER_PORT, KEYCLOAK_PORT, OPENBAO_PORT = free_ports(7)
+POSTGRESQL_PORT, REDIS_PORT, KAFKA_PORT, CONTROLLER_PORT, MANAGER_PORT, KEYCLOAK_PORT, OPENBAO_PORT, REGISTRY_PORT = (
+    free_ports(8)
+)
 DATABASE_URL = f"postgresql://{servers.DATABASE}:{PASSWORD}@127.0.0.1:{POSTGRESQL_PORT}/postgres"
 REDIS_URL = f"redis://127.0.0.1:{REDIS_PORT}/0"
 KAFKA = f"127.0.0.1:{KAFKA_PORT}"
@@ -45,6 +47,7 @@ os.environ |= {
     "HEADRACE_OIDC_ISSUER": KEYCLOAK_REALM,
     "HEADRACE_OIDC_CLIENT_SECRET": "client-secret",
     "HEADRACE_OIDC_ROLES": '{"platform-admin": ["main:admin"], "platform-viewer": ["main:viewer"]}',
+    "HEADRACE_SCHEMA_REGISTRY_URL": f"http://127.0.0.1:{REGISTRY_PORT}/apis/ccompat/v7",
     "HEADRACE_OUTBOUND_ALLOW": "127.0.0.0/8,::1/128",
     "HEADRACE_SECRET_KEYS_FILE": str(VAR / "secrets/secret-keys.json"),
 }

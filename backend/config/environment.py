@@ -48,6 +48,10 @@ class ConsoleEnvironment(BaseSettings):
     ``{"/sales": ["sales:editor"], "ops": ["sales:operator"]}``."""
     local_login: bool = True
     """Whether local accounts may sign in with a password."""
+    schema_registry_url: str = ""
+    """A schema registry that speaks Confluent's API, for stream processing: ``https://registry.example.com``."""
+    schema_registry_user: str = ""
+    schema_registry_password: SecretStr = SecretStr("")
     mail_url: SecretStr = SecretStr("")
     """Mail server for alerts: ``smtp://user:password@host:587?tls=yes``."""
     mail_from: str = "headrace@localhost"

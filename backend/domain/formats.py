@@ -5,6 +5,7 @@ Every function raises ValueError, with a sentence, on data that it cannot read o
 
 import csv
 import io
+import struct
 from decimal import Decimal
 from typing import Any
 from xml.parsers.expat import ExpatError
@@ -62,6 +63,11 @@ def avro_schema(schema: Any) -> Any:
         return fastavro.parse_schema(schema)
     except Exception as error:  # whatever is wrong with a schema, fastavro finds it in its own way
         raise ValueError(f"This is not an Avro schema: {error}.") from None
+
+
+def confluent_header(schema_id: int) -> bytes:
+    """What stands before a datum whose schema the registry knows by that id."""
+    return struct.pack(">bI", 0, schema_id)
 
 
 def read_avro(data: bytes, schema: Any) -> Any:

@@ -14,6 +14,7 @@ from backend.domain.model import ADVANCED, StrictModel
 from backend.domain.paths import FieldPath
 from backend.domain.rate_limit import RateLimitPolicy
 from backend.domain.retry import RetryPolicy
+from backend.domain.stream_processing import StreamProcessing
 from backend.domain.transforms.base import Transform, transforms
 from backend.domain.transforms.chain import check_order
 from backend.domain.transforms.encode import Encode
@@ -119,6 +120,9 @@ class PipelineConfig(StrictModel):
     transforms: list[AnyTransform] = Field(
         default_factory=list, max_length=100, description="Steps applied to each message, in order."
     )
+    stream_processing: StreamProcessing | None = Field(
+        None, description="Hands messages over to stream processing.", json_schema_extra=ADVANCED
+    )
     index: list[IndexedField] = Field(
         default_factory=list,
         max_length=50,
@@ -150,14 +154,17 @@ class PipelineConfig(StrictModel):
     @field_validator("outputs")
     @classmethod
     def _check_goes_somewhere(cls, outputs: list[OutputConfig], info: ValidationInfo) -> list[OutputConfig]:
-        if not outputs and not info.data.get("index"):
+        if not outputs and not info.data.get("index") and not info.data.get("stream_processing"):
             raise ValueError("Messages need an output, or indexed fields by which other pipelines take them.")
         return outputs
 
     @model_validator(mode="after")
-    def _check_index_can_be_read(self) -> "PipelineConfig":
-        if self.index and self.transforms and isinstance(self.transforms[-1], Encode):
-            raise ValueError("Messages that were encoded by the last transform have no fields to index.")
+    def _check_fields_can_be_read(self) -> "PipelineConfig":
+        if self.transforms and isinstance(self.transforms[-1], Encode):
+            if self.index:
+                raise ValueError("Messages that were encoded by the last transform have no fields to index.")
+            if self.stream_processing:
+                raise ValueError("Messages that were encoded by the last transform cannot be handed over as Avro.")
         return self
 
     @property
@@ -216,6 +223,8 @@ class PipelineSnapshot(StrictModel):
     version: int
     accepting: bool
     config: PipelineConfig
+    schema_id: int | None = None
+    """By which the schema registry knows the Avro schema of stream processing."""
 
 
 class RuntimeConnector(StrictModel):

@@ -15,15 +15,21 @@ ATTEMPTS = "firehose_attempts"
 TOPICS = (INPUT, TRANSFORMER, TRANSFORMER_SLOW, FILTER, ADAPTED, DEAD_LETTER, BILLING, ATTEMPTS)
 
 
-def route(config: PipelineConfig) -> tuple[str, tuple[str, ...]]:
+def processing_source(pipeline_id: str) -> str:
+    """The topic that stream processing reads a pipeline's messages from."""
+    return f"firehose_processing_source_{pipeline_id}"
+
+
+def route(config: PipelineConfig, pipeline_id: str) -> tuple[str, tuple[str, ...]]:
     """The entry topic and the routing slip: the topics still ahead after it.
 
-    Pipelines that transform enter at ``firehose_transformer``; all others at
-    ``firehose_input``, so that they never wait for somebody's transforms. What was filtered
-    has been adapted once already and goes straight on.
+    Pipelines that transform enter at ``firehose_transformer``, as do those that write Avro for stream
+    processing; all others at ``firehose_input``, so that they never wait for somebody's transforms. What
+    was filtered has been adapted once already and goes straight on.
     """
-    ahead = ((FILTER,) if config.index else ()) + ((ADAPTED,) if config.outputs else ())
-    if config.transforms:
+    processing = (processing_source(pipeline_id),) if config.stream_processing else ()
+    ahead = processing + ((FILTER,) if config.index else ()) + ((ADAPTED,) if config.outputs else ())
+    if config.transforms or config.stream_processing:
         return TRANSFORMER, ahead
     if isinstance(config.input, FilterInput):
         return ahead[0], ahead[1:]

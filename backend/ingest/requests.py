@@ -113,11 +113,11 @@ def messages(pipeline: PipelineSnapshot, content_type: str, body: bytes, headers
         bodies = [body]
         where = "The body is not JSON: {1}"
     is_json = media_type == "application/json" or media_type.endswith("+json")
-    topic, slip = routing.route(pipeline.config)
+    topic, slip = routing.route(pipeline.config, str(pipeline.id))
     config = pipeline.config
     ordering_key = config.input.ordering_key if isinstance(config.input, HttpInput) else None
-    # With transforms the index is made of their result.
-    indexes = config.index and not config.transforms
+    # With transforms and stream processing the index is made of their result.
+    indexes = config.index and not config.transforms and not config.stream_processing
     extra = {}
     if traceparent := headers.get(b"traceparent"):
         extra[TRACEPARENT] = traceparent.decode("latin-1")

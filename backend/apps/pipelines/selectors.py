@@ -20,6 +20,7 @@ def pipelines_of(workspace: Workspace) -> QuerySet[Pipeline]:
     return (
         Pipeline.objects.filter(workspace=workspace)
         .select_related("published", "workspace")
+        .prefetch_related("provisionings__version", "provisionings__steps")
         .annotate(
             latest_number=Subquery(newest.values("number")[:1]), latest_config=Subquery(newest.values("config")[:1])
         )
@@ -53,6 +54,7 @@ def snapshot_of(pipeline: Pipeline, version: PipelineVersion) -> PipelineSnapsho
         accepting=not pipeline.paused,
         # Examples are the console's: the data plane need not carry them.
         config=PipelineConfig.model_validate({**version.config, "examples": []}),
+        schema_id=version.schema_id,
     )
 
 

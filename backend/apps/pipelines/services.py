@@ -12,8 +12,9 @@ from pydantic import ValidationError
 from backend.apps.audit.services import audit_record
 from backend.apps.connectors.models import Connector
 from backend.apps.connectors.services import connector_type
-from backend.apps.pipelines import selectors
-from backend.apps.pipelines.models import Pipeline, PipelineVersion
+from backend.apps.pipelines import provisioning, schema_registry, selectors
+from backend.apps.pipelines.models import Pipeline, PipelineVersion, Provisioning
+from backend.apps.pipelines.schema_registry import RegistryError
 from backend.apps.workspaces.models import User, Workspace
 from backend.apps.workspaces.selectors import ingest_keys
 from backend.apps.workspaces.services import ingest_key
@@ -31,6 +32,7 @@ def pipeline_create(*, workspace: Workspace, actor: User, name: str, config: dic
     _check_name_is_free(workspace, name)
     with transaction.atomic():
         pipeline = Pipeline.objects.create(workspace=workspace, name=name)
+        _check_schema(pipeline, validated)
         _add_version(pipeline, 1, validated, actor)
         _audit("create", pipeline, actor, after={"name": name, "config": validated.model_dump(mode="json")})
     return pipeline
@@ -40,6 +42,7 @@ def pipeline_update(*, pipeline: Pipeline, actor: User, name: str, config: dict[
     """Saves a new version, unless the configuration is the newest one's; what is published stays."""
     validated = config_validate(workspace=pipeline.workspace, config=config)
     _check_name_is_free(pipeline.workspace, name, but=pipeline)
+    _check_schema(pipeline, validated)
     with transaction.atomic():
         locked = Pipeline.objects.select_for_update().get(pk=pipeline.pk)
         newest = locked.versions.first()
@@ -77,7 +80,19 @@ def pipeline_publish(*, pipeline: Pipeline, actor: User) -> Pipeline:
     }:
         raise ConfigError(errors)
     before = {"version": pipeline.published.number if pipeline.published else None}
+    if provisioning.is_needed(validated):
+        return _provision(pipeline, newest, actor, before)
     return _change("publish", pipeline, actor, before, {"version": newest.number}, published=newest)
+
+
+def provisionings_advance() -> None:
+    """Goes on with what versions need in other systems, and puts in force those that have it all."""
+
+    def put_in_force(found: Provisioning) -> None:
+        Pipeline.objects.filter(pk=found.pipeline_id).update(published=found.version)
+        transaction.on_commit(lambda: pipeline_announce(pipeline_id=found.pipeline_id))
+
+    provisioning.provisionings_advance(put_in_force)
 
 
 def pipeline_pause(*, pipeline: Pipeline, actor: User) -> Pipeline:
@@ -103,6 +118,8 @@ def pipeline_delete(*, pipeline: Pipeline, actor: User) -> None:
     with transaction.atomic():
         _audit("delete", pipeline, actor, before={"name": pipeline.name, "config": newest.config if newest else {}})
         Pipeline.objects.filter(pk=pipeline_id).update(published=None)
+        if pipeline.provisionings.exists():
+            provisioning.removal_start(pipeline_id)
         Pipeline.objects.get(pk=pipeline_id).delete()
         transaction.on_commit(lambda: pipeline_announce(pipeline_id=pipeline_id))
 
@@ -155,6 +172,26 @@ def snapshot_rewrite() -> None:
         for key in usable:
             batch.hset(stored.INGEST_KEYS, key.hash, key.to_json())
         batch.execute()
+
+
+def _provision(pipeline: Pipeline, version: PipelineVersion, actor: User, before: dict[str, Any]) -> Pipeline:
+    with transaction.atomic():
+        Pipeline.objects.select_for_update().get(pk=pipeline.pk)
+        if pipeline.provisionings.filter(state=Provisioning.State.PROVISIONING).exists():
+            raise ConflictError("A version of this pipeline is being provisioned; wait until that has ended.")
+        _audit("publish", pipeline, actor, before=before, after={"version": version.number})
+        provisioning.provisioning_start(pipeline=pipeline, version=version)
+    return pipeline
+
+
+def _check_schema(pipeline: Pipeline, config: PipelineConfig) -> None:
+    """Raises ConfigError when the registry would refuse the schema, or cannot be asked."""
+    if config.stream_processing is None:
+        return
+    try:
+        schema_registry.check_compatible(str(pipeline.pk), config.stream_processing.avro_schema)
+    except RegistryError as error:
+        raise ConfigError({"config.stream_processing.avro_schema": [str(error)]}) from None
 
 
 def _change(

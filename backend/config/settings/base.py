@@ -105,6 +105,11 @@ CELERY_BEAT_SCHEDULE = {
         "schedule": 10.0,
         "options": {"expires": 10},
     },
+    "provisionings": {
+        "task": "backend.apps.pipelines.tasks.provisionings_advance",
+        "schedule": 5.0,
+        "options": {"expires": 5},
+    },
     "retention": {"task": "backend.apps.deliveries.tasks.retention", "schedule": 3600.0, "options": {"expires": 600}},
 }
 

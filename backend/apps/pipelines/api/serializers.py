@@ -5,7 +5,7 @@ from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
 from backend.apps.audit.api.serializers import ChangeSerializer
-from backend.apps.pipelines.models import Pipeline, PipelineVersion
+from backend.apps.pipelines.models import Pipeline, PipelineVersion, Provisioning, ProvisioningStep
 from backend.apps.workspaces.api.etag import ETagField
 from backend.domain.message import Message
 from backend.domain.pipeline import PipelineConfig
@@ -16,6 +16,23 @@ class ConfigField(serializers.DictField):
     """Taken as it is; the service validates it with the pipeline's model."""
 
 
+class ProvisioningStepSerializer(serializers.ModelSerializer):
+    class Meta:
+        model = ProvisioningStep
+        fields = ["kind", "state", "attempts", "error"]
+
+
+class ProvisioningSerializer(serializers.ModelSerializer):
+    """What has to be made in other systems before a version is in force."""
+
+    version = serializers.IntegerField(source="version.number")
+    steps = ProvisioningStepSerializer(many=True)
+
+    class Meta:
+        model = Provisioning
+        fields = ["state", "version", "cause", "steps", "created_at"]
+
+
 class PipelineSerializer(serializers.ModelSerializer):
     config = ConfigField(help_text="The newest version's configuration.")
     version = serializers.IntegerField(source="latest_number", read_only=True, help_text="Newest version.")
@@ -23,6 +40,9 @@ class PipelineSerializer(serializers.ModelSerializer):
         source="published.number", read_only=True, default=None, allow_null=True, help_text="Version in force."
     )
 
+    provisioning = serializers.SerializerMethodField(
+        help_text="The version that waits for other systems, or could not be put in force."
+    )
     etag = ETagField()
     ingest_url = serializers.SerializerMethodField(help_text="Where messages are posted.")
 
@@ -36,12 +56,19 @@ class PipelineSerializer(serializers.ModelSerializer):
             "published_version",
             "paused",
             "failure",
+            "provisioning",
             "ingest_url",
             "created_at",
             "updated_at",
             "etag",
         ]
         read_only_fields = ["id", "paused", "failure", "created_at", "updated_at"]
+
+    @extend_schema_field(ProvisioningSerializer(allow_null=True))  # type: ignore[misc]
+    def get_provisioning(self, pipeline: Pipeline) -> Any:
+        newest = next(iter(pipeline.provisionings.all()), None)
+        shown = newest is not None and newest.state != Provisioning.State.ACTIVE
+        return ProvisioningSerializer(newest).data if shown else None
 
     def get_ingest_url(self, pipeline: Pipeline) -> str:
         return f"{settings.CONSOLE.ingest_url}/v1/pipelines/{pipeline.pk}/messages"

@@ -142,6 +142,7 @@ class PipelineViewSet(ETagViewSet[Pipeline]):
             raise PermissionDenied("Asking external APIs needs an editor.")
         found = dry_run(
             workspace=workspace_of(request),
+            pipeline_id=pk,
             config=asked.validated_data.get("config", self.get_object().latest_config),  # type: ignore[attr-defined]
             body=asked.validated_data["body"].encode(),
             call_apis=asked.validated_data["call_apis"],

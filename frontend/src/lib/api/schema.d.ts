@@ -2553,6 +2553,8 @@ export interface components {
             readonly published_version: number | null;
             readonly paused: boolean;
             readonly failure: string;
+            /** @description The version that waits for other systems, or could not be put in force. */
+            readonly provisioning: components["schemas"]["Provisioning"] | null;
             /** @description Where messages are posted. */
             readonly ingest_url: string;
             /** Format: date-time */
@@ -2577,6 +2579,12 @@ export interface components {
              * @description Steps applied to each message, in order.
              */
             transforms?: (components["schemas"]["Cast"] | components["schemas"]["Copy"] | components["schemas"]["Decode"] | components["schemas"]["Deduplicate"] | components["schemas"]["Default"] | components["schemas"]["DropUnless"] | components["schemas"]["Encode"] | components["schemas"]["Expression"] | components["schemas"]["Flatten"] | components["schemas"]["Hash"] | components["schemas"]["HttpCall"] | components["schemas"]["Join"] | components["schemas"]["Keep"] | components["schemas"]["Map"] | components["schemas"]["Mask"] | components["schemas"]["Remove"] | components["schemas"]["Rename"] | components["schemas"]["Set"] | components["schemas"]["Split"] | components["schemas"]["Template"] | components["schemas"]["Timestamp"] | components["schemas"]["Uuid"] | components["schemas"]["Validate"])[];
+            /**
+             * Stream processing
+             * @description Hands messages over to stream processing.
+             * @default null
+             */
+            stream_processing: components["schemas"]["StreamProcessing"] | null;
             /**
              * Index
              * @description Fields that other pipelines of the workspace may filter these messages by.
@@ -2608,6 +2616,12 @@ export interface components {
              * @description Steps applied to each message, in order.
              */
             transforms?: (components["schemas"]["Cast"] | components["schemas"]["Copy"] | components["schemas"]["Decode"] | components["schemas"]["Deduplicate"] | components["schemas"]["Default"] | components["schemas"]["DropUnless"] | components["schemas"]["Encode"] | components["schemas"]["Expression"] | components["schemas"]["Flatten"] | components["schemas"]["Hash"] | components["schemas"]["HttpCall"] | components["schemas"]["Join"] | components["schemas"]["Keep"] | components["schemas"]["Map"] | components["schemas"]["Mask"] | components["schemas"]["Remove"] | components["schemas"]["Rename"] | components["schemas"]["Set"] | components["schemas"]["Split"] | components["schemas"]["Template"] | components["schemas"]["Timestamp"] | components["schemas"]["Uuid"] | components["schemas"]["Validate"])[];
+            /**
+             * Stream processing
+             * @description Hands messages over to stream processing.
+             * @default null
+             */
+            stream_processing: components["schemas"]["StreamProcessing"] | null;
             /**
              * Index
              * @description Fields that other pipelines of the workspace may filter these messages by.
@@ -2666,6 +2680,37 @@ export interface components {
             outputs: number;
             groups: components["schemas"]["DeadLetterGroup"][];
         };
+        /** @description What has to be made in other systems before a version is in force. */
+        Provisioning: {
+            state?: components["schemas"]["ProvisioningStateEnum"];
+            version: number;
+            /** @description Why it failed. */
+            cause?: string;
+            steps: components["schemas"]["ProvisioningStep"][];
+            /** Format: date-time */
+            readonly created_at: string;
+        };
+        /**
+         * @description * `provisioning` - Provisioning
+         *     * `active` - Active
+         *     * `failed` - Failed
+         * @enum {string}
+         */
+        ProvisioningStateEnum: "provisioning" | "active" | "failed";
+        ProvisioningStep: {
+            kind: string;
+            state?: components["schemas"]["ProvisioningStepStateEnum"];
+            attempts?: number;
+            error?: string;
+        };
+        /**
+         * @description * `pending` - Pending
+         *     * `done` - Done
+         *     * `failed` - Failed
+         *     * `undone` - Undone
+         * @enum {string}
+         */
+        ProvisioningStepStateEnum: "pending" | "done" | "failed" | "undone";
         RateLimit: {
             messages: number;
             /** Format: double */
@@ -2934,6 +2979,29 @@ export interface components {
             kind: string;
             name: string;
             changes: components["schemas"]["Change"][];
+        };
+        /**
+         * Stream processing
+         * @description Messages go to stream processing as Avro before they go on.
+         */
+        StreamProcessing: {
+            /**
+             * Avro schema
+             * @description Avro schema of a message, a record. It is kept in the schema registry; a new one must be able to read what was written with those before.
+             * @example {
+             *       "fields": [
+             *         {
+             *           "name": "id",
+             *           "type": "long"
+             *         }
+             *       ],
+             *       "name": "Order",
+             *       "type": "record"
+             *     }
+             */
+            avro_schema: {
+                [key: string]: components["schemas"]["JsonValue"];
+            };
         };
         /**
          * Template

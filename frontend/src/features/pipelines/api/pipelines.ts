@@ -5,7 +5,9 @@ import type { components } from '@/lib/api/schema'
 
 export type Pipeline = components['schemas']['Pipeline']
 
+/** A configuration that is being edited: the server is the one to say what it lacks. */
 export type Config = Record<string, unknown>
+type Complete = NonNullable<components['schemas']['DryRunRequestRequest']['config']>
 
 export interface PipelineDraft {
   name: string
@@ -37,6 +39,7 @@ export function usePipeline(id: string | undefined) {
     queryKey: keys.one(id ?? ''),
     queryFn: () => dataOf(api.GET('/api/v1/pipelines/{id}/', byId(id ?? ''))),
     enabled: id !== undefined,
+    refetchInterval: (query) => (query.state.data?.provisioning?.state === 'provisioning' ? 2000 : false),
   })
 }
 
@@ -115,6 +118,8 @@ export function useMessageFields(id: string | undefined) {
 
 export type DryRun = components['schemas']['DryRun']
 
+const asSent = <T extends { config: Config }>(draft: T) => ({ ...draft, config: draft.config as Complete })
+
 interface Tried {
   body: string
   config: Config
@@ -124,7 +129,7 @@ interface Tried {
 export function useDryRun(id: string, tried: Tried) {
   return useQuery({
     queryKey: [...keys.part(id, 'dry-run'), tried],
-    queryFn: () => dataOf(api.POST('/api/v1/pipelines/{id}/dry-run/', { ...byId(id), body: { ...tried, call_apis: false } })),
+    queryFn: () => dataOf(api.POST('/api/v1/pipelines/{id}/dry-run/', { ...byId(id), body: { ...asSent(tried), call_apis: false } })),
     enabled: tried.body !== '',
     retry: false,
     placeholderData: (before) => before,
@@ -135,7 +140,7 @@ export function useDryRun(id: string, tried: Tried) {
 export function useAskApis(id: string) {
   return useMutation({
     mutationFn: (tried: Tried) =>
-      dataOf(api.POST('/api/v1/pipelines/{id}/dry-run/', { ...byId(id), body: { ...tried, call_apis: true } })),
+      dataOf(api.POST('/api/v1/pipelines/{id}/dry-run/', { ...byId(id), body: { ...asSent(tried), call_apis: true } })),
   })
 }
 
@@ -143,7 +148,7 @@ export function useAskApis(id: string) {
 export function useCheckedExamples(id: string, config: Config) {
   return useQuery({
     queryKey: [...keys.part(id, 'examples'), config],
-    queryFn: () => dataOf(api.POST('/api/v1/pipelines/{id}/check-examples/', { ...byId(id), body: { config } })),
+    queryFn: () => dataOf(api.POST('/api/v1/pipelines/{id}/check-examples/', { ...byId(id), body: asSent({ config }) })),
     retry: false,
     placeholderData: (before) => before,
   })
@@ -154,8 +159,8 @@ export function useSavePipeline(id: string | undefined, etag: string | undefined
   return useMutation({
     mutationFn: (body: PipelineDraft) =>
       id
-        ? dataOf(api.PUT('/api/v1/pipelines/{id}/', { ...byId(id), body, headers: { 'If-Match': etag } }))
-        : dataOf(api.POST('/api/v1/pipelines/', { body })),
+        ? dataOf(api.PUT('/api/v1/pipelines/{id}/', { ...byId(id), body: asSent(body), headers: { 'If-Match': etag } }))
+        : dataOf(api.POST('/api/v1/pipelines/', { body: asSent(body) })),
     onSuccess: () => client.invalidateQueries({ queryKey: keys.all }),
   })
 }

@@ -1,4 +1,4 @@
-import { Alert, Button, Group, Tabs, Text } from '@mantine/core'
+import { Alert, Button, Group, List, Tabs, Text } from '@mantine/core'
 import { useTranslation } from 'react-i18next'
 import { Link, useNavigate, useParams } from 'react-router'
 
@@ -40,7 +40,10 @@ function PipelineDetail({ pipeline }: { pipeline: Pipeline }) {
       }
       action={<Actions pipeline={pipeline} />}
     >
-      {pipeline.published_version !== pipeline.version && <Unpublished pipeline={pipeline} />}
+      {pipeline.published_version !== pipeline.version && pipeline.provisioning?.state !== 'provisioning' && (
+        <Unpublished pipeline={pipeline} />
+      )}
+      {pipeline.provisioning && <Provisioning found={pipeline.provisioning} />}
       {pipeline.failure && (
         <Alert color="red" mb="md" title={t('pipelines.failedTitle')}>
           {pipeline.failure}
@@ -107,6 +110,27 @@ function Actions({ pipeline }: { pipeline: Pipeline }) {
   )
 }
 
+/** What a version waits for in other systems, or why it could not be put in force. */
+function Provisioning({ found }: { found: NonNullable<Pipeline['provisioning']> }) {
+  const { t } = useTranslation()
+  const failed = found.state === 'failed'
+  const title = t(failed ? 'pipelines.provisioningFailed' : 'pipelines.provisioningTitle', { version: found.version })
+  return (
+    <Alert color={failed ? 'red' : 'blue'} mb="md" title={title}>
+      {found.cause}
+      <List size="sm">
+        {found.steps.map((step) => (
+          <List.Item key={step.kind}>
+            {t(`pipelines.registrations.${step.kind}`, { defaultValue: step.kind })}:{' '}
+            {t(`pipelines.registrationStates.${step.state ?? 'pending'}`)}
+            {!failed && step.error && ` (${step.error})`}
+          </List.Item>
+        ))}
+      </List>
+    </Alert>
+  )
+}
+
 function Unpublished({ pipeline }: { pipeline: Pipeline }) {
   const { t } = useTranslation()
   const act = usePipelineAction(pipeline.id)
@@ -119,7 +143,9 @@ function Unpublished({ pipeline }: { pipeline: Pipeline }) {
           loading={act.isPending}
           onClick={() =>
             act.mutate('publish', {
-              onSuccess: () => toastDone(t('pipelines.published', { version: pipeline.version })),
+              onSuccess: (found) => {
+                if (!found.provisioning) toastDone(t('pipelines.published', { version: pipeline.version }))
+              },
               onError: toastFailed,
             })
           }

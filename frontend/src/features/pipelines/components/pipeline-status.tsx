@@ -1,5 +1,5 @@
 import { Badge } from '@mantine/core'
-import { IconAlertTriangle, IconCircleCheck, IconPencil, IconPlayerPause } from '@tabler/icons-react'
+import { IconAlertTriangle, IconCircleCheck, IconLoader, IconPencil, IconPlayerPause } from '@tabler/icons-react'
 import { useTranslation } from 'react-i18next'
 
 import type { Pipeline } from '@/features/pipelines/api/pipelines'
@@ -7,7 +7,11 @@ import type { Pipeline } from '@/features/pipelines/api/pipelines'
 export function PipelineStatus({ pipeline }: { pipeline: Pipeline }) {
   const { t } = useTranslation()
   const [color, Icon, label] =
-    pipeline.published_version === null
+    pipeline.provisioning?.state === 'provisioning'
+      ? (['blue', IconLoader, t('pipelines.provisioning')] as const)
+      : pipeline.provisioning && pipeline.published_version === null
+      ? (['red', IconAlertTriangle, t('pipelines.failed')] as const)
+      : pipeline.published_version === null
       ? (['gray', IconPencil, t('pipelines.draft')] as const)
       : pipeline.paused
         ? (['yellow', IconPlayerPause, t('pipelines.paused')] as const)

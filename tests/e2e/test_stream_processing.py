@@ -1,0 +1,69 @@
+"""The hand-over to stream processing: Avro in a topic of the pipeline's own, on Spark, with a real registry."""
+
+import io
+import json
+import struct
+from typing import Any
+
+import fastavro
+import requests
+from confluent_kafka import Message
+
+from backend.domain import routing
+from backend.kafka_client.tail import tail
+from tests.e2e.test_messages import name
+from tests.infra import Server, wait_until
+from tests.installation import Installation
+from tests.schema_registry import ADDRESS, schema_registry
+
+__all__ = ["schema_registry"]
+
+SCHEMA = {
+    "type": "record",
+    "name": "Order",
+    "fields": [{"name": "id", "type": "long"}, {"name": "total", "type": "double"}],
+}
+
+
+def decoded(record: Message) -> Any:
+    value: Any = record.value()
+    zero, schema_id = struct.unpack(">bI", value[:5])
+    assert zero == 0
+    schema = json.loads(requests.get(f"{ADDRESS}/schemas/ids/{schema_id}", timeout=5).json()["schema"])
+    return fastavro.schemaless_reader(io.BytesIO(value[5:]), schema, None)
+
+
+def test_messages_are_handed_over_as_avro_of_the_registered_schema(
+    installation: Installation, schema_registry: Server
+) -> None:
+    connector = installation.create(
+        "connectors/", {"name": name(), "type": "http", "connection": {"url": "http://127.0.0.1:9/"}}
+    )
+    config = {
+        "transforms": [{"type": "remove", "paths": ["note"]}],
+        "stream_processing": {"avro_schema": SCHEMA},
+        "outputs": [{"name": "out", "connector": connector["id"]}],
+    }
+    pipeline = str(installation.create("pipelines/", {"name": name(), "config": config})["id"])
+    installation.create(f"pipelines/{pipeline}/publish/", {})
+    wait_until(lambda: installation.api("GET", f"pipelines/{pipeline}/")[1]["published_version"] == 1, 30)
+    wait_until(lambda: installation.post(pipeline, {"id": 1, "total": 1.5, "note": "n"})[0] == 202)
+    installation.accepted(pipeline, [{"id": 2, "total": 19.9}, {"id": "x", "total": 0}])
+    topic = routing.processing_source(pipeline)
+
+    def handed_over() -> list[Message]:
+        return tail(installation.endpoint("kafka"), topic, 100)
+
+    wait_until(lambda: len(handed_over()) == 2, 30)
+    records = handed_over()
+    found = sorted((decoded(record) for record in records), key=lambda order: order["id"])
+    assert found == [{"id": 1, "total": 1.5}, {"id": 2, "total": 19.9}]
+    headers: dict[str, bytes] = dict(records[0].headers() or [])  # type: ignore[arg-type]
+    assert headers["content-type"] == b"avro/binary"
+    assert headers["routing-slip"] == routing.ADAPTED.encode()
+
+    def refused() -> list[dict[str, Any]]:
+        return list(installation.api("GET", f"dead-letters/?pipeline={pipeline}")[1]["results"])
+
+    wait_until(lambda: len(refused()) == 1, 30)
+    assert refused()[0]["error"].startswith("Stream processing: This does not fit the Avro schema")

@@ -1,0 +1,72 @@
+"""A real schema registry that speaks Confluent's API: Apicurio, with everything in memory."""
+
+import hashlib
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import requests
+
+from backend.runtime.jars import retrieve
+from backend.runtime.java import java_home
+from backend.runtime.layout import ROOT, Layout
+from backend.runtime.versions import versions
+from tests.infra import REGISTRY_PORT, VAR, Server
+from tests.ports import free_ports
+
+ADDRESS = f"http://127.0.0.1:{REGISTRY_PORT}/apis/ccompat/v7"
+
+_OLDEST_JAVA = 21
+_IVY = """<ivy-module version="2.0" xmlns:m="http://ant.apache.org/ivy/maven">
+  <info organisation="headrace" module="apicurio"/>
+  <configurations><conf name="apicurio"/></configurations>
+  <dependencies>
+    <dependency org="io.apicurio" name="apicurio-registry-app" rev="{APICURIO_VERSION}" conf="apicurio->master"
+                transitive="false">
+      <artifact name="apicurio-registry-app" type="tar.gz" ext="tar.gz" m:classifier="all"/>
+    </dependency>
+  </dependencies>
+</ivy-module>
+"""
+_JVM = ["-Xmx256m", "-Xss512k", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:MaxMetaspaceSize=192m"]
+
+
+@pytest.fixture(scope="session")
+def schema_registry() -> Iterator[Server]:
+    layout = Layout(ROOT / "var")
+    layout.create()
+    home = java_home(layout, _OLDEST_JAVA)
+    folder = VAR / "apicurio"
+    shutil.unpack_archive(_distribution(layout, home), folder)
+    addresses = {
+        "quarkus.http.host": "127.0.0.1",
+        "quarkus.http.port": REGISTRY_PORT,
+        "quarkus.management.host": "127.0.0.1",
+        "quarkus.management.port": free_ports(1)[0],
+    }
+    options = [f"-D{name}={value}" for name, value in addresses.items()]
+    jar = next(folder.rglob("quarkus-run.jar"))
+    server = Server("apicurio", [str(home / "bin/java"), *_JVM, *options, "-jar", str(jar)], _answers)
+    server.start()
+    yield server
+    server.stop()
+
+
+def _distribution(layout: Layout, home: Path) -> Path:
+    digest, name = (ROOT / "docker/apicurio.sha256").read_text().split()
+    found = layout.var / "apicurio/apicurio" / name
+    if not found.exists():
+        retrieve(
+            _IVY.format(**versions()), layout.var / "apicurio", home, types=["tar.gz"], configurations=["apicurio"]
+        )
+    with found.open("rb") as file:
+        assert hashlib.file_digest(file, "sha256").hexdigest() == digest, f"{found} is not the expected file."
+    return found
+
+
+def _answers() -> bool:
+    try:
+        return requests.get(f"{ADDRESS}/subjects", timeout=2).ok
+    except requests.RequestException:
+        return False
