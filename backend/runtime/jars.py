@@ -1,4 +1,4 @@
-"""Kafka's broker and Spark's Kafka connector, from pinned Maven artifacts with committed checksums.
+"""Kafka's broker and tools and Spark's Kafka connector, from pinned Maven artifacts with committed checksums.
 
 Ivy, which comes with PySpark, resolves them, so that no Maven is needed.
 """
@@ -21,6 +21,8 @@ _IVY = """<ivy-module version="2.0">
   <configurations><conf name="kafka"/><conf name="spark"/></configurations>
   <dependencies>
     <dependency org="org.apache.kafka" name="kafka_{SCALA_VERSION}" rev="{KAFKA_VERSION}" conf="kafka->default"/>
+    <dependency org="org.apache.kafka" name="kafka-tools" rev="{KAFKA_VERSION}" conf="kafka->master"
+                transitive="false"/>
     <dependency org="org.apache.logging.log4j" name="log4j-slf4j-impl" rev="{LOG4J_VERSION}"
                 conf="kafka->master" transitive="false"/>
     <dependency org="org.apache.spark" name="spark-sql-kafka-0-10_{SCALA_VERSION}" rev="{SPARK_VERSION}"

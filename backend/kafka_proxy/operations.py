@@ -1,0 +1,60 @@
+"""What an operator asks a proxy by HTTP: /health, /ready, /metrics and /topology."""
+
+from typing import TYPE_CHECKING, Any
+
+from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
+
+from backend.domain import json
+
+if TYPE_CHECKING:
+    from backend.kafka_proxy.server import Proxy
+
+
+class Operations:
+    """An ASGI application."""
+
+    def __init__(self, proxy: "Proxy") -> None:
+        self._proxy = proxy
+
+    async def __call__(self, scope: dict[str, Any], receive: Any, send: Any) -> None:
+        if scope["type"] != "http":
+            return
+        status, kind, body = self._answer(scope["path"])
+        headers = [(b"content-type", kind.encode()), (b"content-length", str(len(body)).encode())]
+        await send({"type": "http.response.start", "status": status, "headers": headers})
+        await send({"type": "http.response.body", "body": body})
+
+    def _answer(self, path: str) -> tuple[int, str, bytes]:
+        if path == "/health":
+            return 200, "application/json", b'{"status":"ok"}'
+        if path == "/ready":
+            state = "draining" if self._proxy.is_draining else "ready"
+            return 503 if self._proxy.is_draining else 200, "application/json", json.dumps({"status": state})
+        if path == "/metrics":
+            return 200, CONTENT_TYPE_LATEST, generate_latest()
+        if path == "/topology":
+            return 200, "application/json", json.dumps(self._topology())
+        return 404, "application/json", b'{"status":"not found"}'
+
+    def _topology(self) -> dict[str, Any]:
+        nodes, brokers = self._proxy.nodes, self._proxy.topology.brokers
+        assigned = nodes.assignment(brokers.values())
+        up = {node.broker_id for node in nodes.up()}
+        return {
+            "cluster_id": self._proxy.topology.cluster_id,
+            "local": nodes.local.broker_id,
+            "nodes": [
+                {
+                    "id": node.broker_id,
+                    "address": str(node.address_for_clients),
+                    "rack": node.rack,
+                    "is_up": node.broker_id in up,
+                }
+                for node in self._proxy.config.proxy_nodes
+            ],
+            "brokers": [
+                {"id": b.id, "address": str(b.address), "rack": b.rack, "proxy": assigned[b.id].broker_id}
+                for b in brokers.values()
+            ],
+            "connections": len(self._proxy.clients),
+        }

@@ -1,0 +1,81 @@
+"""Writes backend/kafka_wire/messages.json from the definitions in the pinned kafka-clients jar: ``make kafka-messages``.
+
+Only what clients may send is kept, without the texts.
+"""
+
+import json
+import re
+import sys
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+TARGET = Path(__file__).resolve().parents[1] / "kafka_wire/messages.json"
+
+Json = dict[str, Any]
+
+
+def main(jars: Path) -> None:
+    TARGET.write_text(text(jars))
+
+
+def text(jars: Path) -> str:
+    """The file's text. ``jars`` is the folder of the broker's jars."""
+    lines = ",\n".join(json.dumps(message, separators=(",", ":")) for message in _messages(jars))
+    return f"[\n{lines}\n]\n"
+
+
+def _messages(jars: Path) -> Iterator[Json]:
+    with zipfile.ZipFile(next(jars.glob("kafka-clients-*.jar"))) as jar:
+        names = [name for name in jar.namelist() if re.fullmatch(r"common/message/\w+(Request|Response)\.json", name)]
+        definitions = [json.loads(re.sub(r"(?m)^\s*//.*$", "", jar.read(name).decode())) for name in names]
+    definitions = [definition for definition in definitions if "apiKey" in definition]
+    offered = {d["apiKey"] for d in definitions if d["type"] == "request" and "broker" in d.get("listeners", ())}
+    for definition in sorted(definitions, key=lambda d: (d["apiKey"], d["type"])):
+        if definition["apiKey"] in offered and definition["validVersions"] != "none":
+            yield _message(definition)
+
+
+def _message(definition: Json) -> Json:
+    shared = {struct["name"]: struct["fields"] for struct in definition.get("commonStructs", ())}
+    return {
+        "key": definition["apiKey"],
+        "name": definition["name"],
+        "versions": _range(definition["validVersions"]),
+        "flexible": _range(definition["flexibleVersions"]),
+        "fields": [_field(field, shared) for field in definition["fields"]],
+    }
+
+
+def _field(field: Json, shared: dict[str, list[Json]]) -> Json:
+    kind = field["type"]
+    found: Json = {"name": _snake(field["name"]), "type": kind, "versions": _range(field["versions"])}
+    if "nullableVersions" in field:
+        found["nullable"] = _range(field["nullableVersions"])
+    if "tag" in field:
+        found["tag"], found["tagged"] = field["tag"], _range(field["taggedVersions"])
+    if "default" in field:
+        found["default"] = field["default"]
+    fields = field.get("fields") or shared.get(kind.removeprefix("[]"))
+    if fields:
+        found["fields"] = [_field(inner, shared) for inner in fields]
+    return found
+
+
+def _range(versions: str) -> list[int] | None:
+    """``3-13``, ``9+``, ``4`` and ``none``."""
+    if versions == "none":
+        return None
+    first, _, last = versions.partition("-")
+    if first.endswith("+"):
+        return [int(first[:-1]), 32767]
+    return [int(first), int(last or first)]
+
+
+def _snake(name: str) -> str:
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

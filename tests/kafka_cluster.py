@@ -1,0 +1,193 @@
+"""A Kafka cluster of several brokers, each in a rack of its own, with listeners for every way to sign in."""
+
+import base64
+import signal
+import socket
+import subprocess
+import time
+import uuid
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient
+
+from tests.certificates import Authority
+from tests.ports import free_ports
+
+USERS = {"alice": "alice-password", "bob": "bob-password"}
+"""May use PLAIN, and SCRAM once they are registered."""
+
+_PROPERTIES = """\
+process.roles=broker,controller
+node.id={id}
+broker.rack=rack{id}
+controller.quorum.voters={voters}
+listeners={listeners},CONTROLLER://127.0.0.1:{controller}
+advertised.listeners={listeners}
+controller.listener.names=CONTROLLER
+inter.broker.listener.name=PLAINTEXT
+listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT
+log.dirs={folder}/data
+auto.create.topics.enable=false
+default.replication.factor=3
+min.insync.replicas=1
+group.initial.rebalance.delay.ms=0
+offsets.topic.replication.factor=3
+offsets.topic.num.partitions=6
+transaction.state.log.replication.factor=3
+transaction.state.log.min.isr=2
+transaction.state.log.num.partitions=6
+broker.session.timeout.ms=3000
+broker.heartbeat.interval.ms=500
+replica.lag.time.max.ms=3000
+replica.selector.class=org.apache.kafka.common.replica.RackAwareReplicaSelector
+connections.max.idle.ms={idle_ms}
+num.network.threads=2
+num.io.threads=4
+background.threads=2
+log.cleaner.dedupe.buffer.size=8388608
+log.segment.bytes=104857600
+authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer
+super.users=User:ANONYMOUS;User:alice
+allow.everyone.if.no.acl.found=false
+delegation.token.secret.key=a-secret-of-the-tests
+sasl.enabled.mechanisms=PLAIN,SCRAM-SHA-256,SCRAM-SHA-512,OAUTHBEARER
+listener.name.sasl_plaintext.plain.sasl.jaas.config=org.apache.kafka.common.security.plain.PlainLoginModule required \
+{users};
+listener.name.sasl_plaintext.scram-sha-256.sasl.jaas.config=\
+org.apache.kafka.common.security.scram.ScramLoginModule required;
+listener.name.sasl_plaintext.scram-sha-512.sasl.jaas.config=\
+org.apache.kafka.common.security.scram.ScramLoginModule required;
+listener.name.sasl_plaintext.oauthbearer.sasl.jaas.config=\
+org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required unsecuredLoginStringClaim_sub="nobody";
+ssl.keystore.type=PEM
+ssl.keystore.location={folder}/keystore.pem
+ssl.truststore.type=PEM
+ssl.truststore.location={authority}
+ssl.client.auth={client_auth}
+ssl.principal.mapping.rules=RULE:^CN=(.*)$/$1/
+{extra}
+"""
+
+
+@dataclass
+class BrokerProcess:
+    id: int
+    folder: Path
+    ports: dict[str, int]
+    command: list[str]
+    process: subprocess.Popen[bytes] | None = None
+
+    def address(self, listener: str = "PLAINTEXT") -> str:
+        return f"127.0.0.1:{self.ports[listener]}"
+
+    def start(self) -> None:
+        with (self.folder / "log").open("ab") as log:
+            self.process = subprocess.Popen(self.command, stdout=log, stderr=log, cwd="/")
+
+    def stop(self, number: signal.Signals = signal.SIGTERM) -> None:
+        if self.process is not None:
+            self.process.send_signal(signal.SIGCONT)
+            self.process.send_signal(number)
+            self.process.wait(60)
+            self.process = None
+
+
+@dataclass
+class KafkaCluster:
+    """``start`` returns once every broker has joined."""
+
+    folder: Path
+    jars: Path
+    java_home: Path
+    size: int = 3
+    client_auth: str = "none"
+    idle_ms: int = 600_000
+    extra: str = ""
+    brokers: list[BrokerProcess] = field(default_factory=list)
+
+    def start(self) -> None:
+        self._prepare()
+        for broker in self.brokers:
+            broker.start()
+        self.wait_for(self.size)
+
+    def stop(self) -> None:
+        for broker in self.brokers:
+            broker.stop(signal.SIGKILL)
+
+    def bootstrap(self, listener: str = "PLAINTEXT") -> str:
+        return ",".join(broker.address(listener) for broker in self.brokers)
+
+    def wait_for(self, brokers: int, seconds: float = 90.0) -> None:
+        """Until so many brokers are in the cluster."""
+        deadline = time.monotonic() + seconds
+        while self._joined() != brokers:
+            if time.monotonic() > deadline:
+                tails = "\n".join((b.folder / "log").read_text()[-1500:] for b in self.brokers)
+                raise AssertionError(f"{self._joined()} instead of {brokers} brokers are there.\n{tails}")
+            time.sleep(0.2)
+
+    def _joined(self) -> int:
+        try:
+            return len(AdminClient({"bootstrap.servers": self.bootstrap()}).list_topics(timeout=5).brokers)
+        except KafkaException:
+            return 0
+
+    def tool(self, main: str, *arguments: str, seconds: float = 60.0) -> subprocess.CompletedProcess[str]:
+        """One of Kafka's own command-line tools."""
+        return subprocess.run(
+            [*self._java("256m"), main, *arguments], capture_output=True, text=True, timeout=seconds, check=False
+        )
+
+    def tool_command(self, main: str, *arguments: str) -> list[str]:
+        return [*self._java("256m"), main, *arguments]
+
+    def _java(self, memory: str) -> list[str]:
+        options = [f"-Xmx{memory}", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:ReservedCodeCacheSize=64m"]
+        return [str(self.java_home / "bin/java"), *options, "-cp", f"{self.jars}/kafka/*"]
+
+    def _prepare(self) -> None:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self.authority = Authority(self.folder)
+        listeners = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT")
+        ports = iter(free_ports(self.size * (len(listeners) + 1)))
+        controllers = [next(ports) for _ in range(self.size)]
+        voters = ",".join(f"{n + 1}@127.0.0.1:{port}" for n, port in enumerate(controllers))
+        cluster = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+        for number, controller in enumerate(controllers, 1):
+            folder = self.folder / f"broker{number}"
+            folder.mkdir()
+            certificate, key = self.authority.issue(f"broker{number}")
+            (folder / "keystore.pem").write_text(key.read_text() + certificate.read_text())
+            own = {name: next(ports) for name in listeners}
+            (folder / "server.properties").write_text(
+                _PROPERTIES.format(
+                    id=number,
+                    voters=voters,
+                    listeners=",".join(f"{name}://127.0.0.1:{port}" for name, port in own.items()),
+                    controller=controller,
+                    folder=folder,
+                    users=" ".join(f'user_{name}="{password}"' for name, password in USERS.items()),
+                    authority=self.authority.certificate,
+                    client_auth=self.client_auth,
+                    idle_ms=self.idle_ms,
+                    extra=self.extra,
+                )
+            )
+            properties = str(folder / "server.properties")
+            done = self.tool("kafka.tools.StorageTool", "format", f"--cluster-id={cluster}", "-c", properties)
+            assert done.returncode == 0, done.stderr
+            self.brokers.append(
+                BrokerProcess(number, folder, own, [*self._java("320m"), "kafka.Kafka", properties])
+            )
+
+
+def is_listening(address: str) -> bool:
+    host, _, port = address.rpartition(":")
+    try:
+        socket.create_connection((host, int(port)), 1).close()
+    except OSError:
+        return False
+    return True
