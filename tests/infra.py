@@ -9,7 +9,6 @@ import shutil
 import signal
 import subprocess
 import tempfile
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -20,6 +19,7 @@ from backend.runtime.jars import ensure_jars
 from backend.runtime.java import java_home
 from backend.runtime.layout import ROOT, Layout
 from tests.ports import free_ports
+from tests.waiting import wait_until
 
 VAR = Path(tempfile.mkdtemp(prefix="headrace-test-"))
 VAR.chmod(0o755)  # PostgreSQL may run as another user
@@ -51,15 +51,6 @@ os.environ |= {
     "HEADRACE_OUTBOUND_ALLOW": "127.0.0.0/8,::1/128",
     "HEADRACE_SECRET_KEYS_FILE": str(VAR / "secrets/secret-keys.json"),
 }
-
-
-def wait_until(condition: Callable[[], object], timeout: float = 30.0, interval: float = 0.05) -> None:
-    """Returns once the condition holds; fails the test when it does not in time."""
-    deadline = time.monotonic() + timeout
-    while not condition():
-        if time.monotonic() > deadline:
-            pytest.fail(f"Not true within {timeout:g} s: {condition}")
-        time.sleep(interval)
 
 
 class Server:

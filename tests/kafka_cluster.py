@@ -49,7 +49,7 @@ background.threads=2
 log.cleaner.dedupe.buffer.size=8388608
 log.segment.bytes=104857600
 authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer
-super.users=User:ANONYMOUS;User:alice
+super.users=User:ANONYMOUS;User:proxy
 allow.everyone.if.no.acl.found=false
 delegation.token.secret.key=a-secret-of-the-tests
 sasl.enabled.mechanisms=PLAIN,SCRAM-SHA-256,SCRAM-SHA-512,OAUTHBEARER
@@ -135,14 +135,19 @@ class KafkaCluster:
         except KafkaException:
             return 0
 
-    def tool(self, main: str, *arguments: str, seconds: float = 60.0) -> subprocess.CompletedProcess[str]:
+    def tool(
+        self, main: str, *arguments: str, input_file: Path = Path("/dev/null"), seconds: float = 60.0
+    ) -> subprocess.CompletedProcess[str]:
         """One of Kafka's own command-line tools."""
-        return subprocess.run(
-            [*self._java("256m"), main, *arguments], capture_output=True, text=True, timeout=seconds, check=False
-        )
-
-    def tool_command(self, main: str, *arguments: str) -> list[str]:
-        return [*self._java("256m"), main, *arguments]
+        with input_file.open("rb") as stdin:
+            return subprocess.run(
+                [*self._java("256m"), main, *arguments],
+                stdin=stdin,
+                capture_output=True,
+                text=True,
+                timeout=seconds,
+                check=False,
+            )
 
     def _java(self, memory: str) -> list[str]:
         options = [f"-Xmx{memory}", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:ReservedCodeCacheSize=64m"]
@@ -179,9 +184,7 @@ class KafkaCluster:
             properties = str(folder / "server.properties")
             done = self.tool("kafka.tools.StorageTool", "format", f"--cluster-id={cluster}", "-c", properties)
             assert done.returncode == 0, done.stderr
-            self.brokers.append(
-                BrokerProcess(number, folder, own, [*self._java("320m"), "kafka.Kafka", properties])
-            )
+            self.brokers.append(BrokerProcess(number, folder, own, [*self._java("320m"), "kafka.Kafka", properties]))
 
 
 def is_listening(address: str) -> bool:

@@ -1,7 +1,6 @@
 """One client's connection to one broker. No two clients share one, so that a broker sees who asks."""
 
 import asyncio
-import functools
 import logging
 import time
 from collections import deque
@@ -10,14 +9,21 @@ from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum
 
-from backend.kafka_proxy import metrics, sasl
-from backend.kafka_proxy.config import Address, ProxyConfig
-from backend.kafka_proxy.sasl import Credentials
+from backend.kafka_proxy import metrics
+from backend.kafka_proxy.config import Address, BrokerTls, ProxyConfig
+from backend.kafka_proxy.sasl import Login, RefusedError
+from backend.kafka_wire import codec
 from backend.kafka_wire.api import ApiKey
-from backend.kafka_wire.codec import Parts, put_request_correlation, response_correlation
+from backend.kafka_wire.codec import Parts, Struct
 from backend.kafka_wire.framing import FrameProtocol
+from backend.kafka_wire.primitives import MalformedError
 
 log = logging.getLogger(__name__)
+
+CLIENT_ID = "headrace-proxy"
+
+_FIRST_PAUSE = 0.1
+"""Seconds before the second try to sign in; each further pause is twice as long."""
 
 
 class Lost(Enum):
@@ -46,158 +52,128 @@ class BrokerConnection(FrameProtocol):
         address: Address,
         config: ProxyConfig,
         *,
-        name: str,
-        credentials: Credentials | None,
+        tls: BrokerTls | None,
+        login: Login | None,
         on_closed: Callable[["BrokerConnection", bool], None],
         on_writable: Callable[[bool], None],
     ) -> None:
         super().__init__(config.max_frame_bytes)
         self.address = address
-        self.is_reading_paused = False
         self._config = config
-        self._credentials = credentials
+        self._tls = tls
+        self._login = login
         self._on_closed = on_closed
         self._on_writable = on_writable
+        self._is_reading_paused = False
         self._is_connected = False
+        self._was_open = False
         self._is_open = False
         self._is_closed = False
         self._unsent: list[tuple[Parts, _Waiting | None]] = []
         self._waiting: deque[_Waiting] = deque()
         self._correlation_id = 0
-        self._unanswered = False
+        self._last_is_unanswered = False
+        name = str(address)
         self._requests = metrics.BROKER_REQUESTS.labels(name)
         self._bytes_in = metrics.BROKER_BYTES.labels(name, "from")
         self._bytes_out = metrics.BROKER_BYTES.labels(name, "to")
         self._failures = metrics.BROKER_FAILURES.labels(name)
-        self._connecting = asyncio.create_task(self._connect())
+        self._disconnected = asyncio.Event()
+        self._login_timer: asyncio.TimerHandle | None = None
+        self._opening = asyncio.create_task(self._open())
 
     @property
-    def is_closed(self) -> bool:
-        return self._is_closed
+    def has_unsent(self) -> bool:
+        return bool(self._unsent)
 
     # -- sending
 
     def send(self, parts: Parts, on_answer: OnAnswer | None, *, patience: float = 0.0) -> None:
         """A whole frame, whose correlation id is replaced. Without ``on_answer`` none is expected. ``patience`` is
         for how many seconds beyond the usual the broker may take."""
-        self._correlation_id = (self._correlation_id + 1) & 0x7FFFFFFF
-        put_request_correlation(parts, self._correlation_id)
-        waiting = None
-        if on_answer is not None:
-            deadline = time.monotonic() + patience + self._config.request_timeout_ms / 1000
-            waiting = _Waiting(self._correlation_id, on_answer, deadline)
+        waiting = self._number(parts, on_answer, patience)
         self._requests.inc()
         if self._is_open:
             self._write(parts, waiting)
         else:
             self._unsent.append((parts, waiting))
 
+    def _number(self, parts: Parts, on_answer: OnAnswer | None, patience: float) -> _Waiting | None:
+        self._correlation_id = (self._correlation_id + 1) & 0x7FFFFFFF
+        codec.put_request_correlation(parts, self._correlation_id)
+        if on_answer is None:
+            return None
+        deadline = time.monotonic() + patience + self._config.request_timeout_ms / 1000
+        return _Waiting(self._correlation_id, on_answer, deadline)
+
     def _write(self, parts: Parts, waiting: _Waiting | None) -> None:
         self._bytes_out.inc(sum(map(len, parts)))
         if waiting is not None:
             self._waiting.append(waiting)
-        self._unanswered = waiting is None
+        self._last_is_unanswered = waiting is None
         self.transport.writelines(parts)
 
+    async def ask(self, api_key: ApiKey, version: int, body: Struct) -> Struct:
+        """A question of the proxy's own. Raises ConnectionError."""
+        return await self._ask(api_key, version, body, self.send)
+
+    async def _ask_now(self, api_key: ApiKey, version: int, body: Struct) -> Struct:
+        """Before the requests that wait."""
+
+        def send(parts: Parts, on_answer: OnAnswer) -> None:
+            self._write(parts, self._number(parts, on_answer, 0.0))
+
+        return await self._ask(api_key, version, body, send)
+
+    async def _ask(
+        self, api_key: ApiKey, version: int, body: Struct, send: Callable[[Parts, OnAnswer], None]
+    ) -> Struct:
+        answered: asyncio.Future[bytearray | Lost] = asyncio.get_running_loop().create_future()
+
+        def take(answer: bytearray | Lost) -> None:
+            if not answered.done():
+                answered.set_result(answer)
+
+        send(codec.write_request(api_key, version, 0, CLIENT_ID, body), take)
+        frame = await answered
+        if isinstance(frame, Lost):
+            raise ConnectionError("it closed the connection")
+        try:
+            return codec.read_response(api_key, version, frame)
+        except MalformedError as error:
+            raise ConnectionError(f"its answer cannot be read: {error}") from None
+
+    # -- ending
+
     def close(self) -> None:
-        self._connecting.cancel()
+        """What has been written still leaves."""
+        self._opening.cancel()
+        if self._is_connected:
+            self.transport.close()
+        self._end()
+
+    def abort(self) -> None:
         if self._is_connected:
             self.transport.abort()
-        self._end()
+        self.close()
 
     def check(self, now: float) -> None:
         """Ends the connection when the broker has not answered for too long."""
         if self._waiting and self._waiting[0].deadline < now:
             log.warning("Broker at %s has not answered in time; the connection is closed.", self.address)
-            self.close()
-
-    def reauthenticate(self, credentials: Credentials) -> None:
-        """With what the client has just shown anew: KIP-368."""
-        self._credentials = credentials
-        if self._is_open:
-            for step, parts in credentials.steps():
-                self.send(parts, functools.partial(self._check_again, step))
-
-    def _check_again(self, step: ApiKey, answer: bytearray | Lost) -> None:
-        if isinstance(answer, bytearray):
-            try:
-                sasl.check(step, answer)
-            except ConnectionError as error:
-                log.warning("Broker at %s: %s", self.address, error)
-                self.close()
-
-    def pause(self, paused: bool) -> None:
-        """Back-pressure: while the client does not read, nothing is read from the broker."""
-        if self._is_open and paused != self.is_reading_paused:
-            self.is_reading_paused = paused
-            (self.transport.pause_reading if paused else self.transport.resume_reading)()
-
-    # -- the connection
-
-    async def _connect(self) -> None:
-        tls = self._config.tls.brokers
-        try:
-            async with asyncio.timeout(self._config.connect_timeout_ms / 1000):
-                await asyncio.get_running_loop().create_connection(
-                    lambda: self,
-                    self.address.host,
-                    self.address.port,
-                    ssl=tls.context if tls is not None else None,
-                )
-                if self._credentials is not None:
-                    await self._authenticate(self._credentials)
-        except (OSError, TimeoutError) as error:
-            log.warning("Broker at %s cannot be reached: %s", self.address, error or "no answer in time")
-            self.close()
-            return
-        self._is_open = True
-        unsent, self._unsent = self._unsent, []
-        for parts, waiting in unsent:
-            self._write(parts, waiting)
-
-    async def _authenticate(self, credentials: Credentials) -> None:
-        for step, parts in credentials.steps():
-            answered: asyncio.Future[bytearray] = asyncio.get_running_loop().create_future()
-
-            def take(answer: bytearray | Lost, answered: asyncio.Future[bytearray] = answered) -> None:
-                if answered.done():
-                    return
-                if isinstance(answer, Lost):
-                    answered.set_exception(ConnectionError("it closed while the client was being authenticated"))
-                else:
-                    answered.set_result(answer)
-
-            self._correlation_id += 1
-            put_request_correlation(parts, self._correlation_id)
-            self._write(parts, _Waiting(self._correlation_id, take, float("inf")))
-            sasl.check(step, await answered)
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        super().connection_made(transport)
-        self._is_connected = True
-
-    def frame_received(self, frame: bytearray) -> None:
-        self._bytes_in.inc(len(frame))
-        if not self._waiting or self._waiting[0].correlation_id != response_correlation(frame):
-            self.malformed("an answer to nothing that was asked")
-            self.transport.abort()
-            return
-        self._waiting.popleft().on_answer(frame)
-
-    def malformed(self, reason: str) -> None:
-        log.error("Broker at %s: %s", self.address, reason)
-
-    def connection_lost(self, error: Exception | None) -> None:
-        self._end()
+            self.abort()
 
     def _end(self) -> None:
         if self._is_closed:
             return
         self._is_closed = True
-        was_busy = bool(self._waiting or self._unsent) or self._unanswered
+        if self._login_timer is not None:
+            self._login_timer.cancel()
+        # A broker that refuses a write with acks=0 says so by closing the connection.
+        was_busy = bool(self._waiting or self._unsent) or self._last_is_unanswered
         if was_busy:
             self._failures.inc()
-        self._connecting.cancel()
+        self._opening.cancel()
         self._on_closed(self, was_busy)
         waiting, self._waiting = self._waiting, deque()
         for sent in waiting:
@@ -206,6 +182,102 @@ class BrokerConnection(FrameProtocol):
         for _, queued in unsent:
             if queued is not None:
                 queued.on_answer(Lost.UNSENT)
+
+    # -- opening
+
+    async def _open(self) -> None:
+        tries = self._login.tries if self._login is not None else 1
+        for number in range(1, tries + 1):
+            try:
+                async with asyncio.timeout(self._config.connect_timeout_ms / 1000):
+                    await self._connect()
+                    await self._log_in()
+                self._flush()
+                return
+            except RefusedError as error:
+                reason: Exception = error
+                if number < tries:
+                    await asyncio.sleep(_FIRST_PAUSE * 2 ** (number - 1))
+            except (OSError, TimeoutError) as error:
+                reason = error
+                break
+        log.warning("Broker at %s cannot be used: %s", self.address, str(reason) or "no answer in time")
+        self.abort()
+
+    async def _connect(self) -> None:
+        """Anew when signing in has failed: the broker closes the connection then."""
+        if self._is_connected:
+            self.transport.abort()
+            await self._disconnected.wait()
+        loop = asyncio.get_running_loop()
+        context = self._tls.context if self._tls is not None else None
+        await loop.create_connection(lambda: self, self.address.host, self.address.port, ssl=context)
+
+    async def _log_in(self) -> None:
+        if self._login is None:
+            return
+        seconds = await self._login.run(self._ask_now)
+        if seconds:
+            self._login_timer = asyncio.get_running_loop().call_later(seconds / 2, self._log_in_again)
+
+    def log_in_again(self, login: Login) -> None:
+        """With what the client has just shown anew: KIP-368."""
+        self._login = login
+        self._log_in_again()
+
+    def _log_in_again(self) -> None:
+        """Requests wait meanwhile: the broker would refuse them."""
+        if self._is_open:
+            self._is_open = False
+            self._opening = asyncio.create_task(self._renew())
+
+    async def _renew(self) -> None:
+        try:
+            async with asyncio.timeout(self._config.request_timeout_ms / 1000):
+                await self._log_in()
+            self._flush()
+        except (OSError, TimeoutError) as error:
+            log.warning("Broker at %s: signing in again failed: %s", self.address, str(error) or "no answer in time")
+            self.abort()
+
+    def _flush(self) -> None:
+        self._is_open = self._was_open = True
+        unsent, self._unsent = self._unsent, []
+        for parts, waiting in unsent:
+            self._write(parts, waiting)
+
+    # -- the transport
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        super().connection_made(transport)
+        self._is_connected = True
+        self._disconnected.clear()
+
+    def frame_received(self, frame: bytearray) -> None:
+        self._bytes_in.inc(len(frame))
+        if not self._waiting or self._waiting[0].correlation_id != codec.response_correlation(frame):
+            raise MalformedError("an answer to nothing that was asked")
+        self._waiting.popleft().on_answer(frame)
+
+    def malformed(self, reason: str) -> None:
+        log.error("Broker at %s: %s", self.address, reason)
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._is_connected = False
+        self._disconnected.set()
+        if self._was_open or self._opening.done():
+            self._end()
+            return
+        # While it is being opened: whoever signs in learns of it, and may try again.
+        waiting, self._waiting = self._waiting, deque()
+        for asked in waiting:
+            asked.on_answer(Lost.SENT)
+
+    def pause(self, paused: bool) -> None:
+        """Back-pressure: while the client does not read, nothing is read from the broker."""
+        if self._is_open and paused != self._is_reading_paused:
+            self._is_reading_paused = paused
+            (self.transport.pause_reading if paused else self.transport.resume_reading)()
 
     def pause_writing(self) -> None:
         self._on_writable(False)

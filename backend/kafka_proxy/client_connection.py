@@ -1,6 +1,7 @@
 """One client's connection: its requests go to brokers, its answers come back in the order of the requests."""
 
 import asyncio
+import contextlib
 import logging
 import random
 import time
@@ -11,12 +12,12 @@ from functools import partial
 
 from backend.kafka_proxy import handshake, metrics
 from backend.kafka_proxy.addresses import ADDRESSED, learn_coordinator
-from backend.kafka_proxy.broker_connection import BrokerConnection, Lost
+from backend.kafka_proxy.broker_connection import CLIENT_ID, BrokerConnection, Lost
 from backend.kafka_proxy.config import Address, ProxyConfig
 from backend.kafka_proxy.fetch import Fetcher
 from backend.kafka_proxy.nodes import Nodes
 from backend.kafka_proxy.routes import ROUTES, Leg, Lookup, Produce, Route
-from backend.kafka_proxy.sasl import Credentials
+from backend.kafka_proxy.sasl import Login, Tokens
 from backend.kafka_proxy.topology import Broker, Topology
 from backend.kafka_wire import codec
 from backend.kafka_wire.api import ApiKey, ErrorCode
@@ -30,10 +31,10 @@ _MOST_OPEN = 64
 """Requests of one client that may be open before it is not read from."""
 _TRIES = 3
 """Of different brokers, for what any of them answers."""
+_LINGER_SECONDS = 5.0
 _METADATA_VERSION = 12
 _FIND_COORDINATOR_VERSION = 4
 _RESOLVE_SECONDS = 10.0
-_CLIENT_ID = "headrace-proxy"
 
 _ALL_ROUTES: dict[int, Route] = ROUTES | ADDRESSED
 
@@ -64,7 +65,12 @@ class ClientConnection(FrameProtocol):
     """``on_closed`` is called once."""
 
     def __init__(
-        self, config: ProxyConfig, topology: Topology, nodes: Nodes, on_closed: Callable[["ClientConnection"], None]
+        self,
+        config: ProxyConfig,
+        topology: Topology,
+        nodes: Nodes,
+        tokens: Tokens | None,
+        on_closed: Callable[["ClientConnection"], None],
     ) -> None:
         super().__init__(config.max_frame_bytes)
         self._config = config
@@ -80,7 +86,8 @@ class ClientConnection(FrameProtocol):
         self._tasks: set[asyncio.Task[None]] = set()
         self._is_paused = False
         self._is_closed = False
-        self._handshake = handshake.Handshake(config)
+        self._gone_since: float | None = None
+        self._handshake = handshake.Handshake(tokens)
         self._fetcher = Fetcher(send=self._send_fetch, lookup=self._lookup, resolve=self._resolve_then)
         self.peer = "?"
 
@@ -108,7 +115,14 @@ class ClientConnection(FrameProtocol):
         metrics.REFUSED.labels("malformed").inc()
 
     def connection_lost(self, error: Exception | None) -> None:
-        self.close()
+        self._gone_since = time.monotonic()
+        self._leave(self._gone_since)
+
+    def _leave(self, now: float) -> None:
+        """A client may write with acks=0 and go: what it has sent still reaches the brokers."""
+        is_sending = self._is_resolving or any(c.has_unsent for c in self._brokers.values())
+        if self._gone_since is not None and (not is_sending or now - self._gone_since > _LINGER_SECONDS):
+            self.close()
 
     def close(self) -> None:
         if self._is_closed:
@@ -136,6 +150,7 @@ class ClientConnection(FrameProtocol):
         self.transport.pause_reading()
 
     def check(self, now: float) -> None:
+        self._leave(now)
         for connection in list(self._brokers.values()):
             connection.check(now)
 
@@ -148,7 +163,7 @@ class ClientConnection(FrameProtocol):
             connection.pause(False)
 
     def _pause(self, paused: bool) -> None:
-        if paused != self._is_paused and not self._is_closed:
+        if paused != self._is_paused and self._gone_since is None and not self._is_closed:
             self._is_paused = paused
             (self.transport.pause_reading if paused else self.transport.resume_reading)()
 
@@ -163,7 +178,7 @@ class ClientConnection(FrameProtocol):
         slots = self._slots
         while slots and slots[0].is_answered:
             done = slots.popleft()
-            if done.parts is not None and not self._is_closed:
+            if done.parts is not None and self._gone_since is None and not self._is_closed:
                 metrics.BYTES_TO_CLIENTS.inc(sum(map(len, done.parts)))
                 self.transport.writelines(done.parts)
             metrics.latency(done.header.api_key).observe(time.monotonic() - done.received)
@@ -286,18 +301,25 @@ class ClientConnection(FrameProtocol):
             if isinstance(answer, Lost):
                 self.refuse("broker", "The broker closed the connection during the handshake.")
                 return
-            parts = self._handshake.answered(header, answer, len(self._topology.brokers))
-            credentials = self._handshake.new_credentials()
-            if credentials is not None:
-                self._authenticated(credentials)
+            try:
+                parts, login = self._handshake.answered(header, answer, is_single=self._is_single())
+            except MalformedError as error:
+                self.refuse("broker", f"A broker's answer cannot be read: {error}.")
+                return
+            if login is not None:
+                self._signed_in(login)
             self._answer(slot, parts)
 
         self._connection(None, is_anonymous=True).send([frame], answered)
 
-    def _authenticated(self, credentials: Credentials) -> None:
+    def _is_single(self) -> bool:
+        """Whether all there is to reach is one broker, so that no other must learn who the client is."""
+        return max(len(self._topology.brokers), len(self._config.first_contact_points)) == 1
+
+    def _signed_in(self, login: Login) -> None:
         for address, connection in self._brokers.items():
             if address != self._home:
-                connection.reauthenticate(credentials)
+                connection.log_in_again(login)
 
     # -- brokers
 
@@ -311,8 +333,8 @@ class ClientConnection(FrameProtocol):
             found = self._brokers[address] = BrokerConnection(
                 address,
                 self._config,
-                name=str(address),
-                credentials=None if is_anonymous else self._handshake.credentials,
+                tls=self._config.tls.brokers,
+                login=None if is_anonymous else self._handshake.login,
                 on_closed=self._broker_closed,
                 on_writable=self._on_broker_writable,
             )
@@ -359,7 +381,7 @@ class ClientConnection(FrameProtocol):
             except MalformedError as error:
                 self.refuse("broker", f"A broker's answer cannot be read: {error}.")
 
-        parts = codec.write_request(ApiKey.FETCH, version, 0, _CLIENT_ID, body)
+        parts = codec.write_request(ApiKey.FETCH, version, 0, CLIENT_ID, body)
         self._connection(broker).send(parts, answered, patience=wait)
 
     # -- finding out what is missing
@@ -413,14 +435,6 @@ class ClientConnection(FrameProtocol):
     async def _ask(self, api_key: ApiKey, version: int, body: Struct) -> Struct | None:
         """A question of the proxy's own; None when no broker answers."""
         for _ in range(_TRIES):
-            answered: asyncio.Future[bytearray | Lost] = asyncio.get_running_loop().create_future()
-
-            def take(answer: bytearray | Lost, answered: asyncio.Future[bytearray | Lost] = answered) -> None:
-                if not answered.done():
-                    answered.set_result(answer)
-
-            self._connection(None).send(codec.write_request(api_key, version, 0, _CLIENT_ID, body), take)
-            frame = await answered
-            if not isinstance(frame, Lost):
-                return codec.read_response(api_key, version, frame)
+            with contextlib.suppress(ConnectionError):
+                return await self._connection(None).ask(api_key, version, body)
         return None

@@ -93,6 +93,20 @@ class Tls(StrictModel):
     brokers: BrokerTls | None = None
 
 
+class DelegationTokens(StrictModel):
+    """How the proxy makes tokens for users of SCRAM, in its own name."""
+
+    contact_points: list[_Address] = Field(min_length=1, description="Listeners of brokers that know the proxy (mTLS).")
+    tls: BrokerTls = Field(description="With the proxy's own certificate.")
+    lifetime_seconds: int = Field(86_400, ge=60, description="New ones are made at half of it.")
+
+
+class Sasl(StrictModel):
+    delegation_tokens: DelegationTokens | None = Field(
+        None, description="Without it, SCRAM is offered in front of a single broker only."
+    )
+
+
 class ProxyNode(StrictModel):
     """One proxy, as clients and the other proxies reach it."""
 
@@ -137,6 +151,7 @@ class ProxyConfig(StrictModel):
     connection_limit: int = Field(512, ge=1)
     max_frame_bytes: int = Field(100 * 1024 * 1024, ge=1024, description="As the brokers' socket.request.max.bytes.")
     tls: Tls = Tls()
+    sasl: Sasl = Sasl()
 
     @model_validator(mode="after")
     def _check_nodes(self) -> "ProxyConfig":

@@ -1,66 +1,74 @@
 """How a connection begins: which APIs there are, and who the client is."""
 
 from backend.kafka_proxy.addresses import ADDRESSED
-from backend.kafka_proxy.config import ProxyConfig
 from backend.kafka_proxy.routes import ROUTES
-from backend.kafka_proxy.sasl import REPLAYED, Credentials
+from backend.kafka_proxy.sasl import REPLAYED, SCRAM, Login, Replay, TokenLogin, Tokens, scram_user
 from backend.kafka_wire import codec
 from backend.kafka_wire.api import ApiKey, ErrorCode
 from backend.kafka_wire.codec import Parts, RequestHeader
 from backend.kafka_wire.messages import REQUESTS
+from backend.kafka_wire.primitives import MalformedError
 
 APIS = {ApiKey.API_VERSIONS, ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE}
 
 _ADVERTISED = {*ROUTES, *ADDRESSED, *APIS, ApiKey.FETCH}
+_OLDEST_HANDSHAKE = 1
+"""After version 0, SASL messages come without Kafka's headers; no client of the last years does that."""
 
 
 class Handshake:
-    """The broker that is asked first decides; the proxy notes what is said, to say it again to the others."""
+    """The broker that is asked first decides; the proxy notes what is said, to sign in at the others.
 
-    def __init__(self, config: ProxyConfig) -> None:
-        self._config = config
+    ``login`` is how, once the client is known. ``is_pinned`` tells that no other broker can take the first one's place.
+    """
+
+    def __init__(self, tokens: Tokens | None) -> None:
+        self._tokens = tokens
         self._mechanism = ""
-        self._message = b""
-        self._offered: Credentials | None = None
-        self.credentials: Credentials | None = None
+        self._messages: list[bytes] = []
+        self.login: Login | None = None
 
     @property
     def is_pinned(self) -> bool:
-        """Whether the broker must stay the same: it has asked something that only it can check."""
-        return bool(self._mechanism) and self.credentials is None
+        return bool(self._mechanism) and self.login is None
 
     def local_answer(self, header: RequestHeader, frame: bytearray) -> Parts | None:
-        """What the proxy answers by itself; None if a broker is asked."""
+        """What the proxy answers by itself; None if a broker is asked. Raises MalformedError."""
         if header.api_key == ApiKey.API_VERSIONS:
             return self._too_new(header)
         body = codec.read_request(header.api_key, header.version, frame, header.body)
         if header.api_key == ApiKey.SASL_HANDSHAKE:
-            self._mechanism = body.mechanism
+            if header.version < _OLDEST_HANDSHAKE:
+                raise MalformedError("SaslHandshake version 0 is not supported.")
+            self._mechanism, self._messages = body.mechanism, []
         else:
-            self._message = body.auth_bytes
+            self._messages.append(body.auth_bytes)
         return None
 
-    def answered(self, header: RequestHeader, answer: bytearray, brokers: int) -> Parts:
-        """The broker's answer, as the client gets it."""
+    def answered(self, header: RequestHeader, answer: bytearray, *, is_single: bool) -> tuple[Parts, Login | None]:
+        """The broker's answer as the client gets it, and how to sign in elsewhere if that has just become known.
+        ``is_single``: there is one broker only."""
         if header.api_key == ApiKey.API_VERSIONS:
-            return self._api_versions(header, answer)
+            return self._api_versions(header, answer), None
         body = codec.read_response(header.api_key, header.version, answer)
+        found = None
         if header.api_key == ApiKey.SASL_HANDSHAKE:
-            if brokers > 1:
-                body.mechanisms = [name for name in body.mechanisms if name in REPLAYED]
-                if self._mechanism not in body.mechanisms:
-                    body.error_code = ErrorCode.UNSUPPORTED_SASL_MECHANISM
-            if body.error_code:
+            offered = (*REPLAYED, *SCRAM) if is_single or self._tokens is not None else REPLAYED
+            body.mechanisms = [name for name in body.mechanisms if name in offered]
+            if self._mechanism not in body.mechanisms:
+                body.error_code = ErrorCode.UNSUPPORTED_SASL_MECHANISM
                 self._mechanism = ""
-        elif body.error_code == ErrorCode.NONE and self._mechanism in REPLAYED:
-            self._offered = Credentials(self._mechanism, self._message)
-        return codec.write_response(header.api_key, header.version, header.correlation_id, body)
+        elif body.error_code == ErrorCode.NONE:
+            found = self._login()
+            self.login = found or self.login
+        return codec.write_response(header.api_key, header.version, header.correlation_id, body), found
 
-    def new_credentials(self) -> Credentials | None:
-        """Those that a broker has just taken."""
-        found, self._offered = self._offered, None
-        self.credentials = found or self.credentials
-        return found
+    def _login(self) -> Login | None:
+        if self._mechanism in REPLAYED:
+            return Replay(self._mechanism, self._messages[-1])
+        if len(self._messages) == 2 and self._tokens is not None:  # SCRAM takes two
+            return TokenLogin(self._tokens, scram_user(self._messages[0]), self._mechanism)
+        return None
 
     @staticmethod
     def _too_new(header: RequestHeader) -> Parts | None:
@@ -84,4 +92,6 @@ class Handshake:
         body.api_keys = [api for api in body.api_keys if api.api_key in _ADVERTISED]
         for api in body.api_keys:
             api.max_version = min(api.max_version, REQUESTS[api.api_key].versions.last)
+            if api.api_key == ApiKey.SASL_HANDSHAKE:
+                api.min_version = _OLDEST_HANDSHAKE
         return codec.write_response(header.api_key, header.version, header.correlation_id, body)

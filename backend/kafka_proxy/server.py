@@ -12,6 +12,7 @@ from backend.kafka_proxy.client_connection import ClientConnection
 from backend.kafka_proxy.config import ProxyConfig
 from backend.kafka_proxy.nodes import Nodes
 from backend.kafka_proxy.operations import Operations
+from backend.kafka_proxy.own_connection import tokens_of
 from backend.kafka_proxy.topology import Topology
 from backend.kafka_wire.framing import FrameProtocol
 
@@ -30,6 +31,7 @@ class Proxy:
         self.nodes = Nodes(config)
         self.clients: set[ClientConnection] = set()
         self.is_draining = False
+        self._tokens = tokens_of(config)
 
     async def run(self) -> None:
         """Until SIGTERM or SIGINT. Raises OSError when the address is taken."""
@@ -59,7 +61,7 @@ class Proxy:
         await asyncio.gather(*background, return_exceptions=True)
 
     def _accept(self) -> FrameProtocol:
-        client = ClientConnection(self.config, self.topology, self.nodes, self._closed)
+        client = ClientConnection(self.config, self.topology, self.nodes, self._tokens, self._closed)
         self.clients.add(client)
         metrics.CONNECTIONS.set(len(self.clients))
         if len(self.clients) > self.config.connection_limit:

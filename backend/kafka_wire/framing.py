@@ -34,6 +34,7 @@ class FrameProtocol(asyncio.BufferedProtocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast(asyncio.Transport, transport)
+        self._held, self._large = 0, None
 
     def get_buffer(self, sizehint: int) -> memoryview:
         if self._large is not None:

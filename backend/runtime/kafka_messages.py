@@ -1,4 +1,4 @@
-"""Writes backend/kafka_wire/messages.json from the definitions in the pinned kafka-clients jar: ``make kafka-messages``.
+"""Writes backend/kafka_wire/messages.json from the definitions in the pinned clients jar: ``make kafka-messages``.
 
 Only what clients may send is kept, without the texts.
 """

@@ -1,0 +1,60 @@
+"""What tests do as clients of a cluster or its proxies."""
+
+import time
+import uuid
+from collections import Counter
+from typing import Any
+
+from confluent_kafka import Consumer, Producer
+from confluent_kafka.admin import (
+    AdminClient,
+    NewTopic,
+)
+
+from tests.infra import wait_until
+from tests.kafka_cluster import KafkaCluster
+
+MESSAGES = 2000
+PARTITIONS = 6
+
+
+def make_topic(cluster: KafkaCluster, partitions: int = PARTITIONS, **config: str) -> str:
+    name = f"t-{uuid.uuid4().hex[:12]}"
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap()})
+    admin.create_topics([NewTopic(name, partitions, 3, config=config)])[name].result(30)
+    wait_until(lambda: name in admin.list_topics(timeout=10).topics)
+    return name
+
+
+def send(bootstrap: str, topic: str, values: list[bytes], **config: Any) -> None:
+    failed: list[Any] = []
+    producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 1, **config})
+    for value in values:
+        producer.produce(topic, value, key=value[:8], on_delivery=lambda error, _: error and failed.append(error))
+    assert producer.flush(60) == 0
+    assert not failed, failed[0]
+
+
+def received(bootstrap: str, topic: str, count: int, seconds: float = 40.0, **config: Any) -> Counter[bytes]:
+    """What a consumer group reads until there are so many, and half a second longer."""
+    settings = {"bootstrap.servers": bootstrap, "group.id": uuid.uuid4().hex, "auto.offset.reset": "earliest"}
+    consumer = Consumer(settings | config)
+    consumer.subscribe([topic])
+    found: Counter[bytes] = Counter()
+    deadline = time.monotonic() + seconds
+    try:
+        while time.monotonic() < deadline:
+            messages = consumer.consume(500, 0.5)
+            if found.total() >= count and not messages:
+                break
+            for message in messages:
+                assert message.error() is None or message.error().retriable(), message.error()
+                if message.error() is None:
+                    found[message.value()] += 1
+    finally:
+        consumer.close()
+    return found
+
+
+def values(count: int = MESSAGES) -> list[bytes]:
+    return [b"%d" % number for number in range(count)]

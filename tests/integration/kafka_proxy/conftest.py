@@ -1,0 +1,54 @@
+"""Three real brokers, and proxies in front of them in every way."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from backend.runtime.java import java_home
+from backend.runtime.layout import Layout
+from tests.infra import VAR
+from tests.integration.kafka_proxy.clients import make_topic
+from tests.kafka_cluster import KafkaCluster
+from tests.kafka_proxies import Proxies, proxies
+
+
+@pytest.fixture(scope="package")
+def cluster(project_layout: Layout) -> Iterator[KafkaCluster]:
+    found = KafkaCluster(
+        VAR / "cluster", project_layout.jars, java_home(project_layout), client_auth="requested", idle_ms=8000
+    )
+    try:
+        found.start()
+        yield found
+    finally:
+        found.stop()
+
+
+@pytest.fixture(scope="package")
+def one(cluster: KafkaCluster) -> Iterator[Proxies]:
+    with proxies(cluster, VAR / "one", 1) as found:
+        yield found
+
+
+@pytest.fixture(scope="package")
+def three(cluster: KafkaCluster) -> Iterator[Proxies]:
+    with proxies(cluster, VAR / "three", 3) as found:
+        yield found
+
+
+@pytest.fixture(scope="package")
+def racked(cluster: KafkaCluster) -> Iterator[Proxies]:
+    with proxies(cluster, VAR / "racked", 3, racks=True) as found:
+        yield found
+
+
+@pytest.fixture(params=["one", "three", "racked"])
+def front(request: pytest.FixtureRequest) -> Proxies:
+    """Every way to stand in front of the cluster."""
+    found: Proxies = request.getfixturevalue(request.param)
+    return found
+
+
+@pytest.fixture
+def topic(cluster: KafkaCluster) -> str:
+    return make_topic(cluster)

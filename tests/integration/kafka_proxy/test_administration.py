@@ -1,0 +1,93 @@
+"""Administration through proxies."""
+
+import json
+import uuid
+from collections import Counter
+
+from confluent_kafka import TopicPartition
+from confluent_kafka.admin import (
+    AclBinding,
+    AclBindingFilter,
+    AclOperation,
+    AclPermissionType,
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    NewPartitions,
+    NewTopic,
+    OffsetSpec,
+    ResourcePatternType,
+    ResourceType,
+)
+
+from tests.infra import wait_until
+from tests.integration.kafka_proxy.clients import received, send, values
+from tests.kafka_cluster import KafkaCluster
+from tests.kafka_proxies import Proxies
+
+TOPIC_TOOL = "org.apache.kafka.tools.TopicCommand"
+GROUP_TOOL = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
+
+
+def test_administration_of_topics_and_configurations(front: Proxies) -> None:
+    admin = AdminClient({"bootstrap.servers": front.bootstrap})
+    name = f"a-{uuid.uuid4().hex[:8]}"
+    admin.create_topics([NewTopic(name, 2, 3)])[name].result(30)
+    wait_until(lambda: name in admin.list_topics(timeout=10).topics)
+    admin.create_partitions([NewPartitions(name, 4)])[name].result(30)
+    wait_until(lambda: len(admin.list_topics(name, timeout=10).topics[name].partitions) == 4)
+    entry = ConfigEntry("retention.ms", "60000", incremental_operation=AlterConfigOpType.SET)
+    resource = ConfigResource(ConfigResource.Type.TOPIC, name, incremental_configs=[entry])
+    admin.incremental_alter_configs([resource])[resource].result(30)
+    found = admin.describe_configs([ConfigResource(ConfigResource.Type.TOPIC, name)])
+    assert next(iter(found.values())).result(30)["retention.ms"].value == "60000"
+    send(front.bootstrap, name, values(200))
+    ends = admin.list_offsets({TopicPartition(name, number): OffsetSpec.latest() for number in range(4)})
+    highest = {place.partition: future.result(30).offset for place, future in ends.items()}
+    assert sum(highest.values()) == 200
+    places = [TopicPartition(name, number, highest[number]) for number in range(4)]
+    assert all(future.result(30) for future in admin.delete_records(places).values())
+    starts = admin.list_offsets({TopicPartition(name, number): OffsetSpec.earliest() for number in range(4)})
+    assert sum(future.result(30).offset for future in starts.values()) == 200
+    admin.delete_topics([name])[name].result(30)
+    wait_until(lambda: name not in admin.list_topics(timeout=10).topics)
+
+
+def test_groups_are_listed_and_described_once(front: Proxies, topic: str) -> None:
+    send(front.bootstrap, topic, values(10))
+    groups = [uuid.uuid4().hex for _ in range(4)]  # with coordinators on all brokers
+    for group in groups:
+        received(front.bootstrap, topic, 10, **{"group.id": group})
+    admin = AdminClient({"bootstrap.servers": front.bootstrap})
+    listed = Counter(group.group_id for group in admin.list_consumer_groups().result(30).valid)
+    assert {listed[group] for group in groups} == {1}
+    described = admin.describe_consumer_groups(groups)
+    assert {group: found.result(30).group_id for group, found in described.items()} == {g: g for g in groups}
+    for deleted in admin.delete_consumer_groups(groups).values():
+        deleted.result(30)
+    assert not {group.group_id for group in admin.list_consumer_groups().result(30).valid} & set(groups)
+
+
+def test_access_lists_are_administered(front: Proxies, topic: str) -> None:
+    admin = AdminClient({"bootstrap.servers": front.bootstrap})
+    binding = AclBinding(
+        *(ResourceType.TOPIC, topic, ResourcePatternType.LITERAL, "User:carol", "*"),
+        *(AclOperation.READ, AclPermissionType.ALLOW),
+    )
+    admin.create_acls([binding])[binding].result(30)
+    wanted = AclBindingFilter(
+        *(ResourceType.TOPIC, topic, ResourcePatternType.LITERAL, None, None),
+        *(AclOperation.ANY, AclPermissionType.ANY),
+    )
+    wait_until(lambda: admin.describe_acls(wanted).result(30) == [binding])
+    assert admin.delete_acls([wanted])[wanted].result(30) == [binding]
+
+
+def test_log_folders_of_each_broker_are_named_once(cluster: KafkaCluster, front: Proxies, topic: str) -> None:
+    send(front.bootstrap, topic, values(10))
+    tool = "org.apache.kafka.tools.LogDirsCommand"
+    done = cluster.tool(tool, "--bootstrap-server", front.bootstrap, "--describe", "--topic-list", topic)
+    found = json.loads(next(line for line in done.stdout.splitlines() if line.startswith("{")))
+    folders = [folder["logDir"] for broker in found["brokers"] for folder in broker["logDirs"]]
+    assert sorted(folder.split(":")[0] for folder in folders) == ["broker-1", "broker-2", "broker-3"]

@@ -1,0 +1,225 @@
+"""Clients that people use, through one and three proxies in front of three real brokers."""
+
+import time
+import uuid
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import (
+    AdminClient,
+)
+from kafka import KafkaConsumer, KafkaProducer
+
+from tests.infra import wait_until
+from tests.integration.kafka_proxy.clients import MESSAGES, PARTITIONS, make_topic, received, send, values
+from tests.kafka_cluster import KafkaCluster
+from tests.kafka_proxies import Proxies
+
+TOPIC_TOOL = "org.apache.kafka.tools.TopicCommand"
+GROUP_TOOL = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
+
+
+def test_kafka_topics_prints_only_proxy_nodes(cluster: KafkaCluster, front: Proxies, topic: str) -> None:
+    done = cluster.tool(TOPIC_TOOL, "--bootstrap-server", front[0].address, "--describe", "--topic", topic)
+    lines = [line for line in done.stdout.splitlines() if "Partition:" in line]
+    assert len(lines) == PARTITIONS, done.stdout + done.stderr
+    known = {str(100 + number) for number in range(len(front))}
+    for line in lines:
+        fields = dict(part.split(": ") for part in line.strip().split("\t") if ": " in part)
+        named = {fields["Leader"], *fields["Replicas"].split(","), *fields["Isr"].split(",")}
+        assert named <= known, line
+    # Each proxy stands for as many brokers as any other.
+    leaders = {line.split("Leader: ")[1].split()[0] for line in lines}
+    assert leaders == known
+
+
+def test_metadata_and_cluster_name_only_proxies(front: Proxies) -> None:
+    admin = AdminClient({"bootstrap.servers": front.bootstrap})
+    addresses = {f"{node.host}:{node.port}" for node in admin.list_topics(timeout=10).brokers.values()}
+    assert addresses == set(front.bootstrap.split(","))
+    described = admin.describe_cluster().result(10)
+    assert {f"{node.host}:{node.port}" for node in described.nodes} == addresses
+    assert f"{described.controller.host}:{described.controller.port}" in addresses
+
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_librdkafka_produces_and_consumes(front: Proxies, topic: str, protocol: str) -> None:
+    send(front.bootstrap, topic, values(), **{"enable.idempotence": True})
+    assert received(front.bootstrap, topic, MESSAGES, **{"group.protocol": protocol}) == Counter(values())
+
+
+def test_kafka_python_produces_and_consumes(front: Proxies, topic: str) -> None:
+    producer = KafkaProducer(bootstrap_servers=front.bootstrap.split(","), linger_ms=1)
+    for value in values():
+        producer.send(topic, value, key=value)
+    producer.flush(30)
+    producer.close()
+    consumer = KafkaConsumer(
+        topic,
+        bootstrap_servers=front.bootstrap.split(","),
+        group_id=uuid.uuid4().hex,
+        auto_offset_reset="earliest",
+        consumer_timeout_ms=3000,
+    )
+    found = Counter(message.value for message in consumer)
+    consumer.close()
+    assert found == Counter(values())
+
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_javas_console_tools_produce_and_consume(
+    cluster: KafkaCluster, front: Proxies, topic: str, protocol: str, tmp_path: Path
+) -> None:
+    lines = tmp_path / "lines"
+    lines.write_bytes(b"".join(value + b"\n" for value in values()))
+    sent = cluster.tool(
+        "org.apache.kafka.tools.ConsoleProducer",
+        *("--bootstrap-server", front.bootstrap, "--topic", topic),
+        input_file=lines,
+    )
+    assert sent.returncode == 0, sent.stderr
+    group = uuid.uuid4().hex
+    read = cluster.tool(
+        "org.apache.kafka.tools.consumer.ConsoleConsumer",
+        *("--bootstrap-server", front.bootstrap, "--topic", topic, "--from-beginning", "--group", group),
+        *("--max-messages", str(MESSAGES), "--timeout-ms", "30000"),
+        *("--consumer-property", f"group.protocol={protocol}"),
+    )
+    assert Counter(line.encode() for line in read.stdout.split()) == Counter(values()), read.stderr
+    described = cluster.tool(GROUP_TOOL, "--bootstrap-server", front[0].address, "--describe", "--group", group)
+    rows = [line.split() for line in described.stdout.splitlines() if line.startswith(group)]
+    assert sum(int(row[3]) for row in rows) == MESSAGES, described.stdout + described.stderr
+
+
+@pytest.mark.parametrize("acks", ["0", "1", "all"])
+def test_every_kind_of_acknowledgement(three: Proxies, topic: str, acks: str) -> None:
+    send(three.bootstrap, topic, values(300), acks=acks)
+    assert received(three.bootstrap, topic, 300) == Counter(values(300))
+
+
+@pytest.mark.parametrize(("minimum", "wait"), [(1, 0), (1, 1), (1, 500), (1_000_000, 300)])
+def test_every_way_to_wait_for_records(three: Proxies, topic: str, minimum: int, wait: int) -> None:
+    send(three.bootstrap, topic, values(500))
+    config = {"fetch.min.bytes": minimum, "fetch.wait.max.ms": wait}
+    assert received(three.bootstrap, topic, 500, **config) == Counter(values(500))
+
+
+def test_records_that_come_while_a_fetch_waits_are_delivered_at_once(three: Proxies, topic: str) -> None:
+    config = {
+        "bootstrap.servers": three.bootstrap,
+        "group.id": uuid.uuid4().hex,
+        "auto.offset.reset": "earliest",
+        "fetch.wait.max.ms": 5000,
+    }
+    consumer = Consumer(config)
+    consumer.subscribe([topic])
+    wait_until(lambda: consumer.poll(0.2) is None and len(consumer.assignment()) == PARTITIONS)
+    producer = Producer({"bootstrap.servers": three.bootstrap, "linger.ms": 0})
+    took = []
+    for number in range(20):
+        began = time.monotonic()
+        producer.produce(topic, b"%d" % number, partition=number % PARTITIONS)
+        producer.poll(0)
+        message = consumer.poll(10)
+        assert message is not None
+        assert message.value() == b"%d" % number
+        took.append(time.monotonic() - began)
+    consumer.close()
+    assert sorted(took)[len(took) // 2] < 1, took  # far from the five seconds that a fetch may wait
+
+
+def test_a_topic_of_many_sizes_and_partitions(front: Proxies, cluster: KafkaCluster) -> None:
+    name = make_topic(cluster, 30)
+    sizes = [1, 100, 10_000, 200_000, 900_000]
+    sent = [bytes([number]) * sizes[number % len(sizes)] for number in range(50)]
+    send(front.bootstrap, name, sent)
+    assert received(front.bootstrap, name, 50) == Counter(sent)
+
+
+def test_transactions_commit_and_abort(front: Proxies, cluster: KafkaCluster, topic: str) -> None:
+    source = make_topic(cluster)
+    send(front.bootstrap, source, values(100))
+    group = uuid.uuid4().hex
+    consumer = Consumer(
+        {
+            "bootstrap.servers": front.bootstrap,
+            "group.id": group,
+            "auto.offset.reset": "earliest",
+            "enable.auto.commit": False,
+        }
+    )
+    consumer.subscribe([source])
+    producer = Producer({"bootstrap.servers": front.bootstrap, "transactional.id": uuid.uuid4().hex})
+    producer.init_transactions(30)
+    read = 0
+    while read < 100:
+        messages = [m for m in consumer.consume(100, 1.0) if m.error() is None]
+        read += len(messages)
+        producer.begin_transaction()
+        for message in messages:
+            producer.produce(topic, message.value(), key=message.value())
+        ends = consumer.position(consumer.assignment())
+        producer.send_offsets_to_transaction([e for e in ends if e.offset >= 0], consumer.consumer_group_metadata())
+        producer.commit_transaction(30)
+    producer.begin_transaction()
+    for value in (b"never", b"seen"):
+        producer.produce(topic, value)
+    producer.flush(30)
+    producer.abort_transaction(30)
+    committed = consumer.committed([TopicPartition(source, number) for number in range(PARTITIONS)], timeout=10)
+    consumer.close()
+    assert sum(max(place.offset, 0) for place in committed) == 100
+    found = received(front.bootstrap, topic, 100, **{"isolation.level": "read_committed"})
+    assert found == Counter(values(100))
+
+
+def test_two_members_share_a_group_and_take_over(front: Proxies, topic: str) -> None:
+    config = {"bootstrap.servers": front.bootstrap, "group.id": uuid.uuid4().hex, "auto.offset.reset": "earliest"}
+    first, second = Consumer(config), Consumer(config)
+    first.subscribe([topic])
+    second.subscribe([topic])
+
+    def shares() -> list[int]:
+        first.poll(0.05)
+        second.poll(0.05)
+        return [len(first.assignment()), len(second.assignment())]
+
+    wait_until(lambda: shares() == [3, 3])
+    second.close()
+
+    def all_of_it() -> bool:
+        first.poll(0.05)
+        return len(first.assignment()) == PARTITIONS
+
+    wait_until(all_of_it)
+    first.close()
+
+
+def test_offsets_are_committed_without_joining(front: Proxies, topic: str) -> None:
+    send(front.bootstrap, topic, values(50))
+    config = {"bootstrap.servers": front.bootstrap, "group.id": uuid.uuid4().hex}
+    consumer = Consumer(config)
+    consumer.commit(offsets=[TopicPartition(topic, 0, 3)], asynchronous=False)
+    assert consumer.committed([TopicPartition(topic, 0)], timeout=10)[0].offset == 3
+    consumer.close()
+
+
+def test_a_reader_near_a_follower_reads_there(racked: Proxies, cluster: KafkaCluster) -> None:
+    name = make_topic(cluster, 1)
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap()})
+    leader = admin.list_topics(name, timeout=10).topics[name].partitions[0].leader
+    follower = next(broker for broker in cluster.brokers if broker.id != leader)
+    send(racked.bootstrap, name, [b"x" * 10_000] * 200)
+    label = f'headrace_proxy_broker_bytes_total{{broker="{follower.address()}",direction="from"}}'
+    before = sum(proxy.metric(label) for proxy in racked)
+    found = received(racked.bootstrap, name, 200, **{"client.rack": f"rack{follower.id}"})
+    assert found == Counter({b"x" * 10_000: 200})
+    assert sum(proxy.metric(label) for proxy in racked) - before > 200 * 10_000
+
+
+def test_a_proxy_of_a_rack_serves_its_rack(racked: Proxies, topic: str) -> None:
+    before = [proxy.metric("headrace_proxy_out_of_rack_requests_total") for proxy in racked]
+    send(racked.bootstrap, topic, values(300))
+    assert [proxy.metric("headrace_proxy_out_of_rack_requests_total") for proxy in racked] == before

@@ -1,0 +1,296 @@
+"""What goes wrong around a proxy."""
+
+import contextlib
+import json
+import os
+import signal
+import socket
+import struct
+import threading
+import time
+import uuid
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, KafkaException, Producer
+from confluent_kafka.admin import AdminClient
+
+from tests.infra import VAR, wait_until
+from tests.integration.kafka_proxy.clients import make_topic, received, send, values
+from tests.kafka_cluster import BrokerProcess, KafkaCluster
+from tests.kafka_proxies import Proxies, proxies
+
+
+def test_idle_connections_that_brokers_close_are_opened_again(one: Proxies, topic: str) -> None:
+    producer = Producer({"bootstrap.servers": one.bootstrap, "linger.ms": 0})
+    failed: list[Any] = []
+    for number in range(2):
+        producer.produce(topic, b"%d" % number, on_delivery=lambda error, _: error and failed.append(error))
+        assert producer.flush(20) == 0
+        time.sleep(0 if number else 10)  # longer than the brokers keep an idle connection
+    assert not failed
+
+
+def exchange(address: str, data: bytes) -> bytes:
+    """Everything that comes back until the connection is closed, or nothing comes for a second."""
+    host, _, port = address.rpartition(":")
+    with socket.create_connection((host, int(port)), 5) as connection:
+        connection.settimeout(1)
+        connection.sendall(data)
+        found = b""
+        try:
+            while chunk := connection.recv(65536):
+                found += chunk
+        except TimeoutError:
+            return found + b"<open>"
+        except ConnectionResetError:
+            pass
+        return found
+
+
+def frame(api_key: int, version: int, body: bytes) -> bytes:
+    data = struct.pack(">hhih", api_key, version, 7, -1) + body
+    return struct.pack(">i", len(data)) + data
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        struct.pack(">i", -1),
+        struct.pack(">i", 2**31 - 1) + b"x",
+        struct.pack(">i", 3) + b"abc",
+        b"GET / HTTP/1.1\r\nHost: example.com\r\n\r\n",
+        frame(3, 1, struct.pack(">i", 2**31 - 1)),  # metadata of two billion topics
+        frame(1, 11, b"\x00" * 5),
+        frame(0, 9, b"\xff" * 40),
+        frame(4, 1, b""),  # LeaderAndIsr
+        frame(9999, 0, b""),
+    ],
+    ids=["negative", "huge", "short", "http", "count", "fetch", "produce", "between-brokers", "unknown"],
+)
+def test_malformed_frames_close_their_connection_only(one: Proxies, topic: str, data: bytes) -> None:
+    producer = Producer({"bootstrap.servers": one.bootstrap, "linger.ms": 0})
+    producer.produce(topic, b"before")
+    assert producer.flush(20) == 0
+    log = one[0].log.read_text()
+    assert not exchange(one[0].address, data).endswith(b"<open>")
+    wait_until(lambda: "The connection is closed." in one[0].log.read_text()[len(log) :])
+    assert "Traceback" not in one[0].log.read_text()
+    failed: list[Any] = []
+    producer.produce(topic, b"after", on_delivery=lambda error, _: error and failed.append(error))
+    assert producer.flush(20) == 0
+    assert not failed
+
+
+def test_a_version_that_is_too_new_is_answered_with_those_that_there_are(one: Proxies) -> None:
+    answer = exchange(one[0].address, frame(18, 99, b"\0"))
+    size, correlation, error, count, key, low, high = struct.unpack(">iihihhh", answer[:20])
+    assert (size, correlation, error, count, key, low) == (len(answer) - 10, 7, 35, 1, 18, 0)
+    assert high == 4
+
+
+def test_a_drain_answers_what_is_open(cluster: KafkaCluster, topic: str) -> None:
+    with proxies(cluster, VAR / "drain", 1) as found:
+        assert found[0].get("/health")[0] == 200
+        send(found.bootstrap, topic, values(10))
+        assert found[0].metric("headrace_proxy_requests_total") > 0
+        topology = json.loads(found[0].get("/topology")[1])
+        assert [broker["id"] for broker in topology["brokers"]] == [1, 2, 3]
+        producer = Producer({"bootstrap.servers": found.bootstrap, "linger.ms": 0, "message.timeout.ms": 5000})
+        failed: list[Any] = []
+        for number in range(200):
+            producer.produce(topic, b"%d" % number, on_delivery=lambda error, _: error and failed.append(error))
+        producer.poll(0.05)
+        began = time.monotonic()
+        found[0].stop()
+        assert time.monotonic() - began < 15
+        assert "Traceback" not in found[0].log.read_text()
+
+
+class Traffic:
+    """An idempotent producer, a transactional one and a consumer group, which run until they are told to stop."""
+
+    def __init__(self, bootstrap: str, topic: str, transactional_topic: str) -> None:
+        self._bootstrap = bootstrap
+        self._topics = topic, transactional_topic
+        self._stop = threading.Event()
+        self._is_complete = threading.Event()
+        self.acknowledged: tuple[list[bytes], list[bytes]] = ([], [])
+        self.received: Counter[bytes] = Counter()
+        self.errors: list[str] = []
+        works = self._produce, self._transact, self._consume
+        self._threads = [threading.Thread(target=self._guarded, args=(work,)) for work in works]
+
+    def start(self) -> None:
+        for thread in self._threads:
+            thread.start()
+
+    def stop(self) -> None:
+        """Once all that was acknowledged has been received, or two minutes later."""
+        self._stop.set()
+        for thread in self._threads[:2]:
+            thread.join(120)
+        wanted = Counter([*self.acknowledged[0], *self.acknowledged[1]])
+        with contextlib.suppress(BaseException):
+            wait_until(lambda: not wanted - self.received, 120)
+        self._is_complete.set()
+        self._threads[2].join(60)
+
+    def is_flowing(self) -> Callable[[], bool]:
+        """Whether each of them has got on since this was called."""
+        before = [len(self.acknowledged[0]), len(self.acknowledged[1]), self.received.total()]
+
+        def has_moved() -> bool:
+            now = [len(self.acknowledged[0]), len(self.acknowledged[1]), self.received.total()]
+            return all(new > old + 20 for new, old in zip(now, before, strict=True))
+
+        return has_moved
+
+    def _guarded(self, work: Callable[[], None]) -> None:
+        try:
+            work()
+        except Exception as error:
+            self.errors.append(f"{work.__name__}: {error!r}")
+
+    def _produce(self) -> None:
+        producer = Producer(
+            {"bootstrap.servers": self._bootstrap, "enable.idempotence": True, "message.timeout.ms": 110_000}
+        )
+
+        def delivered(error: Any, message: Any) -> None:
+            if error is not None:
+                self.errors.append(f"produce: {error}")
+            else:
+                self.acknowledged[0].append(message.value())
+
+        number = 0
+        while not self._stop.is_set():
+            value = b"p%d" % number
+            producer.produce(self._topics[0], value, key=value, on_delivery=delivered)
+            producer.poll(0.002)
+            number += 1
+        producer.flush(115)
+
+    def _transact(self) -> None:
+        producer = Producer(
+            {
+                "bootstrap.servers": self._bootstrap,
+                "transactional.id": uuid.uuid4().hex,
+                "transaction.timeout.ms": 60_000,
+            }
+        )
+        producer.init_transactions(60)
+        number = 0
+        while not self._stop.is_set():
+            batch = [b"t%d" % (number + index) for index in range(20)]
+            number += 20
+            producer.begin_transaction()
+            try:
+                for value in batch:
+                    producer.produce(self._topics[1], value, key=value)
+                _retried(lambda: producer.commit_transaction(60))
+            except KafkaException as error:
+                if not error.args[0].txn_requires_abort():
+                    raise
+                _retried(lambda: producer.abort_transaction(60))
+                continue
+            self.acknowledged[1].extend(batch)
+
+    def _consume(self) -> None:
+        consumer = Consumer(
+            {
+                "bootstrap.servers": self._bootstrap,
+                "group.id": uuid.uuid4().hex,
+                "auto.offset.reset": "earliest",
+                "isolation.level": "read_committed",
+                "enable.auto.commit": False,
+                "session.timeout.ms": 30_000,
+            }
+        )
+        consumer.subscribe(list(self._topics))
+        seen: set[tuple[str, int, int]] = set()
+        while not self._is_complete.is_set():
+            for message in consumer.consume(500, 0.2):
+                place = message.topic(), message.partition(), message.offset()
+                # Read again after a rebalance is not a double: it is the same record.
+                if message.error() is None and place not in seen:
+                    seen.add(place)
+                    self.received[message.value()] += 1
+            with contextlib.suppress(KafkaException):
+                consumer.commit(asynchronous=True)
+        consumer.close()
+
+
+def _retried(work: Callable[[], object]) -> None:
+    for _ in range(20):
+        try:
+            work()
+            return
+        except KafkaException as error:
+            if not error.args[0].retriable():
+                raise
+
+
+SECONDS = float(os.environ.get("HEADRACE_PROXY_CHAOS_SECONDS", "0"))
+"""For how long each fault is left as it is: the short form in the tests, minutes by hand."""
+
+
+def test_a_killed_broker_and_a_killed_proxy_lose_and_double_nothing(cluster: KafkaCluster) -> None:
+    with proxies(cluster, VAR / "chaos", 3) as found:
+        topics = make_topic(cluster), make_topic(cluster)
+        traffic = Traffic(found.bootstrap, *topics)
+        traffic.start()
+        try:
+            wait_until(traffic.is_flowing(), 60)
+            coordinator = coordinating(cluster)
+            for broker in (coordinator, next(b for b in cluster.brokers if b is not coordinator)):
+                broker.stop(signal.SIGKILL)
+                wait_until(traffic.is_flowing(), 60)
+                time.sleep(SECONDS)
+                broker.start()
+                cluster.wait_for(3)
+                wait_until(traffic.is_flowing(), 60)
+            found[1].stop(signal.SIGKILL)
+            wait_until(lambda: found[0].metric("headrace_proxy_peers_down") == 1)
+            wait_until(traffic.is_flowing(), 60)
+            time.sleep(SECONDS)
+            admin = AdminClient({"bootstrap.servers": found[0].address})
+            seen = {f"{node.host}:{node.port}" for node in admin.list_topics(timeout=10).brokers.values()}
+            assert seen == {found[0].address, found[2].address}
+            found[1].start()
+            wait_until(lambda: found[0].metric("headrace_proxy_peers_down") == 0)
+            wait_until(lambda: len(admin.list_topics(timeout=10).brokers) == 3)
+            wait_until(traffic.is_flowing(), 60)
+        finally:
+            traffic.stop()
+        assert not traffic.errors, traffic.errors
+        wanted = Counter([*traffic.acknowledged[0], *traffic.acknowledged[1]])
+        assert not wanted - traffic.received, "lost"
+        assert set(traffic.received.values()) == {1}, "doubled"
+        for proxy in found:
+            assert "Traceback" not in proxy.log.read_text()
+
+
+def coordinating(cluster: KafkaCluster) -> BrokerProcess:
+    """A broker that leads some of the groups' offsets."""
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap()})
+    leader = admin.list_topics("__consumer_offsets", timeout=10).topics["__consumer_offsets"].partitions[0].leader
+    return next(broker for broker in cluster.brokers if broker.id == leader)
+
+
+def test_a_broker_that_hangs_delays_its_own_partitions_only(cluster: KafkaCluster) -> None:
+    with proxies(cluster, VAR / "hang", 1, request_timeout_ms=3000) as found:
+        name = make_topic(cluster)
+        send(found.bootstrap, name, values(300))
+        broker = cluster.brokers[0]
+        assert broker.process is not None
+        broker.process.send_signal(signal.SIGSTOP)
+        try:
+            # The cluster drops the broker, and the proxy follows.
+            send(found.bootstrap, name, values(300))
+        finally:
+            broker.process.send_signal(signal.SIGCONT)
+        cluster.wait_for(3)
+        assert set(received(found.bootstrap, name, 600)) == set(values(300))
