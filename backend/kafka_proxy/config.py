@@ -98,7 +98,7 @@ class DelegationTokens(StrictModel):
 
     contact_points: list[_Address] = Field(min_length=1, description="Listeners of brokers that know the proxy (mTLS).")
     tls: BrokerTls = Field(description="With the proxy's own certificate.")
-    lifetime_seconds: int = Field(86_400, ge=60, description="New ones are made at half of it.")
+    lifetime_seconds: int = Field(86_400, ge=20, description="New ones are made at half of it.")
 
 
 class Sasl(StrictModel):

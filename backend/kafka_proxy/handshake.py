@@ -13,7 +13,8 @@ APIS = {ApiKey.API_VERSIONS, ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE}
 
 _ADVERTISED = {*ROUTES, *ADDRESSED, *APIS, ApiKey.FETCH}
 _OLDEST_HANDSHAKE = 1
-"""After version 0, SASL messages come without Kafka's headers; no client of the last years does that."""
+"""After version 0, SASL messages come without Kafka's headers, which no client of the last years does; it is advertised
+all the same, since librdkafka looks for it."""
 
 
 class Handshake:
@@ -92,6 +93,4 @@ class Handshake:
         body.api_keys = [api for api in body.api_keys if api.api_key in _ADVERTISED]
         for api in body.api_keys:
             api.max_version = min(api.max_version, REQUESTS[api.api_key].versions.last)
-            if api.api_key == ApiKey.SASL_HANDSHAKE:
-                api.min_version = _OLDEST_HANDSHAKE
         return codec.write_response(header.api_key, header.version, header.correlation_id, body)

@@ -28,6 +28,8 @@ HANDSHAKE_VERSION = 1
 AUTHENTICATE_VERSION = 2
 CREATE_TOKEN_VERSION = 3
 
+_SETTLING_SECONDS = 2.0
+
 Ask = Callable[[ApiKey, int, Struct], Awaitable[Struct]]
 """Asks a broker: API, version and body. Raises ConnectionError."""
 
@@ -74,6 +76,15 @@ class Token:
         return f"Token({self.id})"
 
     @property
+    def has_ended(self) -> bool:
+        return time.time() > self.expires - _SETTLING_SECONDS
+
+    @property
+    def is_settled(self) -> bool:
+        """Long enough there for every broker to know it."""
+        return time.time() > self.made + _SETTLING_SECONDS
+
+    @property
     def is_fresh(self) -> bool:
         """Less than half of its life is over."""
         return time.time() < (self.made + self.expires) / 2
@@ -106,15 +117,21 @@ class Tokens:
         self._ask = ask
         self._lifetime = lifetime_seconds
         self._found: dict[str, Token] = {}
+        self._next: dict[str, Token] = {}
         self._locks: dict[str, asyncio.Lock] = {}
 
     async def of(self, user: str) -> Token:
         """Raises ConnectionError."""
         async with self._locks.setdefault(user, asyncio.Lock()):
             found = self._found.get(user)
-            if found is None or not found.is_fresh:
-                found = self._found[user] = await self._make(user)
-            return found
+            if found is None or found.has_ended:
+                self._found[user] = self._next.pop(user, None) or await self._make(user)
+            elif not found.is_fresh:
+                if user not in self._next:
+                    self._next[user] = await self._make(user)
+                if self._next[user].is_settled:
+                    self._found[user] = self._next.pop(user)
+            return self._found[user]
 
     async def _make(self, user: str) -> Token:
         body = codec.request_type(ApiKey.CREATE_DELEGATION_TOKEN)(

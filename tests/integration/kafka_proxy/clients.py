@@ -31,7 +31,7 @@ def send(bootstrap: str, topic: str, values: list[bytes], **config: Any) -> None
     producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 1, **config})
     for value in values:
         producer.produce(topic, value, key=value[:8], on_delivery=lambda error, _: error and failed.append(error))
-    assert producer.flush(60) == 0
+    assert producer.flush(30) == 0
     assert not failed, failed[0]
 
 

@@ -1,0 +1,198 @@
+"""TLS, signing in, and what users may do, through proxies."""
+
+import base64
+import json
+import time
+import uuid
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, KafkaException, Producer
+from confluent_kafka.admin import (
+    AclBinding,
+    AclOperation,
+    AclPermissionType,
+    AdminClient,
+    NewTopic,
+    ResourcePatternType,
+    ResourceType,
+    ScramCredentialInfo,
+    ScramMechanism,
+    UserScramCredentialUpsertion,
+)
+
+from tests.infra import VAR, wait_until
+from tests.integration.kafka_proxy.clients import received, send, values
+from tests.kafka_cluster import USERS, KafkaCluster
+from tests.kafka_proxies import Proxies, proxies
+
+MECHANISMS = {"SCRAM-SHA-256": ScramMechanism.SCRAM_SHA_256, "SCRAM-SHA-512": ScramMechanism.SCRAM_SHA_512}
+
+
+@pytest.fixture(scope="module")
+def users(cluster: KafkaCluster) -> None:
+    """Alice may do everything with topics that begin with "alice", and Bob nothing."""
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap()})
+    for mechanism in MECHANISMS.values():  # a request may change each user once
+        information = ScramCredentialInfo(mechanism, 4096)
+        changes = [UserScramCredentialUpsertion(name, information, key.encode()) for name, key in USERS.items()]
+        for changed in admin.alter_user_scram_credentials(changes).values():
+            changed.result(30)
+    rights = [
+        AclBinding(kind, name, pattern, "User:alice", "*", AclOperation.ALL, AclPermissionType.ALLOW)
+        for kind, name, pattern in [
+            (ResourceType.TOPIC, "alice", ResourcePatternType.PREFIXED),
+            (ResourceType.GROUP, "*", ResourcePatternType.LITERAL),
+            (ResourceType.TRANSACTIONAL_ID, "*", ResourcePatternType.LITERAL),
+        ]
+    ]
+    for created in admin.create_acls(rights).values():
+        created.result(30)
+
+
+@pytest.fixture
+def alices(cluster: KafkaCluster, users: None) -> str:
+    name = f"alice-{uuid.uuid4().hex[:8]}"
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap()})
+    admin.create_topics([NewTopic(name, 6, 3)])[name].result(30)
+    wait_until(lambda: name in admin.list_topics(timeout=10).topics)
+    return name
+
+
+@pytest.fixture(scope="module")
+def guarded(cluster: KafkaCluster) -> Iterator[Proxies]:
+    """In front of the listener that asks who one is."""
+    certificate, key = cluster.authority.issue("proxy")
+    tls = {"authority": str(cluster.authority.certificate), "certificate": str(certificate), "private_key": str(key)}
+    tokens = {"contact_points": cluster.bootstrap("SSL").split(","), "tls": tls, "lifetime_seconds": 20}
+    with proxies(cluster, VAR / "guarded", 3, listener="SASL_PLAINTEXT", sasl={"delegation_tokens": tokens}) as found:
+        yield found
+
+
+def sasl(mechanism: str, user: str, password: str = "") -> dict[str, Any]:
+    return {
+        "security.protocol": "SASL_PLAINTEXT",
+        "sasl.mechanism": mechanism,
+        "sasl.username": user,
+        "sasl.password": password or USERS[user],
+    }
+
+
+@pytest.mark.parametrize("mechanism", ["PLAIN", *MECHANISMS])
+def test_users_sign_in_and_keep_their_rights(guarded: Proxies, alices: str, mechanism: str) -> None:
+    alice, bob = sasl(mechanism, "alice"), sasl(mechanism, "bob")
+    send(guarded.bootstrap, alices, values(300), **alice)
+    assert received(guarded.bootstrap, alices, 300, **alice) == Counter(values(300))
+    refused: list[Any] = []
+    producer = Producer({"bootstrap.servers": guarded.bootstrap, **bob})
+    producer.produce(alices, b"x", on_delivery=lambda error, _: refused.append(error))
+    producer.flush(20)
+    assert refused[0].name() == "TOPIC_AUTHORIZATION_FAILED"
+    assert alices not in AdminClient({"bootstrap.servers": guarded.bootstrap, **bob}).list_topics(timeout=10).topics
+
+
+@pytest.mark.parametrize("mechanism", ["PLAIN", *MECHANISMS])
+def test_a_wrong_password_is_refused(guarded: Proxies, users: None, mechanism: str) -> None:
+    errors: list[Any] = []
+    config = sasl(mechanism, "alice", "wrong") | {"bootstrap.servers": guarded.bootstrap, "error_cb": errors.append}
+    client = AdminClient(config)
+    with pytest.raises(KafkaException):
+        client.list_topics(timeout=3)
+    wait_until(lambda: client.poll(0.1) or any(error.name() == "_AUTHENTICATION" for error in errors), 10)
+    for proxy in guarded:
+        assert "wrong" not in proxy.log.read_text()
+
+
+def unsecured_token(user: str) -> str:
+    """A token that a broker without a token endpoint takes: RFC 7515's unsecured JWS."""
+    parts = [{"alg": "none"}, {"sub": user, "iat": time.time(), "exp": time.time() + 600}]
+    encoded = [base64.urlsafe_b64encode(json.dumps(part).encode()).decode().rstrip("=") for part in parts]
+    return ".".join([*encoded, ""])
+
+
+def test_users_sign_in_with_a_bearer_token(guarded: Proxies, alices: str) -> None:
+    alice = {
+        "security.protocol": "SASL_PLAINTEXT",
+        "sasl.mechanism": "OAUTHBEARER",
+        "oauth_cb": lambda _: (unsecured_token("alice"), time.time() + 600),
+    }
+    send(guarded.bootstrap, alices, values(300), **alice)
+    assert received(guarded.bootstrap, alices, 300, **alice) == Counter(values(300))
+
+
+def test_tokens_are_renewed_while_a_client_stays(guarded: Proxies, alices: str) -> None:
+    """Tokens live for 20 seconds here; the brokers end connections that have not been renewed by then."""
+    producer = Producer({"bootstrap.servers": guarded.bootstrap, "linger.ms": 0, **sasl("SCRAM-SHA-512", "alice")})
+    failed: list[Any] = []
+    lost_before = sum(proxy.metric("headrace_proxy_broker_failures_total") for proxy in guarded)
+    deadline = time.monotonic() + 30
+    while time.monotonic() < deadline:
+        producer.produce(alices, b"x", on_delivery=lambda error, _: error and failed.append(error))
+        producer.poll(0.1)
+    assert producer.flush(30) == 0
+    assert not failed, failed[0]
+    assert sum(proxy.metric("headrace_proxy_broker_failures_total") for proxy in guarded) == lost_before, [
+        proxy.log.read_text()[-2000:] for proxy in guarded
+    ]
+    made = sum(proxy.log.read_text().count("delegation token was made for alice") for proxy in guarded)
+    assert made >= 2
+
+
+def test_without_tokens_scram_is_not_offered_in_front_of_several_brokers(cluster: KafkaCluster, users: None) -> None:
+    with proxies(cluster, VAR / "no-tokens", 1, listener="SASL_PLAINTEXT") as found:
+        errors: list[Any] = []
+        config = sasl("SCRAM-SHA-256", "alice") | {"bootstrap.servers": found.bootstrap, "error_cb": errors.append}
+        client = AdminClient(config)
+        with pytest.raises(KafkaException):
+            client.list_topics(timeout=3)
+        wait_until(lambda: client.poll(0.1) or any("mechanism" in error.str().lower() for error in errors), 10)
+
+
+def test_tls_on_both_sides(cluster: KafkaCluster, topic: str) -> None:
+    certificate, key = cluster.authority.issue("front")
+    authority = str(cluster.authority.certificate)
+    own, own_key = cluster.authority.issue("proxy")
+    tls = {
+        "clients": {"certificate": str(certificate), "private_key": str(key), "client_authority": authority},
+        "brokers": {"authority": authority, "certificate": str(own), "private_key": str(own_key)},
+    }
+    with proxies(cluster, VAR / "tls", 2, listener="SSL", tls=tls) as found:
+        mine, my_key = cluster.authority.issue("carol")
+        known = {
+            "security.protocol": "SSL",
+            "ssl.ca.location": authority,
+            "ssl.certificate.location": str(mine),
+            "ssl.key.location": str(my_key),
+        }
+        send(found.bootstrap, topic, values(500), **known)
+        assert received(found.bootstrap, topic, 500, **known) == Counter(values(500))
+        for unknown in (
+            {"security.protocol": "SSL", "ssl.ca.location": authority},  # without a certificate
+            {"security.protocol": "PLAINTEXT"},
+        ):
+            with pytest.raises(KafkaException):
+                AdminClient({"bootstrap.servers": found.bootstrap, **unknown}).list_topics(timeout=3)
+
+
+def test_a_broker_that_another_authority_signed_is_not_trusted(cluster: KafkaCluster) -> None:
+    from tests.certificates import Authority
+
+    folder = VAR / "other-authority"
+    folder.mkdir()
+    tls = {"brokers": {"authority": str(Authority(folder).certificate)}}
+    with proxies(cluster, VAR / "untrusted", 1, listener="SSL", tls=tls) as found:
+        with pytest.raises(KafkaException):
+            AdminClient({"bootstrap.servers": found.bootstrap}).list_topics(timeout=3)
+        assert "certificate verify failed" in found[0].log.read_text()
+
+
+def test_two_users_never_share_what_they_see(guarded: Proxies, alices: str) -> None:
+    send(guarded.bootstrap, alices, values(10), **sasl("PLAIN", "alice"))
+    consumer = Consumer({"bootstrap.servers": guarded.bootstrap, "group.id": uuid.uuid4().hex, **sasl("PLAIN", "bob")})
+    consumer.subscribe([alices])
+    message = consumer.poll(10)
+    consumer.close()
+    assert message is not None
+    assert message.error().name() in {"TOPIC_AUTHORIZATION_FAILED", "GROUP_AUTHORIZATION_FAILED"}
