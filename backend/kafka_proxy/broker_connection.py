@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from backend.kafka_proxy import metrics
+from backend.kafka_proxy.activity import Tally
 from backend.kafka_proxy.config import Address, BrokerTls, ProxyConfig
 from backend.kafka_proxy.sasl import Login, RefusedError
 from backend.kafka_wire import codec
@@ -52,6 +53,7 @@ class BrokerConnection(FrameProtocol):
         address: Address,
         config: ProxyConfig,
         *,
+        tally: Tally,
         tls: BrokerTls | None,
         login: Login | None,
         on_closed: Callable[["BrokerConnection", bool], None],
@@ -60,6 +62,7 @@ class BrokerConnection(FrameProtocol):
         super().__init__(config.max_frame_bytes)
         self.address = address
         self._config = config
+        self._tally = tally
         self._tls = tls
         self._login = login
         self._on_closed = on_closed
@@ -93,6 +96,7 @@ class BrokerConnection(FrameProtocol):
         for how many seconds beyond the usual the broker may take."""
         waiting = self._number(parts, on_answer, patience)
         self._requests.inc()
+        self._tally.requests += 1
         if self._is_open:
             self._write(parts, waiting)
         else:
@@ -107,7 +111,9 @@ class BrokerConnection(FrameProtocol):
         return _Waiting(self._correlation_id, on_answer, deadline)
 
     def _write(self, parts: Parts, waiting: _Waiting | None) -> None:
-        self._bytes_out.inc(sum(map(len, parts)))
+        size = sum(map(len, parts))
+        self._bytes_out.inc(size)
+        self._tally.bytes_to += size
         if waiting is not None:
             self._waiting.append(waiting)
         self._last_is_unanswered = waiting is None
@@ -173,6 +179,9 @@ class BrokerConnection(FrameProtocol):
         was_busy = bool(self._waiting or self._unsent) or self._last_is_unanswered
         if was_busy:
             self._failures.inc()
+            self._tally.failures += 1
+        if self._was_open:
+            self._tally.connections -= 1
         self._opening.cancel()
         self._on_closed(self, was_busy)
         waiting, self._waiting = self._waiting, deque()
@@ -241,6 +250,8 @@ class BrokerConnection(FrameProtocol):
             self.abort()
 
     def _flush(self) -> None:
+        if not self._was_open:
+            self._tally.connections += 1
         self._is_open = self._was_open = True
         unsent, self._unsent = self._unsent, []
         for parts, waiting in unsent:
@@ -255,6 +266,7 @@ class BrokerConnection(FrameProtocol):
 
     def frame_received(self, frame: bytearray) -> None:
         self._bytes_in.inc(len(frame))
+        self._tally.bytes_from += len(frame)
         if not self._waiting or self._waiting[0].correlation_id != codec.response_correlation(frame):
             raise MalformedError("an answer to nothing that was asked")
         self._waiting.popleft().on_answer(frame)

@@ -11,14 +11,15 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from backend.kafka_proxy import handshake, metrics
+from backend.kafka_proxy.activity import Tally
 from backend.kafka_proxy.addresses import ADDRESSED, learn_coordinator
 from backend.kafka_proxy.broker_connection import CLIENT_ID, BrokerConnection, Lost
-from backend.kafka_proxy.config import Address, ProxyConfig
+from backend.kafka_proxy.config import Address
+from backend.kafka_proxy.context import Context
 from backend.kafka_proxy.fetch import Fetcher
-from backend.kafka_proxy.nodes import Nodes
 from backend.kafka_proxy.routes import ROUTES, Leg, Lookup, Produce, Route
-from backend.kafka_proxy.sasl import Login, Tokens
-from backend.kafka_proxy.topology import Broker, Topology
+from backend.kafka_proxy.sasl import Login
+from backend.kafka_proxy.topology import Broker
 from backend.kafka_wire import codec
 from backend.kafka_wire.api import ApiKey, ErrorCode
 from backend.kafka_wire.codec import Parts, RequestHeader, Struct
@@ -64,18 +65,13 @@ class _Exchange:
 class ClientConnection(FrameProtocol):
     """``on_closed`` is called once."""
 
-    def __init__(
-        self,
-        config: ProxyConfig,
-        topology: Topology,
-        nodes: Nodes,
-        tokens: Tokens | None,
-        on_closed: Callable[["ClientConnection"], None],
-    ) -> None:
-        super().__init__(config.max_frame_bytes)
-        self._config = config
-        self._topology = topology
-        self._nodes = nodes
+    def __init__(self, context: Context, on_closed: Callable[["ClientConnection"], None]) -> None:
+        super().__init__(context.config.max_frame_bytes)
+        self._config = context.config
+        self._topology = context.topology
+        self._nodes = context.nodes
+        self._activity = context.activity
+        self._tally: Tally | None = None
         self._on_closed = on_closed
         self._brokers: dict[Address, BrokerConnection] = {}
         self._home: Address | None = None
@@ -87,7 +83,7 @@ class ClientConnection(FrameProtocol):
         self._is_paused = False
         self._is_closed = False
         self._gone_since: float | None = None
-        self._handshake = handshake.Handshake(tokens)
+        self._handshake = handshake.Handshake(context.tokens)
         self._fetcher = Fetcher(send=self._send_fetch, lookup=self._lookup, resolve=self._resolve_then)
         self.peer = "?"
 
@@ -99,8 +95,14 @@ class ClientConnection(FrameProtocol):
         self.peer = f"{host}:{port}"
 
     def frame_received(self, frame: bytearray) -> None:
-        metrics.BYTES_FROM_CLIENTS.inc(len(frame))
         header = codec.read_request_header(frame)
+        tally = self._tally
+        if tally is None:
+            tally = self._tally = self._activity.clients.of(header.client_id or "")
+            tally.connections += 1
+        tally.requests += 1
+        tally.bytes_from += len(frame)
+        metrics.BYTES_FROM_CLIENTS.inc(len(frame))
         slot = _Slot(header, time.monotonic())
         self._slots.append(slot)
         if len(self._slots) > _MOST_OPEN:
@@ -128,6 +130,8 @@ class ClientConnection(FrameProtocol):
         if self._is_closed:
             return
         self._is_closed = True
+        if self._tally is not None:
+            self._tally.connections -= 1
         self.transport.abort()
         self._fetcher.close()
         for task in self._tasks:
@@ -139,6 +143,8 @@ class ClientConnection(FrameProtocol):
     def refuse(self, reason: str, text: str) -> None:
         log.warning("Client %s: %s The connection is closed.", self.peer, text)
         metrics.REFUSED.labels(reason).inc()
+        if self._tally is not None:
+            self._tally.failures += 1
         self.close()
 
     @property
@@ -179,7 +185,10 @@ class ClientConnection(FrameProtocol):
         while slots and slots[0].is_answered:
             done = slots.popleft()
             if done.parts is not None and self._gone_since is None and not self._is_closed:
-                metrics.BYTES_TO_CLIENTS.inc(sum(map(len, done.parts)))
+                size = sum(map(len, done.parts))
+                metrics.BYTES_TO_CLIENTS.inc(size)
+                if self._tally is not None:
+                    self._tally.bytes_to += size
                 self.transport.writelines(done.parts)
             metrics.latency(done.header.api_key).observe(time.monotonic() - done.received)
         if self._is_paused and len(slots) <= _MOST_OPEN // 2:
@@ -333,6 +342,7 @@ class ClientConnection(FrameProtocol):
             found = self._brokers[address] = BrokerConnection(
                 address,
                 self._config,
+                tally=self._activity.brokers.of(str(address)),
                 tls=self._config.tls.brokers,
                 login=None if is_anonymous else self._handshake.login,
                 on_closed=self._broker_closed,

@@ -1,4 +1,4 @@
-"""What an operator asks a proxy by HTTP: /health, /ready, /metrics and /topology."""
+"""What an operator asks a proxy by HTTP: /health, /ready, /metrics, and /status for the console."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -32,16 +32,18 @@ class Operations:
             return 503 if self._proxy.is_draining else 200, "application/json", json.dumps({"status": state})
         if path == "/metrics":
             return 200, CONTENT_TYPE_LATEST, generate_latest()
-        if path == "/topology":
-            return 200, "application/json", json.dumps(self._topology())
+        if path == "/status":
+            return 200, "application/json", json.dumps(self._status())
         return 404, "application/json", b'{"status":"not found"}'
 
-    def _topology(self) -> dict[str, Any]:
-        nodes, brokers = self._proxy.nodes, self._proxy.topology.brokers
+    def _status(self) -> dict[str, Any]:
+        context = self._proxy.context
+        nodes, brokers = context.nodes, context.topology.brokers
         assigned = nodes.assignment(brokers.values())
+        activity = context.activity
         up = {node.broker_id for node in nodes.up()}
         return {
-            "cluster_id": self._proxy.topology.cluster_id,
+            "cluster_id": context.topology.cluster_id,
             "local": nodes.local.broker_id,
             "nodes": [
                 {
@@ -50,11 +52,20 @@ class Operations:
                     "rack": node.rack,
                     "is_up": node.broker_id in up,
                 }
-                for node in self._proxy.config.proxy_nodes
+                for node in context.config.proxy_nodes
             ],
             "brokers": [
-                {"id": b.id, "address": str(b.address), "rack": b.rack, "proxy": assigned[b.id].broker_id}
+                {
+                    "id": b.id,
+                    "address": str(b.address),
+                    "rack": b.rack,
+                    "proxy": assigned[b.id].broker_id,
+                    **activity.brokers.facts_of(str(b.address)),
+                }
                 for b in brokers.values()
             ],
+            "clients": activity.clients.facts(),
+            "errors": activity.errors.facts(),
             "connections": len(self._proxy.clients),
+            "is_draining": self._proxy.is_draining,
         }

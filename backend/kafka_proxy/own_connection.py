@@ -2,6 +2,7 @@
 
 import random
 
+from backend.kafka_proxy.activity import Tally
 from backend.kafka_proxy.broker_connection import BrokerConnection
 from backend.kafka_proxy.config import ProxyConfig
 from backend.kafka_proxy.sasl import Tokens
@@ -24,6 +25,7 @@ class OwnConnection:
             self._connection = BrokerConnection(
                 random.choice(tokens.contact_points),
                 self._config,
+                tally=Tally(),
                 tls=tokens.tls,
                 login=None,
                 on_closed=self._closed,

@@ -125,7 +125,7 @@ class Tokens:
         async with self._locks.setdefault(user, asyncio.Lock()):
             found = self._found.get(user)
             if found is None or found.has_ended:
-                self._found[user] = self._next.pop(user, None) or await self._make(user)
+                self._found[user] = self._next.pop(user) if user in self._next else await self._make(user)
             elif not found.is_fresh:
                 if user not in self._next:
                     self._next[user] = await self._make(user)

@@ -8,8 +8,10 @@ import time
 import uvicorn
 
 from backend.kafka_proxy import metrics
+from backend.kafka_proxy.activity import Activity
 from backend.kafka_proxy.client_connection import ClientConnection
 from backend.kafka_proxy.config import ProxyConfig
+from backend.kafka_proxy.context import Context
 from backend.kafka_proxy.nodes import Nodes
 from backend.kafka_proxy.operations import Operations
 from backend.kafka_proxy.own_connection import tokens_of
@@ -26,12 +28,9 @@ class Proxy:
     """Takes connections until it is told to stop; then lets open requests be answered."""
 
     def __init__(self, config: ProxyConfig) -> None:
-        self.config = config
-        self.topology = Topology()
-        self.nodes = Nodes(config)
+        self.context = Context(config, Topology(), Nodes(config), Activity(), tokens_of(config))
         self.clients: set[ClientConnection] = set()
         self.is_draining = False
-        self._tokens = tokens_of(config)
 
     async def run(self) -> None:
         """Until SIGTERM or SIGINT. Raises OSError when the address is taken."""
@@ -39,7 +38,7 @@ class Proxy:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, stop.set)
-        config = self.config
+        config = self.context.config
         tls = config.tls.clients
         server = await loop.create_server(
             self._accept,
@@ -48,9 +47,13 @@ class Proxy:
             ssl=tls.context if tls is not None else None,
             backlog=_BACKLOG,
         )
-        background = [
-            asyncio.create_task(work) for work in (self.nodes.watch_peers(), self._check(), self._operations())
-        ]
+        works = (
+            self.context.nodes.watch_peers(),
+            self._check(),
+            self.context.activity.keep_sampling(),
+            self._operations(),
+        )
+        background = [asyncio.create_task(work) for work in works]
         log.info("The proxy listens at %s.", config.listen)
         await stop.wait()
         self.is_draining = True
@@ -61,11 +64,11 @@ class Proxy:
         await asyncio.gather(*background, return_exceptions=True)
 
     def _accept(self) -> FrameProtocol:
-        client = ClientConnection(self.config, self.topology, self.nodes, self._tokens, self._closed)
+        client = ClientConnection(self.context, self._closed)
         self.clients.add(client)
         metrics.CONNECTIONS.set(len(self.clients))
-        if len(self.clients) > self.config.connection_limit:
-            text = f"There are {self.config.connection_limit} connections already (connection_limit)."
+        if len(self.clients) > self.context.config.connection_limit:
+            text = f"There are {self.context.config.connection_limit} connections already (connection_limit)."
             asyncio.get_running_loop().call_soon(client.refuse, "limit", text)
         return client
 
@@ -83,14 +86,14 @@ class Proxy:
     async def _drain(self) -> None:
         for client in self.clients:
             client.stop_reading()
-        deadline = time.monotonic() + self.config.drain_timeout_ms / 1000
+        deadline = time.monotonic() + self.context.config.drain_timeout_ms / 1000
         while time.monotonic() < deadline and not all(client.is_idle for client in self.clients):
             await asyncio.sleep(0.02)
         for client in list(self.clients):
             client.close()
 
     async def _operations(self) -> None:
-        address = self.config.operations
+        address = self.context.config.operations
         if address is None:
             return
         config = uvicorn.Config(Operations(self), host=address.host, port=address.port, access_log=False)

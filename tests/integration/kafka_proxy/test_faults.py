@@ -96,8 +96,9 @@ def test_a_drain_answers_what_is_open(cluster: KafkaCluster, topic: str) -> None
         assert found[0].get("/health")[0] == 200
         send(found.bootstrap, topic, values(10))
         assert found[0].metric("headrace_proxy_requests_total") > 0
-        topology = json.loads(found[0].get("/topology")[1])
-        assert [broker["id"] for broker in topology["brokers"]] == [1, 2, 3]
+        status = json.loads(found[0].get("/status")[1])
+        assert [broker["id"] for broker in status["brokers"]] == [1, 2, 3]
+        assert status["clients"][0]["name"] == "rdkafka"
         producer = Producer({"bootstrap.servers": found.bootstrap, "linger.ms": 0, "message.timeout.ms": 5000})
         failed: list[Any] = []
         for number in range(200):

@@ -1,0 +1,225 @@
+"""``make bench-proxy``: Kafka's own load tools against three brokers, direct and through one proxy in turns, beside a
+peer in the same runs.
+
+The peer is Shotover, given as the path of its binary; it is configured here.
+"""
+
+import argparse
+import re
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+import uuid
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+
+import psutil
+import yaml
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from backend.runtime.jars import ensure_jars
+from backend.runtime.java import java_home
+from backend.runtime.layout import ROOT, Layout
+from tests.bench.machine import machine
+from tests.kafka_cluster import KafkaCluster, is_listening
+from tests.kafka_proxies import proxies
+from tests.ports import free_ports
+
+RESULTS = Path(__file__).parent / "results/proxy.md"
+LOADS = {100: 1_000_000, 1000: 300_000, 100_000: 6_000}
+"""Records by their size in bytes."""
+PACED_RECORDS, PACED_RATE, PACED_SIZE = 20_000, 1000, 1000
+PARTITIONS = 6
+PRODUCER = "org.apache.kafka.tools.ProducerPerformance"
+CONSUMER = "org.apache.kafka.tools.ConsumerPerformance"
+
+
+@dataclass
+class Way:
+    """One way to the brokers. ``process`` is what stands between, if anything does."""
+
+    name: str
+    bootstrap: str
+    process: psutil.Process | None = None
+    produced: dict[int, list[float]] = field(default_factory=dict)
+    """MB/s of each run, by the records' size."""
+    consumed: dict[int, list[float]] = field(default_factory=dict)
+    cpu: dict[int, list[tuple[float, float]]] = field(default_factory=dict)
+    """CPU seconds per GB, of producing and of consuming."""
+    latency: list[tuple[float, float]] = field(default_factory=list)
+    """Median and 99th percentile in ms at a moderate rate."""
+
+    def cpu_seconds(self) -> float:
+        return sum(self.process.cpu_times()[:2]) if self.process is not None else 0.0
+
+
+class Bench:
+    def __init__(self, cluster: KafkaCluster) -> None:
+        self._cluster = cluster
+        self._admin = AdminClient({"bootstrap.servers": cluster.bootstrap()})
+
+    def saturate(self, way: Way, size: int, records: int) -> None:
+        """Produces, then consumes, as fast as it goes."""
+        with self._topic() as topic:
+            began = way.cpu_seconds()
+            output = self._run(
+                PRODUCER,
+                *("--topic", topic, "--num-records", str(records), "--record-size", str(size), "--throughput", "-1"),
+                *("--producer-props", f"bootstrap.servers={way.bootstrap}", "acks=1", "max.request.size=2000000"),
+            )
+            produced = way.cpu_seconds()
+            rate = re.findall(r"\(([\d.]+) MB/sec\)", output)[-1]
+            way.produced.setdefault(size, []).append(float(rate))
+            output = self._run(
+                CONSUMER,
+                *("--bootstrap-server", way.bootstrap, "--topic", topic, "--messages", str(records)),
+                *("--group", uuid.uuid4().hex, "--timeout", "60000"),
+            )
+            consumed = way.cpu_seconds()
+            cells = [cell.strip() for cell in output.strip().splitlines()[-1].split(",")]
+            way.consumed.setdefault(size, []).append(float(cells[8]))  # fetch.MB.sec: without joining the group
+            gigabytes = size * records / 1e9
+            way.cpu.setdefault(size, []).append(((produced - began) / gigabytes, (consumed - produced) / gigabytes))
+
+    def pace(self, way: Way) -> None:
+        with self._topic() as topic:
+            output = self._run(
+                PRODUCER,
+                *("--topic", topic, "--num-records", str(PACED_RECORDS), "--record-size", str(PACED_SIZE)),
+                *("--throughput", str(PACED_RATE)),
+                *("--producer-props", f"bootstrap.servers={way.bootstrap}", "acks=1", "linger.ms=0"),
+            )
+            last = output.strip().splitlines()[-1]
+            median, high = re.search(r"(\d+) ms 50th", last), re.search(r"(\d+) ms 99th", last)
+            assert median
+            assert high
+            way.latency.append((float(median[1]), float(high[1])))
+
+    @contextmanager
+    def _topic(self) -> Iterator[str]:
+        name = f"bench-{uuid.uuid4().hex[:8]}"
+        self._admin.create_topics([NewTopic(name, PARTITIONS, 1)])[name].result(30)
+        time.sleep(1)
+        yield name
+        self._admin.delete_topics([name])[name].result(30)
+        time.sleep(1)
+
+    def _run(self, tool: str, *arguments: str) -> str:
+        done = self._cluster.tool(tool, *arguments, seconds=300)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+
+@contextmanager
+def shotover(binary: Path, cluster: KafkaCluster, folder: Path) -> Iterator[Way]:
+    folder.mkdir()
+    listen, peers, metrics = (f"127.0.0.1:{port}" for port in free_ports(3))
+    node = {"address_for_clients": listen, "address_for_peers": peers, "rack": "rack1", "broker_id": 0}
+    sink = {
+        "name": "sink",
+        "first_contact_points": cluster.bootstrap().split(","),
+        "shotover_nodes": [node],
+        "local_shotover_broker_id": 0,
+        "connect_timeout_ms": 3000,
+    }
+    source = {"name": "kafka", "listen_addr": listen, "chain": [{"KafkaSinkCluster": sink}]}
+    (folder / "topology.yaml").write_text(yaml.safe_dump({"sources": [{"Kafka": source}]}))
+    (folder / "config.yaml").write_text(yaml.safe_dump({"main_log_level": "info", "observability_interface": metrics}))
+    arguments = ["--topology-file", "topology.yaml", "--config-file", "config.yaml"]
+    with (folder / "log").open("wb") as log:
+        process = subprocess.Popen([str(binary.resolve()), *arguments], cwd=folder, stdout=log, stderr=log)
+    try:
+        while not is_listening(listen):
+            assert process.poll() is None, (folder / "log").read_text()
+            time.sleep(0.1)
+        yield Way("Shotover 0.7.2", listen, psutil.Process(process.pid))
+    finally:
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+
+
+def report(ways: list[Way], rounds: int) -> str:
+    direct = ways[0]
+    lines = [
+        "# Kafka proxy",
+        "",
+        f"{datetime.now(UTC):%Y-%m-%d}, {machine()}, everything on it: three brokers (Kafka 4.1.1), the client and the "
+        f"proxy. Kafka's own ProducerPerformance (acks=1) and ConsumerPerformance, {PARTITIONS} partitions without "
+        f"replicas, medians of {rounds} runs in turns. Ratios are to the direct runs.",
+        "",
+        "| way | record | produce MB/s | ratio | consume MB/s | ratio | CPU s per GB, produce / consume |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for size in direct.produced:
+        for way in ways:
+            produced, consumed = statistics.median(way.produced[size]), statistics.median(way.consumed[size])
+            cpu = [statistics.median(run) for run in zip(*way.cpu[size], strict=True)]
+            ratios = [
+                statistics.median(mine / theirs for mine, theirs in zip(own[size], base[size], strict=True))
+                for own, base in ((way.produced, direct.produced), (way.consumed, direct.consumed))
+            ]
+            costs = "-" if way.process is None else f"{cpu[0]:.1f} / {cpu[1]:.1f}"
+            lines.append(
+                f"| {way.name} | {size:,} B | {produced:.0f} | {ratios[0]:.2f} | {consumed:.0f} | {ratios[1]:.2f} "
+                f"| {costs} |"
+            )
+    lines += [
+        "",
+        f"At {PACED_RATE:,} records of {PACED_SIZE:,} B per second:",
+        "",
+        "| way | p50 ms | p99 ms |",
+        "|---|---|---|",
+    ]
+    for way in ways:
+        median, high = (statistics.median(run) for run in zip(*way.latency, strict=True))
+        lines.append(f"| {way.name} | {median:.0f} | {high:.0f} |")
+    lines += ["", "The tool tells milliseconds without fractions.", ""]
+    return "\n".join(lines)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--peer", type=Path, help="Shotover's binary")
+    parser.add_argument("--rounds", type=int, default=5)
+    options = parser.parse_args()
+    layout = Layout(ROOT / "var")
+    layout.create()
+    ensure_jars(layout, java_home(layout))
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        cluster = KafkaCluster(folder / "cluster", layout.jars, java_home(layout))
+        stack.callback(cluster.stop)
+        cluster.start()
+        ours = stack.enter_context(proxies(cluster, folder / "proxy", 1))
+        assert ours[0].process is not None
+        ways = [
+            Way("direct", cluster.bootstrap()),
+            Way("Headrace", ours.bootstrap, psutil.Process(ours[0].process.pid)),
+        ]
+        if options.peer is not None:
+            ways.append(stack.enter_context(shotover(options.peer, cluster, folder / "shotover")))
+        bench = Bench(cluster)
+        for way in ways:
+            bench.saturate(way, 1000, 50_000)  # warm-up
+            way.produced.clear()
+            way.consumed.clear()
+            way.cpu.clear()
+        for number in range(options.rounds):
+            for way in ways:
+                for size, records in LOADS.items():
+                    bench.saturate(way, size, records)
+                bench.pace(way)
+            print(f"Round {number + 1} of {options.rounds}.", file=sys.stderr, flush=True)
+    text = report(ways, options.rounds)
+    RESULTS.write_text(text)
+    print(text)
+
+
+if __name__ == "__main__":
+    main()
