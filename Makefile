@@ -94,6 +94,15 @@ bench-delivery: install frontend  ## Measure delivery beside a peer (PEER=folder
 bench-transform: install frontend  ## Measure transforms beside a peer (PEER=folder), and filters; writes tests/bench/results/transform.md
 	$(BIN)/python -m tests.bench.transform $(if $(PEER),--peer $(PEER))
 
+.PHONY: bench-proxy
+bench-proxy: install  ## Measure the Kafka proxy beside a peer (PEER=binary); writes tests/bench/results/proxy.md
+	$(BIN)/python -m tests.bench.proxy $(if $(PEER),--peer $(PEER))
+
+.PHONY: kafka-messages
+kafka-messages: install  ## Write the Kafka protocol's definitions anew, from the pinned jars
+	$(BIN)/python -m backend.runtime.jars
+	$(BIN)/python -m backend.runtime.kafka_messages var/jars/kafka
+
 .PHONY: format
 format: install  ## Format the code
 	$(BIN)/ruff check --fix .

@@ -52,6 +52,8 @@ class ConsoleEnvironment(BaseSettings):
     """A schema registry that speaks Confluent's API, for stream processing: ``https://registry.example.com``."""
     schema_registry_user: str = ""
     schema_registry_password: SecretStr = SecretStr("")
+    kafka_proxies: str = ""
+    """Operations addresses of the Kafka proxies that the console shows, separated by commas: ``http://10.0.0.5:9193``."""
     mail_url: SecretStr = SecretStr("")
     """Mail server for alerts: ``smtp://user:password@host:587?tls=yes``."""
     mail_from: str = "headrace@localhost"

@@ -13,6 +13,7 @@ api: list[URLPattern | URLResolver] = [
     path("", include("backend.apps.deliveries.api.urls")),
     path("", include("backend.apps.usage.api.urls")),
     path("", include("backend.apps.jobs.api.urls")),
+    path("", include("backend.apps.kafka_proxies.api.urls")),
     path("", include("backend.apps.monitoring.api.router")),
     path("", include("backend.apps.demo.api.urls")),
     path("schema/", SpectacularAPIView.as_view(permission_classes=[]), name="schema"),

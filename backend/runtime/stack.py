@@ -18,6 +18,7 @@ import redis
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
+from backend.kafka_proxy.config import ConfigError, ProxyConfig, load
 from backend.runtime import servers
 from backend.runtime.errors import CannotStartError
 from backend.runtime.jars import ensure_jars
@@ -65,7 +66,7 @@ def prepare(layout: Layout) -> Stack:
     _secret_keys(layout)
     environment = _environment(layout, home)
     write_private(layout.environment_file, json.dumps(environment, indent=1))
-    return Stack(_servers(layout, home, environment), _services(layout), environment)
+    return Stack(_servers(layout, home, environment), [*_services(layout), *_kafka_proxy()], environment)
 
 
 def check_ports(layout: Layout) -> None:
@@ -96,6 +97,8 @@ def _secret_keys(layout: Layout) -> None:
 
 
 def _environment(layout: Layout, home: Path) -> dict[str, str]:
+    proxy = _kafka_proxy_config()
+    proxies = f"http://{proxy[1].operations}" if proxy is not None and proxy[1].operations is not None else ""
     password = layout.secret("postgresql-password")
     return {
         "HEADRACE_VAR": str(layout.var),
@@ -111,6 +114,7 @@ def _environment(layout: Layout, home: Path) -> dict[str, str]:
         "HEADRACE_PUBLIC_URL": f"http://127.0.0.1:{layout.port('console')}",
         "HEADRACE_INGEST_URL": f"http://127.0.0.1:{layout.port('ingest')}",
         "HEADRACE_JAVA_HOME": str(home),
+        "HEADRACE_KAFKA_PROXIES": os.environ.get("HEADRACE_KAFKA_PROXIES", "") or proxies,
         "HEADRACE_OUTBOUND_ALLOW": ",".join(filter(None, [_LOOPBACK, os.environ.get("HEADRACE_OUTBOUND_ALLOW")])),
     }
 
@@ -136,6 +140,33 @@ def _servers(layout: Layout, home: Path, environment: dict[str, str]) -> list[Pr
             lambda: kafka_ready(environment["HEADRACE_KAFKA_BOOTSTRAP_SERVERS"]),
             stop_seconds=30,
         ),
+    ]
+
+
+def _kafka_proxy_config() -> tuple[str, ProxyConfig] | None:
+    """Raises CannotStartError."""
+    path = os.environ.get("HEADRACE_KAFKA_PROXY_CONFIG", "")
+    try:
+        return (path, load(Path(path))) if path else None
+    except ConfigError as error:
+        raise CannotStartError(str(error)) from None
+
+
+def _kafka_proxy() -> list[Process]:
+    """The proxy, if one is configured."""
+    found = _kafka_proxy_config()
+    if found is None:
+        return []
+    path, config = found
+    operations = config.operations
+    command = [sys.executable, str(ROOT / "manage.py"), "kafka_proxy", "--config", str(Path(path).resolve())]
+    return [
+        Process(
+            "kafka-proxy",
+            command,
+            lambda: operations is None or http_ready(f"http://{operations}/ready"),
+            stop_seconds=config.drain_timeout_ms // 1000 + 5,
+        )
     ]
 
 

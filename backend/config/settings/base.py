@@ -34,6 +34,7 @@ INSTALLED_APPS = [
     "backend.apps.identity",
     "backend.apps.connectors",
     "backend.apps.pipelines",
+    "backend.apps.kafka_proxies",
     "backend.apps.kafka_sink",
     "backend.apps.deliveries",
     "backend.apps.usage",

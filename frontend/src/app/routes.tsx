@@ -19,6 +19,7 @@ const AuditPage = lazy(async () => ({ default: (await import('@/features/audit/c
 const AccessPage = lazy(async () => ({ default: (await import('@/features/access/components/access-page')).AccessPage }))
 const ConfigFilesPage = lazy(async () => ({ default: (await import('@/features/config-files/components/config-files-page')).ConfigFilesPage }))
 const JobsPage = lazy(async () => ({ default: (await import('@/features/jobs/components/jobs-page')).JobsPage }))
+const KafkaProxiesPage = lazy(async () => ({ default: (await import('@/features/kafka-proxies/components/kafka-proxies-page')).KafkaProxiesPage }))
 const PipelineFormPage = lazy(async () => ({ default: (await import('@/features/pipelines/components/pipeline-form-page')).PipelineFormPage }))
 const PipelinePage = lazy(async () => ({ default: (await import('@/features/pipelines/components/pipeline-page')).PipelinePage }))
 const PipelinesPage = lazy(async () => ({ default: (await import('@/features/pipelines/components/pipelines-page')).PipelinesPage }))
@@ -50,6 +51,7 @@ export function AppRoutes() {
         <Route path="/access" element={<AccessPage />} />
         <Route path="/config-files" element={<ConfigFilesPage />} />
         <Route path="/jobs" element={<JobsPage />} />
+        <Route path="/kafka-proxies" element={<KafkaProxiesPage />} />
         <Route path="*" element={<NotFound />} />
       </Route>
     </Routes>

@@ -15,6 +15,7 @@ import {
 } from '@mantine/core'
 import { useDisclosure } from '@mantine/hooks'
 import {
+  IconArrowsSplit2,
   IconBell,
   IconFileCode,
   IconHistory,
@@ -114,6 +115,7 @@ function Navigation({ onNavigate }: { onNavigate: () => void }) {
       heading: t('nav.operations'),
       links: [
         { to: '/jobs', label: t('nav.jobs'), icon: IconServerCog },
+        { to: '/kafka-proxies', label: t('nav.kafkaProxies'), icon: IconArrowsSplit2 },
         { to: '/alerts', label: t('nav.alerts'), icon: IconBell },
         { to: '/access', label: t('nav.access'), icon: IconKey },
         { to: '/audit', label: t('nav.audit'), icon: IconHistory },

@@ -459,6 +459,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/kafka-proxies/": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description The Kafka proxies of the installation: nodes, brokers, clients and their live rates. */
+        get: operations["kafka_proxies_list"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/me/": {
         parameters: {
             query?: never;
@@ -2090,6 +2107,13 @@ export interface components {
             separator: string;
         };
         JsonValue: unknown;
+        KafkaProxy: {
+            /** @description Where the proxy's operations address is. */
+            url: string;
+            status: components["schemas"]["ProxyStatus"] | null;
+            /** @description Why there is no status. */
+            error: string;
+        };
         /**
          * Keep
          * @description Keeps some fields and removes all others.
@@ -2711,6 +2735,59 @@ export interface components {
          * @enum {string}
          */
         ProvisioningStepStateEnum: "pending" | "done" | "failed" | "undone";
+        /** @description Rates are means over five seconds; ``from`` and ``to`` are seen from the proxy. */
+        ProxyBroker: {
+            connections: number;
+            /** @description Since the proxy started. */
+            failures: number;
+            /** Format: double */
+            requests_per_second: number;
+            /** Format: double */
+            bytes_from_per_second: number;
+            /** Format: double */
+            bytes_to_per_second: number;
+            id: number;
+            address: string;
+            rack: string | null;
+            /** @description The proxy node that stands for it. */
+            proxy: number;
+        };
+        /** @description Rates are means over five seconds; ``from`` and ``to`` are seen from the proxy. */
+        ProxyClient: {
+            connections: number;
+            /** @description Since the proxy started. */
+            failures: number;
+            /** Format: double */
+            requests_per_second: number;
+            /** Format: double */
+            bytes_from_per_second: number;
+            /** Format: double */
+            bytes_to_per_second: number;
+            /** @description The client id. */
+            name: string;
+        };
+        ProxyError: {
+            /** Format: date-time */
+            at: string;
+            message: string;
+        };
+        ProxyNode: {
+            id: number;
+            address: string;
+            rack: string | null;
+            is_up: boolean;
+        };
+        ProxyStatus: {
+            cluster_id: string | null;
+            /** @description Which of the nodes it is. */
+            local: number;
+            connections: number;
+            is_draining: boolean;
+            nodes: components["schemas"]["ProxyNode"][];
+            brokers: components["schemas"]["ProxyBroker"][];
+            clients: components["schemas"]["ProxyClient"][];
+            errors: components["schemas"]["ProxyError"][];
+        };
         RateLimit: {
             messages: number;
             /** Format: double */
@@ -4046,6 +4123,25 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["Job"];
+                };
+            };
+        };
+    };
+    kafka_proxies_list: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["KafkaProxy"][];
                 };
             };
         };

@@ -1,0 +1,5 @@
+from django.apps import AppConfig
+
+
+class KafkaProxiesConfig(AppConfig):
+    name = "backend.apps.kafka_proxies"
