@@ -1,7 +1,8 @@
 """Answers that name brokers: clients read of proxies instead, and the proxy learns from what brokers said."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
+from backend.kafka_proxy.config import ProxyNode
 from backend.kafka_proxy.routes import Anywhere, Leg, Lookup
 from backend.kafka_wire.api import ApiKey, ErrorCode
 from backend.kafka_wire.codec import Struct
@@ -17,16 +18,18 @@ class Addressed(Anywhere):
         return False
 
 
-def _proxy_id(broker_id: int, lookup: Lookup) -> int:
-    brokers = lookup.topology.brokers
-    broker = brokers.get(broker_id)
-    return lookup.nodes.of(broker, brokers.values()).broker_id if broker is not None else -1
+Proxies = Mapping[int, ProxyNode]
+"""The proxy that stands for each broker, by the broker's id."""
 
 
-def _proxy_ids(broker_ids: Iterable[int], lookup: Lookup) -> list[int]:
+def _proxy_id(broker_id: int, proxies: Proxies) -> int:
+    node = proxies.get(broker_id)
+    return node.broker_id if node is not None else -1
+
+
+def _proxy_ids(broker_ids: Iterable[int], proxies: Proxies) -> list[int]:
     """Each proxy once."""
-    found = (_proxy_id(broker_id, lookup) for broker_id in broker_ids)
-    return list(dict.fromkeys(proxy for proxy in found if proxy >= 0))
+    return list(dict.fromkeys(proxies[broker_id].broker_id for broker_id in broker_ids if broker_id in proxies))
 
 
 def _nodes(kind: type[Struct], id_field: str, lookup: Lookup) -> list[Struct]:
@@ -41,12 +44,12 @@ def _nodes(kind: type[Struct], id_field: str, lookup: Lookup) -> list[Struct]:
     ]
 
 
-def _replace_replicas(partition: Struct, lookup: Lookup, fields: Iterable[str]) -> None:
-    partition.leader_id = _proxy_id(partition.leader_id, lookup)
+def _replace_replicas(partition: Struct, proxies: Proxies, fields: Iterable[str]) -> None:
+    partition.leader_id = _proxy_id(partition.leader_id, proxies)
     for field in fields:
         found = getattr(partition, field)
         if found:
-            setattr(partition, field, _proxy_ids(found, lookup))
+            setattr(partition, field, _proxy_ids(found, proxies))
     # A proxy stands for several brokers: as long as one of them is there, it is.
     partition.offline_replicas = []
 
@@ -56,11 +59,12 @@ class Metadata(Addressed):
         answer = leg.answer
         assert answer is not None
         lookup.topology.learn_metadata(answer)
-        answer.controller_id = _proxy_id(answer.controller_id, lookup)
+        proxies = lookup.proxies()
+        answer.controller_id = _proxy_id(answer.controller_id, proxies)
         answer.brokers = _nodes(type(answer).type_of("brokers"), "node_id", lookup)
         for topic in answer.topics:
             for partition in topic.partitions:
-                _replace_replicas(partition, lookup, ("replica_nodes", "isr_nodes"))
+                _replace_replicas(partition, proxies, ("replica_nodes", "isr_nodes"))
 
 
 class DescribeCluster(Addressed):
@@ -68,7 +72,7 @@ class DescribeCluster(Addressed):
         answer = leg.answer
         assert answer is not None
         if answer.error_code == ErrorCode.NONE and answer.endpoint_type == 1:  # brokers, not controllers
-            answer.controller_id = _proxy_id(answer.controller_id, lookup)
+            answer.controller_id = _proxy_id(answer.controller_id, lookup.proxies())
             answer.brokers = _nodes(type(answer).type_of("brokers"), "broker_id", lookup)
 
 
@@ -76,9 +80,10 @@ class DescribeTopicPartitions(Addressed):
     def answered(self, request: Struct, leg: Leg, lookup: Lookup) -> None:
         assert leg.answer is not None
         fields = ("replica_nodes", "isr_nodes", "eligible_leader_replicas", "last_known_elr")
+        proxies = lookup.proxies()
         for topic in leg.answer.topics:
             for partition in topic.partitions:
-                _replace_replicas(partition, lookup, fields)
+                _replace_replicas(partition, proxies, fields)
 
 
 class DescribeQuorum(Addressed):
@@ -105,8 +110,7 @@ class FindCoordinator(Addressed):
     def _replace(kind: int, key: str, found: Struct, lookup: Lookup) -> None:
         learn_coordinator(kind, key, found, lookup)
         if found.error_code == ErrorCode.NONE:
-            broker = lookup.topology.brokers.get(found.node_id)
-            node = lookup.nodes.of(broker, lookup.topology.brokers.values()) if broker else lookup.nodes.local
+            node = lookup.proxies().get(found.node_id, lookup.nodes.local)
             found.node_id = node.broker_id
             found.host, found.port = node.address_for_clients.host, node.address_for_clients.port
 

@@ -45,8 +45,11 @@ class _Waiting:
 
 
 class BrokerConnection(FrameProtocol):
-    """Opened when the first request is sent; requests wait meanwhile. ``on_closed`` is called once, when it is over,
-    and told whether requests were open then. ``on_writable`` says whether the broker keeps up."""
+    """Opened when the first request is sent; requests wait meanwhile.
+
+    ``on_closed`` is called once, when it is over, and told whether that was a fault: requests were open, and nobody
+    here had closed it. ``on_writable`` says whether the broker keeps up.
+    """
 
     def __init__(
         self,
@@ -156,34 +159,35 @@ class BrokerConnection(FrameProtocol):
         self._opening.cancel()
         if self._is_connected:
             self.transport.close()
-        self._end()
+        self._end(is_wanted=True)
 
-    def abort(self) -> None:
+    def _abort(self) -> None:
+        self._opening.cancel()
         if self._is_connected:
             self.transport.abort()
-        self.close()
+        self._end()
 
     def check(self, now: float) -> None:
         """Ends the connection when the broker has not answered for too long."""
         if self._waiting and self._waiting[0].deadline < now:
             log.warning("Broker at %s has not answered in time; the connection is closed.", self.address)
-            self.abort()
+            self._abort()
 
-    def _end(self) -> None:
+    def _end(self, *, is_wanted: bool = False) -> None:
         if self._is_closed:
             return
         self._is_closed = True
         if self._login_timer is not None:
             self._login_timer.cancel()
         # A broker that refuses a write with acks=0 says so by closing the connection.
-        was_busy = bool(self._waiting or self._unsent) or self._last_is_unanswered
-        if was_busy:
+        has_failed = not is_wanted and (bool(self._waiting or self._unsent) or self._last_is_unanswered)
+        if has_failed:
             self._failures.inc()
             self._tally.failures += 1
         if self._was_open:
             self._tally.connections -= 1
         self._opening.cancel()
-        self._on_closed(self, was_busy)
+        self._on_closed(self, has_failed)
         waiting, self._waiting = self._waiting, deque()
         for sent in waiting:
             sent.on_answer(Lost.SENT)
@@ -211,7 +215,7 @@ class BrokerConnection(FrameProtocol):
                 reason = error
                 break
         log.warning("Broker at %s cannot be used: %s", self.address, str(reason) or "no answer in time")
-        self.abort()
+        self._abort()
 
     async def _connect(self) -> None:
         """Anew when signing in has failed: the broker closes the connection then."""
@@ -247,7 +251,7 @@ class BrokerConnection(FrameProtocol):
             self._flush()
         except (OSError, TimeoutError) as error:
             log.warning("Broker at %s: signing in again failed: %s", self.address, str(error) or "no answer in time")
-            self.abort()
+            self._abort()
 
     def _flush(self) -> None:
         if not self._was_open:

@@ -29,7 +29,10 @@ from backend.kafka_wire.primitives import MalformedError
 log = logging.getLogger(__name__)
 
 _MOST_OPEN = 64
-"""Requests of one client that may be open before it is not read from."""
+_MOST_OPEN_BYTES = 16 * 1024 * 1024
+"""Requests of one client that may be open, and their size, before it is not read from."""
+_SYNC_PATIENCE = 300.0
+"""A member waits in SyncGroup for as long as the leader of its group takes."""
 _TRIES = 3
 """Of different brokers, for what any of them answers."""
 _LINGER_SECONDS = 5.0
@@ -46,6 +49,7 @@ class _Slot:
 
     header: RequestHeader
     received: float
+    size: int
     parts: Parts | None = None
     is_answered: bool = False
 
@@ -77,10 +81,12 @@ class ClientConnection(FrameProtocol):
         self._home: Address | None = None
         self._failed: set[Address] = set()
         self._slots: deque[_Slot] = deque()
+        self._open_bytes = 0
         self._postponed: deque[tuple[_Slot, bytearray]] = deque()
         self._is_resolving = False
         self._tasks: set[asyncio.Task[None]] = set()
         self._is_paused = False
+        self._are_brokers_slow = False
         self._is_closed = False
         self._gone_since: float | None = None
         self._handshake = handshake.Handshake(context.tokens)
@@ -103,9 +109,10 @@ class ClientConnection(FrameProtocol):
         tally.requests += 1
         tally.bytes_from += len(frame)
         metrics.BYTES_FROM_CLIENTS.inc(len(frame))
-        slot = _Slot(header, time.monotonic())
+        slot = _Slot(header, time.monotonic(), len(frame))
         self._slots.append(slot)
-        if len(self._slots) > _MOST_OPEN:
+        self._open_bytes += slot.size
+        if self._is_full:
             self._pause(True)
         if self._is_resolving:
             self._postponed.append((slot, frame))
@@ -168,13 +175,18 @@ class ClientConnection(FrameProtocol):
         for connection in self._brokers.values():
             connection.pause(False)
 
+    @property
+    def _is_full(self) -> bool:
+        return self._are_brokers_slow or len(self._slots) > _MOST_OPEN or self._open_bytes > _MOST_OPEN_BYTES
+
     def _pause(self, paused: bool) -> None:
         if paused != self._is_paused and self._gone_since is None and not self._is_closed:
             self._is_paused = paused
             (self.transport.pause_reading if paused else self.transport.resume_reading)()
 
     def _on_broker_writable(self, writable: bool) -> None:
-        self._pause(not writable or len(self._slots) > _MOST_OPEN)
+        self._are_brokers_slow = not writable
+        self._pause(self._is_full)
 
     # -- answers
 
@@ -184,6 +196,7 @@ class ClientConnection(FrameProtocol):
         slots = self._slots
         while slots and slots[0].is_answered:
             done = slots.popleft()
+            self._open_bytes -= done.size
             if done.parts is not None and self._gone_since is None and not self._is_closed:
                 size = sum(map(len, done.parts))
                 metrics.BYTES_TO_CLIENTS.inc(size)
@@ -191,7 +204,7 @@ class ClientConnection(FrameProtocol):
                     self._tally.bytes_to += size
                 self.transport.writelines(done.parts)
             metrics.latency(done.header.api_key).observe(time.monotonic() - done.received)
-        if self._is_paused and len(slots) <= _MOST_OPEN // 2:
+        if self._is_paused and not self._is_full:
             self._pause(False)
 
     def _answer_body(self, slot: _Slot, body: Struct) -> None:
@@ -246,7 +259,9 @@ class ClientConnection(FrameProtocol):
             if exchange.open_legs == 0:
                 self._answer(exchange.slot, None)
             return
-        patience = getattr(exchange.body, "rebalance_timeout_ms", 0) / 1000 if exchange.body is not None else 0.0
+        patience = _SYNC_PATIENCE if header.api_key == ApiKey.SYNC_GROUP else 0.0
+        if header.api_key == ApiKey.JOIN_GROUP and exchange.body is not None:
+            patience = max(exchange.body.rebalance_timeout_ms, exchange.body.session_timeout_ms) / 1000
         connection.send(parts, partial(self._leg_answered, exchange, leg, tries), patience=patience)
 
     def _leg_answered(self, exchange: _Exchange, leg: Leg, tries: int, answer: bytearray | Lost) -> None:
@@ -364,17 +379,17 @@ class ClientConnection(FrameProtocol):
             self._home = random.choice(self._config.first_contact_points)
         return self._home
 
-    def _broker_closed(self, connection: BrokerConnection, was_busy: bool) -> None:
+    def _broker_closed(self, connection: BrokerConnection, has_failed: bool) -> None:
         address = connection.address
         if self._brokers.get(address) is connection:
             del self._brokers[address]
         if self._home == address:
             self._home = None
-            if was_busy:
+            if has_failed:
                 self._failed.add(address)
             if self._handshake.is_pinned and not self._is_closed:
                 self.refuse("broker", "The broker closed the connection during the handshake.")
-        if was_busy:
+        if has_failed:
             for broker in self._topology.brokers.values():
                 if broker.address == address:
                     self._topology.suspect(broker)

@@ -34,12 +34,8 @@ class Nodes:
     def down(self) -> list[ProxyNode]:
         return [self._all[broker_id] for broker_id in self._down]
 
-    def of(self, broker: Broker, brokers: Iterable[Broker]) -> ProxyNode:
-        """The proxy that stands for a broker: of its rack if there is one that is up."""
-        return self.assignment(brokers).get(broker.id, self.local)
-
     def assignment(self, brokers: Iterable[Broker]) -> dict[int, ProxyNode]:
-        """Each broker's proxy, by the broker's id."""
+        """The proxy that stands for each broker, by the broker's id: of its rack if there is one that is up."""
         basis = (tuple(brokers), frozenset(self._down))
         if basis != self._assigned_for:
             self._assigned, self._assigned_for = self._assign(basis[0]), basis

@@ -65,7 +65,7 @@ class Operations:
                 for b in brokers.values()
             ],
             "clients": activity.clients.facts(),
-            "errors": activity.errors.facts(),
+            "last_errors": activity.errors.facts(),
             "connections": len(self._proxy.clients),
             "is_draining": self._proxy.is_draining,
         }

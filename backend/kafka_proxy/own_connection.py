@@ -33,7 +33,7 @@ class OwnConnection:
             )
         return await self._connection.ask(api_key, version, body)
 
-    def _closed(self, connection: BrokerConnection, was_busy: bool) -> None:
+    def _closed(self, connection: BrokerConnection, has_failed: bool) -> None:
         if self._connection is connection:
             self._connection = None
 

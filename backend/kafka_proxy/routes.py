@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from backend.kafka_proxy.config import ProxyNode
 from backend.kafka_proxy.nodes import Nodes
 from backend.kafka_proxy.topology import NO_ID, Broker, TopicKey, Topology
 from backend.kafka_wire import codec
@@ -82,8 +83,12 @@ class Lookup:
         """Those that this proxy stands for."""
         brokers = self.topology.brokers.values()
         self.cluster |= not brokers
-        assigned = self.nodes.assignment(brokers)
+        assigned = self.proxies()
         return [broker for broker in brokers if assigned[broker.id] is self.nodes.local]
+
+    def proxies(self) -> dict[int, ProxyNode]:
+        """The proxy that stands for each broker, by the broker's id."""
+        return self.nodes.assignment(self.topology.brokers.values())
 
 
 class Route(ABC):

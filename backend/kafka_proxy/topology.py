@@ -14,6 +14,7 @@ TopicKey = str | bytes
 """A topic's name, or its id of 16 bytes."""
 
 NO_ID = bytes(16)
+_NO_LEADER = (-1, -1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,8 +28,8 @@ class Broker:
 class Topic:
     name: str
     id: bytes
-    leaders: dict[int, int] = field(default_factory=dict)
-    """The leader's id by partition; partitions without one are missing."""
+    leaders: dict[int, tuple[int, int]] = field(default_factory=dict)
+    """The leader's id and epoch by partition; partitions without a leader are missing."""
 
 
 class Topology:
@@ -43,7 +44,7 @@ class Topology:
 
     def leader(self, topic: TopicKey, partition: int) -> Broker | None:
         found = self._topics.get(topic)
-        return self.brokers.get(found.leaders.get(partition, -1)) if found is not None else None
+        return self.brokers.get(found.leaders.get(partition, _NO_LEADER)[0]) if found is not None else None
 
     def coordinator(self, kind: int, key: str) -> Broker | None:
         return self.brokers.get(self._coordinators.get((kind, key), -1))
@@ -69,7 +70,12 @@ class Topology:
         topic_id = topic.topic_id
         if topic_id == NO_ID and known is not None:  # an old version, which tells no ids
             topic_id = known.id
-        leaders = {p.partition_index: p.leader_id for p in topic.partitions if p.leader_id >= 0}
+        leaders = {p.partition_index: (p.leader_id, p.leader_epoch) for p in topic.partitions if p.leader_id >= 0}
+        if known is not None and known.id == topic_id:
+            # A broker that lags behind tells of former leaders.
+            for partition, (leader, epoch) in known.leaders.items():
+                if leaders.get(partition, _NO_LEADER)[1] < epoch and partition in leaders:
+                    leaders[partition] = (leader, epoch)
         found = Topic(topic.name, topic_id, leaders)
         if known is not None and known.id != topic_id:
             self._topics.pop(known.id, None)
@@ -104,7 +110,7 @@ class Topology:
     def suspect(self, broker: Broker) -> None:
         """It went away: what it led or coordinated is asked for anew."""
         for topic in self.topics():
-            if broker.id in topic.leaders.values():
+            if any(leader == broker.id for leader, _ in topic.leaders.values()):
                 self.forget_topic(topic.name)
         for key in [key for key, found in self._coordinators.items() if found == broker.id]:
             del self._coordinators[key]

@@ -22,9 +22,8 @@ def kafka_proxies() -> list[dict[str, Any]]:
 def _ask(url: str) -> dict[str, Any]:
     try:
         answer = requests.get(f"{url}/status", timeout=_SECONDS)
-        answer.raise_for_status()
+        if not answer.ok:
+            return {"url": url, "status": None, "error": f"It answered with status {answer.status_code}."}
         return {"url": url, "status": answer.json(), "error": ""}
-    except requests.HTTPError as error:
-        return {"url": url, "status": None, "error": f"It answered with status {error.response.status_code}."}
     except (requests.RequestException, ValueError):
         return {"url": url, "status": None, "error": "It does not answer; is the process running?"}

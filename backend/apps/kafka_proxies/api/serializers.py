@@ -42,7 +42,7 @@ class ProxyStatusSerializer(serializers.Serializer):
     nodes = ProxyNodeSerializer(many=True)
     brokers = ProxyBrokerSerializer(many=True)
     clients = ProxyClientSerializer(many=True)
-    errors = ProxyErrorSerializer(many=True)
+    last_errors = ProxyErrorSerializer(many=True)
 
 
 class KafkaProxySerializer(serializers.Serializer):

@@ -146,10 +146,10 @@ function Clients({ status }: { status: Status }) {
 
 function Errors({ status }: { status: Status }) {
   const { t } = useTranslation()
-  if (!status.errors.length) return null
+  if (!status.last_errors.length) return null
   return (
     <Part title={t('kafkaProxies.errors')} heads={['at', 'message']}>
-      {status.errors.slice(0, 20).map((error, index) => (
+      {status.last_errors.slice(0, 20).map((error, index) => (
         <Table.Tr key={`${error.at} ${index}`}>
           <Table.Td>
             <Time at={error.at} />
