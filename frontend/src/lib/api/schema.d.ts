@@ -2786,7 +2786,7 @@ export interface components {
             nodes: components["schemas"]["ProxyNode"][];
             brokers: components["schemas"]["ProxyBroker"][];
             clients: components["schemas"]["ProxyClient"][];
-            errors: components["schemas"]["ProxyError"][];
+            last_errors: components["schemas"]["ProxyError"][];
         };
         RateLimit: {
             messages: number;
