@@ -120,13 +120,6 @@ class Route(ABC):
         return None
 
 
-def _copy(body: Struct, **changes: Any) -> Struct:
-    values = {field.name: getattr(body, field.name) for field in body._fields}
-    copied = type(body)(**(values | changes))
-    copied.unknown_tags = body.unknown_tags
-    return copied
-
-
 def _codes(body: Any) -> Iterator[int]:
     """Every error code in an answer."""
     for field in body._fields:
@@ -148,7 +141,7 @@ def _with_summary(legs: list[Leg], **lists: Any) -> Struct:
         lists["throttle_time_ms"] = max(answer.throttle_time_ms for answer in answers)
     if "error_code" in names:
         lists["error_code"] = next((answer.error_code for answer in answers if answer.error_code), 0)
-    return _copy(first, **lists)
+    return first.copy(**lists)
 
 
 # -- any broker ----------------------------------------------------------------
@@ -190,7 +183,7 @@ class OfBrokers(Route):
             by_broker.setdefault(broker, []).append(resource)
         if len(by_broker) <= 1:
             return [Leg(next(iter(by_broker), None))]
-        return [Leg(broker, _copy(request, resources=resources)) for broker, resources in by_broker.items()]
+        return [Leg(broker, request.copy(resources=resources)) for broker, resources in by_broker.items()]
 
     def merged(self, request: Struct, legs: list[Leg]) -> Struct:
         results = [result for leg in legs for result in getattr(leg.answer, self._results)]
@@ -229,9 +222,7 @@ class LogDirs(Everywhere):
 
     def _results_of(self, leg: Leg) -> list[Struct]:
         assert leg.broker is not None
-        return [
-            _copy(result, log_dir=f"broker-{leg.broker.id}:{result.log_dir}") for result in super()._results_of(leg)
-        ]
+        return [result.copy(log_dir=f"broker-{leg.broker.id}:{result.log_dir}") for result in super()._results_of(leg)]
 
 
 # -- leaders -------------------------------------------------------------------
@@ -295,7 +286,7 @@ class AtLeaders(Route):
         return [
             Leg(
                 broker,
-                _copy(request, **{asked.topics: [_copy(t, **{asked.partitions: ps}) for t, ps in found.values()]}),
+                request.copy(**{asked.topics: [t.copy(**{asked.partitions: ps}) for t, ps in found.values()]}),
             )
             for broker, found in brokers.items()
         ]
@@ -379,7 +370,7 @@ class AtCoordinators(Route):
             brokers.setdefault(lookup.coordinator(self._kind, self._key_of(item)), []).append(item)
         if len(brokers) <= 1:
             return [Leg(next(iter(brokers), None))]
-        return [Leg(broker, _copy(request, **{self._items: items})) for broker, items in brokers.items()]
+        return [Leg(broker, request.copy(**{self._items: items})) for broker, items in brokers.items()]
 
     def _key_of(self, item: Any) -> str:
         found: str = item if isinstance(item, str) else getattr(item, self._key)

@@ -49,6 +49,16 @@ class Struct:
 
         def __setattr__(self, name: str, value: Any) -> None: ...
 
+    def copy(self, **changes: Any) -> "Struct":
+        """Another with the same values, but for the changes. What is in it is shared."""
+        copied: Struct = object.__new__(type(self))
+        copied.unknown_tags = self.unknown_tags
+        for name in self.__slots__:
+            setattr(copied, name, getattr(self, name))
+        for name, value in changes.items():
+            setattr(copied, name, value)
+        return copied
+
     @classmethod
     def type_of(cls, name: str) -> type["Struct"]:
         """Of the field's value, or of its elements."""
@@ -271,14 +281,11 @@ class _Source:
         self._add(0, f"def read_{number}(b, p):")
         self._add(1, f"o = new(T{number})", "o.unknown_tags = None")
         for field in absent:
-            self._names[f"default_{number}_{field.name}"] = lambda f=field, t=self._names[f"T{number}"]: t._default(f)
-            is_constant = not field.is_array and not field.fields
-            default = repr(field.default) if is_constant else f"default_{number}_{field.name}()"
-            self._add(1, f"o.{field.name} = {default}")
+            self._add(1, f"o.{field.name} = {self._default(number, field)}")
         for run in _runs(plain):
             self._read_run(run, inner)
         if self._flexible:
-            self._add(1, "n, p = read_uvarint(b, p)", "for _ in range(n):")
+            self._add(1, "n = b[p]", "p += 1", "if n > 127: n, p = read_uvarint(b, p - 1)", "for _ in range(n):")
             self._add(2, "tag, p = read_uvarint(b, p)", "size, p = read_uvarint(b, p)", "end = p + size")
             self._add(2, "if end > len(b): raise MalformedError('A tagged field reaches beyond the frame.')")
             for field in tagged:
@@ -288,6 +295,16 @@ class _Source:
             self._add(2, "if o.unknown_tags is None: o.unknown_tags = {}")
             self._add(2, "o.unknown_tags[tag] = bytes(b[p:end])", "p = end")
         self._add(1, "return o, p")
+
+    def _default(self, number: int, field: Field) -> str:
+        """What a missing field is set to. Structs are shared: one of them is replaced, never changed."""
+        if field.is_array:
+            return "[]" if self._names[f"T{number}"]._default(field) == [] else "None"
+        if not field.fields:
+            return repr(field.default)
+        name = f"default_{number}_{field.name}"
+        self._names.setdefault(name, self._names[f"T{number}"]._default(field))
+        return name
 
     def _read_run(self, run: list[Field], inner: dict[str, int]) -> None:
         if len(run) == 1 and not _is_fixed(run[0]):
@@ -325,7 +342,10 @@ class _Source:
 
     def _read_array(self, depth: int, field: Field, inner: dict[str, int]) -> None:
         target, compact = f"o.{field.name}", "compact_" if self._flexible else ""
-        self._add(depth, "c, p = read_compact_count(b, p)" if self._flexible else "c, p = read_count32(b, p)")
+        if self._flexible:
+            self._add(depth, "c = b[p] - 1", "p += 1", "if c > 126: c, p = read_compact_count(b, p - 1)")
+        else:
+            self._add(depth, "c, p = read_count32(b, p)")
         if self._is_nullable(field):
             self._add(depth, "if c < 0:", f"    {target} = None", "else:")
             depth += 1
@@ -360,8 +380,11 @@ class _Source:
                 return
             self._add(1, "tags = dict(o.unknown_tags or ())")
             for field in tagged:
-                self._names[f"tag_default_{number}_{field.name}"] = self._names[f"T{number}"]._default(field)
-                self._add(1, f"if o.{field.name} != tag_default_{number}_{field.name}:")
+                default, value = self._default(number, field), f"o.{field.name}"
+                is_other = (
+                    f"{value} is not {default} and {value} != {default}" if field.fields else f"{value} != {default}"
+                )
+                self._add(1, f"if {is_other}:")
                 self._add(2, "outer, w = w, bytearray()", "parts.append(w)")
                 self._write_value(2, field, inner, f"o.{field.name}")
                 self._add(2, f"tags[{field.tag}] = parts.pop()", "w = outer")

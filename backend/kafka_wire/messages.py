@@ -30,7 +30,7 @@ def _versions(found: list[int] | None) -> Versions:
     return Versions(*found) if found else NONE
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)  # equal and hashed by identity: they are keys of caches
 class Field:
     """One field. ``kind`` is the type of its elements if it is an array."""
 
@@ -83,7 +83,7 @@ def _default(kind: str, is_array: bool, found: Mapping[str, Any]) -> Any:
     return float(text or 0) if kind == "float64" else int(str(text or 0), 0)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Message:
     """A request's or a response's body."""
 
