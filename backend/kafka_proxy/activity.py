@@ -40,7 +40,7 @@ class Tally:
 
 
 class Tallies:
-    """By name; those that were used longest ago are forgotten when there are too many."""
+    """By name; when there are too many, those without a connection that were used longest ago are forgotten."""
 
     def __init__(self) -> None:
         self._found: OrderedDict[str, Tally] = OrderedDict()
@@ -48,11 +48,20 @@ class Tallies:
     def of(self, name: str) -> Tally:
         found = self._found.get(name)
         if found is None:
+            if len(self._found) >= _MOST_NAMES:
+                self._forget_one()
             found = self._found[name] = Tally()
-            if len(self._found) > _MOST_NAMES:
-                self._found.popitem(last=False)
         self._found.move_to_end(name)
         return found
+
+    def _forget_one(self) -> None:
+        idle = (name for name, tally in self._found.items() if not tally.connections)
+        name = next(idle, None)
+        if name is not None:
+            del self._found[name]
+
+    def all(self) -> dict[str, Tally]:
+        return dict(self._found)
 
     def sample(self, now: float) -> None:
         for tally in self._found.values():

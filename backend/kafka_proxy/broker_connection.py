@@ -9,7 +9,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum
 
-from backend.kafka_proxy import metrics
 from backend.kafka_proxy.activity import Tally
 from backend.kafka_proxy.config import Address, BrokerTls, ProxyConfig
 from backend.kafka_proxy.sasl import Login, RefusedError
@@ -79,11 +78,6 @@ class BrokerConnection(FrameProtocol):
         self._waiting: deque[_Waiting] = deque()
         self._correlation_id = 0
         self._last_is_unanswered = False
-        name = str(address)
-        self._requests = metrics.BROKER_REQUESTS.labels(name)
-        self._bytes_in = metrics.BROKER_BYTES.labels(name, "from")
-        self._bytes_out = metrics.BROKER_BYTES.labels(name, "to")
-        self._failures = metrics.BROKER_FAILURES.labels(name)
         self._disconnected = asyncio.Event()
         self._login_timer: asyncio.TimerHandle | None = None
         self._opening = asyncio.create_task(self._open())
@@ -98,7 +92,6 @@ class BrokerConnection(FrameProtocol):
         """A whole frame, whose correlation id is replaced. Without ``on_answer`` none is expected. ``patience`` is
         for how many seconds beyond the usual the broker may take."""
         waiting = self._number(parts, on_answer, patience)
-        self._requests.inc()
         self._tally.requests += 1
         if self._is_open:
             self._write(parts, waiting)
@@ -114,9 +107,7 @@ class BrokerConnection(FrameProtocol):
         return _Waiting(self._correlation_id, on_answer, deadline)
 
     def _write(self, parts: Parts, waiting: _Waiting | None) -> None:
-        size = sum(map(len, parts))
-        self._bytes_out.inc(size)
-        self._tally.bytes_to += size
+        self._tally.bytes_to += sum(map(len, parts))
         if waiting is not None:
             self._waiting.append(waiting)
         self._last_is_unanswered = waiting is None
@@ -182,7 +173,6 @@ class BrokerConnection(FrameProtocol):
         # A broker that refuses a write with acks=0 says so by closing the connection.
         has_failed = not is_wanted and (bool(self._waiting or self._unsent) or self._last_is_unanswered)
         if has_failed:
-            self._failures.inc()
             self._tally.failures += 1
         if self._was_open:
             self._tally.connections -= 1
@@ -269,7 +259,6 @@ class BrokerConnection(FrameProtocol):
         self._disconnected.clear()
 
     def frame_received(self, frame: bytearray) -> None:
-        self._bytes_in.inc(len(frame))
         self._tally.bytes_from += len(frame)
         if not self._waiting or self._waiting[0].correlation_id != codec.response_correlation(frame):
             raise MalformedError("an answer to nothing that was asked")

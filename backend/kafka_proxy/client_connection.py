@@ -108,7 +108,6 @@ class ClientConnection(FrameProtocol):
             tally.connections += 1
         tally.requests += 1
         tally.bytes_from += len(frame)
-        metrics.BYTES_FROM_CLIENTS.inc(len(frame))
         slot = _Slot(header, time.monotonic(), len(frame))
         self._slots.append(slot)
         self._open_bytes += slot.size
@@ -198,10 +197,8 @@ class ClientConnection(FrameProtocol):
             done = slots.popleft()
             self._open_bytes -= done.size
             if done.parts is not None and self._gone_since is None and not self._is_closed:
-                size = sum(map(len, done.parts))
-                metrics.BYTES_TO_CLIENTS.inc(size)
                 if self._tally is not None:
-                    self._tally.bytes_to += size
+                    self._tally.bytes_to += sum(map(len, done.parts))
                 self.transport.writelines(done.parts)
             metrics.latency(done.header.api_key).observe(time.monotonic() - done.received)
         if self._is_paused and not self._is_full:

@@ -6,6 +6,7 @@ import signal
 import time
 
 import uvicorn
+from prometheus_client import REGISTRY
 
 from backend.kafka_proxy import metrics
 from backend.kafka_proxy.activity import Activity
@@ -53,6 +54,7 @@ class Proxy:
             self.context.activity.keep_sampling(),
             self._operations(),
         )
+        REGISTRY.register(metrics.TallyCollector(self.context.activity))
         background = [asyncio.create_task(work) for work in works]
         log.info("The proxy listens at %s.", config.listen)
         await stop.wait()

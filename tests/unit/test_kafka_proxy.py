@@ -9,6 +9,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
+from backend.kafka_proxy.activity import Tallies
 from backend.kafka_proxy.addresses import ADDRESSED
 from backend.kafka_proxy.config import Address, ConfigError, ProxyConfig, load
 from backend.kafka_proxy.handshake import APIS
@@ -112,6 +113,17 @@ def test_a_proxy_serves_its_rack_and_others_take_over() -> None:
 def test_every_api_has_one_decision() -> None:
     decided = [*ROUTES, *ADDRESSED, *APIS, ApiKey.FETCH, *REFUSED]
     assert sorted(decided) == sorted(ApiKey)
+
+
+def test_tallies_are_bounded_and_keep_those_in_use() -> None:
+    tallies = Tallies()
+    tallies.of("in use").connections = 1
+    for number in range(5000):
+        tallies.of(f"client {number}").requests += 1
+    found = tallies.all()
+    assert len(found) == 1000
+    assert "in use" in found
+    assert "client 4999" in found
 
 
 class Frames(FrameProtocol):
