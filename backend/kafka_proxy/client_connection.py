@@ -297,10 +297,11 @@ class ClientConnection(FrameProtocol):
         if is_anybodys and tries > 1 and (lost is Lost.UNSENT or route.is_repeatable):
             self._send_leg(exchange, leg, tries - 1)
             return
-        # A write that was sent may have been done: clients bear that, by sequence numbers or by their own retries.
-        is_produce = isinstance(route, Produce) and lost is Lost.SENT
-        code = ErrorCode.REQUEST_TIMED_OUT if is_produce else ErrorCode.NOT_LEADER_OR_FOLLOWER
-        answer = route.lost(header.api_key, exchange.body, leg, code) if exchange.body is not None else None
+        # As when a broker itself is lost: a client that has further writes on their way must not see these overtake.
+        is_write = isinstance(route, Produce)
+        code = ErrorCode.NOT_LEADER_OR_FOLLOWER
+        has_answer = exchange.body is not None and not is_write
+        answer = route.lost(header.api_key, exchange.body, leg, code) if has_answer else None  # type: ignore[arg-type]
         if answer is None:
             self.refuse("broker", "A broker was lost while it was asked.")
             return

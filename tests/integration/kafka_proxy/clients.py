@@ -3,9 +3,10 @@
 import time
 import uuid
 from collections import Counter
+from collections.abc import Callable
 from typing import Any
 
-from confluent_kafka import Consumer, Producer
+from confluent_kafka import Consumer, KafkaException, Producer
 from confluent_kafka.admin import (
     AdminClient,
     NewTopic,
@@ -58,3 +59,14 @@ def received(bootstrap: str, topic: str, count: int, seconds: float = 40.0, **co
 
 def values(count: int = MESSAGES) -> list[bytes]:
     return [b"%d" % number for number in range(count)]
+
+
+def retried(work: Callable[[], object]) -> None:
+    """As librdkafka asks of applications: a transaction's calls are repeated while their errors are retriable."""
+    for _ in range(20):
+        try:
+            work()
+            return
+        except KafkaException as error:
+            if not error.args[0].retriable():
+                raise

@@ -3,6 +3,7 @@
 import time
 import uuid
 from collections import Counter
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ from confluent_kafka.admin import (
 from kafka import KafkaConsumer, KafkaProducer
 
 from tests.infra import wait_until
-from tests.integration.kafka_proxy.clients import MESSAGES, PARTITIONS, make_topic, received, send, values
+from tests.integration.kafka_proxy.clients import MESSAGES, PARTITIONS, make_topic, received, retried, send, values
 from tests.kafka_cluster import KafkaCluster
 from tests.kafka_proxies import Proxies
 
@@ -152,7 +153,7 @@ def test_transactions_commit_and_abort(front: Proxies, cluster: KafkaCluster, to
     )
     consumer.subscribe([source])
     producer = Producer({"bootstrap.servers": front.bootstrap, "transactional.id": uuid.uuid4().hex})
-    producer.init_transactions(30)
+    retried(lambda: producer.init_transactions(30))
     read = 0
     while read < 100:
         messages = [m for m in consumer.consume(100, 1.0) if m.error() is None]
@@ -161,13 +162,14 @@ def test_transactions_commit_and_abort(front: Proxies, cluster: KafkaCluster, to
         for message in messages:
             producer.produce(topic, message.value(), key=message.value())
         ends = consumer.position(consumer.assignment())
-        producer.send_offsets_to_transaction([e for e in ends if e.offset >= 0], consumer.consumer_group_metadata())
-        producer.commit_transaction(30)
+        places, member = [end for end in ends if end.offset >= 0], consumer.consumer_group_metadata()
+        retried(partial(producer.send_offsets_to_transaction, places, member))
+        retried(lambda: producer.commit_transaction(30))
     producer.begin_transaction()
     for value in (b"never", b"seen"):
         producer.produce(topic, value)
     producer.flush(30)
-    producer.abort_transaction(30)
+    retried(lambda: producer.abort_transaction(30))
     committed = consumer.committed([TopicPartition(source, number) for number in range(PARTITIONS)], timeout=10)
     consumer.close()
     assert sum(max(place.offset, 0) for place in committed) == 100
