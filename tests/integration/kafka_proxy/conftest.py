@@ -1,6 +1,8 @@
 """Three real brokers, and proxies in front of them in every way."""
 
 from collections.abc import Iterator
+from pathlib import Path
+from tempfile import mkdtemp
 
 import pytest
 
@@ -15,7 +17,11 @@ from tests.kafka_proxies import Proxies, proxies
 @pytest.fixture(scope="package")
 def cluster(project_layout: Layout) -> Iterator[KafkaCluster]:
     found = KafkaCluster(
-        VAR / "cluster", project_layout.jars, java_home(project_layout), client_auth="requested", idle_ms=8000
+        Path(mkdtemp(prefix="cluster-", dir=VAR)),
+        project_layout.jars,
+        java_home(project_layout),
+        client_auth="requested",
+        idle_ms=8000,
     )
     try:
         found.start()
