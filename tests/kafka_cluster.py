@@ -67,7 +67,6 @@ ssl.truststore.type=PEM
 ssl.truststore.location={authority}
 ssl.client.auth={client_auth}
 ssl.principal.mapping.rules=RULE:^CN=(.*)$/$1/
-{extra}
 """
 
 
@@ -104,7 +103,6 @@ class KafkaCluster:
     size: int = 3
     client_auth: str = "none"
     idle_ms: int = 600_000
-    extra: str = ""
     brokers: list[BrokerProcess] = field(default_factory=list)
 
     def start(self) -> None:
@@ -178,7 +176,6 @@ class KafkaCluster:
                     authority=self.authority.certificate,
                     client_auth=self.client_auth,
                     idle_ms=self.idle_ms,
-                    extra=self.extra,
                 )
             )
             properties = str(folder / "server.properties")

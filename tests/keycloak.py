@@ -1,6 +1,5 @@
 """A real Keycloak with the tests' realm, on a port that is known before Django reads its settings."""
 
-import hashlib
 import os
 import shutil
 import signal
@@ -12,11 +11,11 @@ from pathlib import Path
 import pytest
 import requests
 
-from backend.runtime.jars import retrieve
 from backend.runtime.java import java_home
 from backend.runtime.layout import ROOT, Layout
-from backend.runtime.versions import versions
-from tests.infra import KEYCLOAK_PORT, KEYCLOAK_REALM, VAR, wait_until
+from tests.distributions import distribution
+from tests.infra import KEYCLOAK_PORT, KEYCLOAK_REALM, VAR
+from tests.waiting import wait_until
 
 _IVY = """<ivy-module version="2.0">
   <info organisation="headrace" module="keycloak"/>
@@ -85,7 +84,7 @@ def keycloak() -> Iterator[Keycloak]:
     layout.create()
     home = java_home(layout)
     folder = VAR / "keycloak"
-    with zipfile.ZipFile(_distribution(layout, home)) as archive:
+    with zipfile.ZipFile(distribution("keycloak", _IVY, layout, home)) as archive:
         archive.extractall(folder)
     installed = next(folder.glob("keycloak-*"))
     (installed / "data/import").mkdir(parents=True)
@@ -103,16 +102,6 @@ def keycloak() -> Iterator[Keycloak]:
     yield Keycloak()
     os.killpg(process.pid, signal.SIGTERM)
     process.wait(30)
-
-
-def _distribution(layout: Layout, home: Path) -> Path:
-    digest, name = (ROOT / "docker/keycloak.sha256").read_text().split()
-    found = layout.var / "keycloak/keycloak" / name
-    if not found.exists():
-        retrieve(_IVY.format(**versions()), layout.var / "keycloak", home, types=["zip"], configurations=["keycloak"])
-    with found.open("rb") as file:
-        assert hashlib.file_digest(file, "sha256").hexdigest() == digest, f"{found} is not the expected file."
-    return found
 
 
 def _answers() -> bool:

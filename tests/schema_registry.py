@@ -1,17 +1,14 @@
 """A real schema registry that speaks Confluent's API: Apicurio, with everything in memory."""
 
-import hashlib
 import shutil
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 import requests
 
-from backend.runtime.jars import retrieve
 from backend.runtime.java import java_home
 from backend.runtime.layout import ROOT, Layout
-from backend.runtime.versions import versions
+from tests.distributions import distribution
 from tests.infra import REGISTRY_PORT, VAR, Server
 from tests.ports import free_ports
 
@@ -38,7 +35,7 @@ def schema_registry() -> Iterator[Server]:
     layout.create()
     home = java_home(layout, _OLDEST_JAVA)
     folder = VAR / "apicurio"
-    shutil.unpack_archive(_distribution(layout, home), folder)
+    shutil.unpack_archive(distribution("apicurio", _IVY, layout, home), folder)
     addresses = {
         "quarkus.http.host": "127.0.0.1",
         "quarkus.http.port": REGISTRY_PORT,
@@ -51,18 +48,6 @@ def schema_registry() -> Iterator[Server]:
     server.start()
     yield server
     server.stop()
-
-
-def _distribution(layout: Layout, home: Path) -> Path:
-    digest, name = (ROOT / "docker/apicurio.sha256").read_text().split()
-    found = layout.var / "apicurio/apicurio" / name
-    if not found.exists():
-        retrieve(
-            _IVY.format(**versions()), layout.var / "apicurio", home, types=["tar.gz"], configurations=["apicurio"]
-        )
-    with found.open("rb") as file:
-        assert hashlib.file_digest(file, "sha256").hexdigest() == digest, f"{found} is not the expected file."
-    return found
 
 
 def _answers() -> bool:

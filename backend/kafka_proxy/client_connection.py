@@ -17,11 +17,11 @@ from backend.kafka_proxy.broker_connection import CLIENT_ID, BrokerConnection, L
 from backend.kafka_proxy.config import Address
 from backend.kafka_proxy.context import Context
 from backend.kafka_proxy.fetch import Fetcher
-from backend.kafka_proxy.routes import ROUTES, Leg, Lookup, Produce, Route
+from backend.kafka_proxy.routes import ROUTES, Leg, Lookup, Route
 from backend.kafka_proxy.sasl import Login
 from backend.kafka_proxy.topology import Broker
 from backend.kafka_wire import codec
-from backend.kafka_wire.api import ApiKey, ErrorCode
+from backend.kafka_wire.api import ApiKey
 from backend.kafka_wire.codec import Parts, RequestHeader, Struct
 from backend.kafka_wire.framing import FrameProtocol
 from backend.kafka_wire.primitives import MalformedError
@@ -39,6 +39,9 @@ _LINGER_SECONDS = 5.0
 _METADATA_VERSION = 12
 _FIND_COORDINATOR_VERSION = 4
 _RESOLVE_SECONDS = 10.0
+
+_UNREAD = Struct()
+"""In place of a request whose route needs not know what is in it."""
 
 _ALL_ROUTES: dict[int, Route] = ROUTES | ADDRESSED
 
@@ -61,7 +64,7 @@ class _Exchange:
     slot: _Slot
     frame: bytearray
     route: Route
-    body: Struct | None
+    body: Struct
     legs: list[Leg] = field(default_factory=list)
     open_legs: int = 0
 
@@ -225,14 +228,14 @@ class ClientConnection(FrameProtocol):
             self._fetcher.fetch(body, header.version, partial(self._answer_body, slot))
             return
         assert route is not None
-        body_or_none = None
+        body = _UNREAD
         if route.reads_request:
-            body_or_none = codec.read_request(header.api_key, header.version, frame, header.body)
-        self._route(_Exchange(slot, frame, route, body_or_none))
+            body = codec.read_request(header.api_key, header.version, frame, header.body)
+        self._route(_Exchange(slot, frame, route, body))
 
     def _route(self, exchange: _Exchange, *, is_second_try: bool = False) -> None:
         lookup = self._lookup()
-        legs = exchange.route.legs(exchange.body, lookup)  # type: ignore[arg-type]
+        legs = exchange.route.legs(exchange.body, lookup)
         if not lookup.is_complete and not is_second_try:
             # Whatever cannot be found out goes to any broker, whose answer then says what is wrong.
             self._resolve_then(lookup, partial(self._route, exchange, is_second_try=True), holds=True)
@@ -250,14 +253,14 @@ class ClientConnection(FrameProtocol):
         else:
             parts = codec.write_request(header.api_key, header.version, 0, header.client_id, leg.body)
         connection = self._connection(leg.broker)
-        if header.api_key == ApiKey.PRODUCE and exchange.body is not None and exchange.body.acks == 0:
+        if header.api_key == ApiKey.PRODUCE and exchange.body.acks == 0:
             connection.send(parts, None)
             exchange.open_legs -= 1
             if exchange.open_legs == 0:
                 self._answer(exchange.slot, None)
             return
         patience = _SYNC_PATIENCE if header.api_key == ApiKey.SYNC_GROUP else 0.0
-        if header.api_key == ApiKey.JOIN_GROUP and exchange.body is not None:
+        if header.api_key == ApiKey.JOIN_GROUP:
             patience = max(exchange.body.rebalance_timeout_ms, exchange.body.session_timeout_ms) / 1000
         connection.send(parts, partial(self._leg_answered, exchange, leg, tries), patience=patience)
 
@@ -277,7 +280,7 @@ class ClientConnection(FrameProtocol):
         except MalformedError as error:
             self.refuse("broker", f"A broker's answer cannot be read: {error}.")
             return
-        route.answered(exchange.body, leg, self._lookup())  # type: ignore[arg-type]
+        route.answered(exchange.body, leg, self._lookup())
         exchange.open_legs -= 1
         if exchange.open_legs == 0:
             self._finish(exchange, answer)
@@ -289,7 +292,7 @@ class ClientConnection(FrameProtocol):
             codec.put_response_correlation(frame, slot.header.correlation_id)
             self._answer(slot, [frame])
         else:
-            self._answer_body(slot, exchange.route.merged(exchange.body, legs))  # type: ignore[arg-type]
+            self._answer_body(slot, exchange.route.merged(exchange.body, legs))
 
     def _leg_lost(self, exchange: _Exchange, leg: Leg, tries: int, lost: Lost) -> None:
         route, header = exchange.route, exchange.slot.header
@@ -297,11 +300,7 @@ class ClientConnection(FrameProtocol):
         if is_anybodys and tries > 1 and (lost is Lost.UNSENT or route.is_repeatable):
             self._send_leg(exchange, leg, tries - 1)
             return
-        # As when a broker itself is lost: a client that has further writes on their way must not see these overtake.
-        is_write = isinstance(route, Produce)
-        code = ErrorCode.NOT_LEADER_OR_FOLLOWER
-        has_answer = exchange.body is not None and not is_write
-        answer = route.lost(header.api_key, exchange.body, leg, code) if has_answer else None  # type: ignore[arg-type]
+        answer = route.lost(header.api_key, exchange.body, leg) if route.reads_request else None
         if answer is None:
             self.refuse("broker", "A broker was lost while it was asked.")
             return

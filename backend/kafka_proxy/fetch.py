@@ -12,6 +12,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from typing import Any
 
 from backend.kafka_proxy.broker_connection import Lost
 from backend.kafka_proxy.routes import STALE_LEADER, Lookup
@@ -204,8 +205,9 @@ class Fetcher:
         else:
             body.session_id, body.session_epoch = session.session_id, session.epoch
             changed = [key for key in keys if session.sent.get(key) != signatures[key]]
-            body.forgotten_topics_data = _forgotten(key for key in session.sent if key not in signatures)
-        body.topics = _topics((key, self._wanted[key]) for key in changed)
+            forgotten = ((key, key[1]) for key in session.sent if key not in signatures)
+            body.forgotten_topics_data = _by_topic(_FORGOTTEN, forgotten)
+        body.topics = _by_topic(_REQUEST_TOPIC, ((key, self._wanted[key]) for key in changed))
         session.sent, session.is_open, session.expires = signatures, True, request.deadline
         broker_id = broker.id if broker is not None else -1
         self._send(broker, body, request.version, wait, lambda answer: self._answered(broker_id, session, answer))
@@ -301,7 +303,7 @@ class Fetcher:
             found = {key: result.partition for key, result in ready.items()}
             if request.is_full:
                 found |= self._unchanged(found, is_complete=request.body.session_epoch == _NEW_SESSION)
-            answer.responses = _answer_topics(found)
+            answer.responses = _by_topic(_ANSWER_TOPIC, found.items())
         request.answer(answer)
         if self._queue:
             self.fetch(*self._queue.popleft())
@@ -348,32 +350,11 @@ def _next_epoch(epoch: int) -> int:
     return 1 if epoch == _LAST_EPOCH else epoch + 1
 
 
-def _named(kind: type[Struct], topic: TopicKey) -> Struct:
-    return kind(topic=topic) if isinstance(topic, str) else kind(topic_id=topic)
-
-
-def _topics(partitions: Iterable[tuple[Key, Struct]]) -> list[Struct]:
+def _by_topic(kind: type[Struct], partitions: Iterable[tuple[Key, Any]]) -> list[Struct]:
+    """Topics of the given type, with their partitions in them."""
     found: dict[TopicKey, Struct] = {}
     for (topic, _), partition in partitions:
         if topic not in found:
-            found[topic] = _named(_REQUEST_TOPIC, topic)
-        found[topic].partitions.append(partition)
-    return list(found.values())
-
-
-def _forgotten(keys: Iterable[Key]) -> list[Struct]:
-    found: dict[TopicKey, Struct] = {}
-    for topic, index in keys:
-        if topic not in found:
-            found[topic] = _named(_FORGOTTEN, topic)
-        found[topic].partitions.append(index)
-    return list(found.values())
-
-
-def _answer_topics(partitions: dict[Key, Struct]) -> list[Struct]:
-    found: dict[TopicKey, Struct] = {}
-    for (topic, _), partition in partitions.items():
-        if topic not in found:
-            found[topic] = _named(_ANSWER_TOPIC, topic)
+            found[topic] = kind(topic=topic) if isinstance(topic, str) else kind(topic_id=topic)
         found[topic].partitions.append(partition)
     return list(found.values())

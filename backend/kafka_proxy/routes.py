@@ -16,7 +16,7 @@ from backend.kafka_wire import codec
 from backend.kafka_wire.api import ApiKey, ErrorCode
 from backend.kafka_wire.codec import Struct
 
-GROUP, TRANSACTION, SHARE = 0, 1, 2
+GROUP, TRANSACTION = 0, 1
 """Kinds of coordinators, as FindCoordinator calls them."""
 
 _BROKER_RESOURCES = (4, 8)
@@ -115,7 +115,7 @@ class Route(ABC):
         assert legs[0].answer is not None
         return legs[0].answer
 
-    def lost(self, api_key: int, request: Struct, leg: Leg, code: ErrorCode) -> Struct | None:
+    def lost(self, api_key: int, request: Struct, leg: Leg) -> Struct | None:
         """The answer for a leg whose broker was lost; None closes the client's connection."""
         return None
 
@@ -213,7 +213,7 @@ class Everywhere(Route):
         found: list[Struct] = getattr(leg.answer, self._results)
         return found
 
-    def lost(self, api_key: int, request: Struct, leg: Leg, code: ErrorCode) -> Struct | None:
+    def lost(self, api_key: int, request: Struct, leg: Leg) -> Struct | None:
         return codec.response_type(api_key)(error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE)
 
 
@@ -306,8 +306,8 @@ class AtLeaders(Route):
                     getattr(known, told.partitions).extend(getattr(topic, told.partitions))
         return _with_summary(legs, **{told.topics: list(topics.values())})
 
-    def lost(self, api_key: int, request: Struct, leg: Leg, code: ErrorCode) -> Struct | None:
-        return _failure(api_key, leg.body or request, self._asked, self._told, code)
+    def lost(self, api_key: int, request: Struct, leg: Leg) -> Struct | None:
+        return _failure(api_key, leg.body or request, self._asked, self._told, ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
 
 class Produce(AtLeaders):
@@ -324,6 +324,10 @@ class Produce(AtLeaders):
 
     def keeps(self, leg: Leg) -> bool:
         return not any(_codes(leg.answer))
+
+    def lost(self, api_key: int, request: Struct, leg: Leg) -> Struct | None:
+        """As when a broker itself is lost: the client's further writes, which are on their way, must not overtake."""
+        return None
 
 
 # -- coordinators --------------------------------------------------------------
@@ -348,7 +352,7 @@ class AtCoordinator(Route):
         if key is not None and not _STALE_COORDINATOR.isdisjoint(_codes(leg.answer)):
             lookup.topology.forget_coordinator(self._kind, key)
 
-    def lost(self, api_key: int, request: Struct, leg: Leg, code: ErrorCode) -> Struct | None:
+    def lost(self, api_key: int, request: Struct, leg: Leg) -> Struct | None:
         if self._partitions is not None:
             return _failure(api_key, request, *self._partitions, ErrorCode.COORDINATOR_NOT_AVAILABLE)
         return codec.response_type(api_key)(error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE)
@@ -385,7 +389,7 @@ class AtCoordinators(Route):
         results = [result for leg in legs for result in getattr(leg.answer, self._results)]
         return _with_summary(legs, **{self._results: results})
 
-    def lost(self, api_key: int, request: Struct, leg: Leg, code: ErrorCode) -> Struct | None:
+    def lost(self, api_key: int, request: Struct, leg: Leg) -> Struct | None:
         answer = codec.response_type(api_key)
         result = answer.type_of(self._results)
         if "error_code" not in {field.name for field in result._fields}:
@@ -415,8 +419,8 @@ class ByVersion(Route):
     def merged(self, request: Struct, legs: list[Leg]) -> Struct:
         return self._route(request).merged(request, legs)
 
-    def lost(self, api_key: int, request: Struct, leg: Leg, code: ErrorCode) -> Struct | None:
-        return self._route(request).lost(api_key, request, leg, code)
+    def lost(self, api_key: int, request: Struct, leg: Leg) -> Struct | None:
+        return self._route(request).lost(api_key, request, leg)
 
 
 # -- the table -----------------------------------------------------------------
@@ -428,19 +432,14 @@ _EPOCH = Partitions("topics", "partitions", "partition", "topic")
 _COMMITS = AtCoordinator(GROUP, lambda request: request.group_id, (_COMMIT, _COMMIT))
 _ANY = Anywhere()
 
-PRODUCE = Produce(
-    Partitions("topic_data", "partition_data", "index"), Partitions("responses", "partition_responses", "index")
-)
-
 ROUTES: dict[int, Route] = {
     # Partitions: their leaders. Fetch keeps sessions and is in fetch.py.
-    ApiKey.PRODUCE: PRODUCE,
+    ApiKey.PRODUCE: Produce(
+        Partitions("topic_data", "partition_data", "index"), Partitions("responses", "partition_responses", "index")
+    ),
     ApiKey.LIST_OFFSETS: AtLeaders(_COMMIT, _COMMIT),
     ApiKey.DELETE_RECORDS: AtLeaders(_COMMIT, _COMMIT),
-    ApiKey.OFFSET_FOR_LEADER_EPOCH: AtLeaders(
-        Partitions("topics", "partitions", "partition", "topic"),
-        Partitions("topics", "partitions", "partition", "topic"),
-    ),
+    ApiKey.OFFSET_FOR_LEADER_EPOCH: AtLeaders(_EPOCH, _EPOCH),
     ApiKey.DESCRIBE_PRODUCERS: AtLeaders(Partitions("topics", "partition_indexes", None), _COMMIT),
     # Groups: their coordinators.
     ApiKey.JOIN_GROUP: _GROUP_ID,

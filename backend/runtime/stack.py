@@ -64,9 +64,13 @@ def prepare(layout: Layout) -> Stack:
         layout.var / "kafka", layout.port("kafka"), layout.port("kafka_controller"), home, layout.jars
     )
     _secret_keys(layout)
-    environment = _environment(layout, home)
+    proxy = _kafka_proxy_config()
+    environment = _environment(layout, home, proxy)
     write_private(layout.environment_file, json.dumps(environment, indent=1))
-    return Stack(_servers(layout, home, environment), [*_services(layout), *_kafka_proxy()], environment)
+    services = _services(layout)
+    if proxy is not None:
+        services.append(_kafka_proxy(*proxy))
+    return Stack(_servers(layout, home, environment), services, environment)
 
 
 def check_ports(layout: Layout) -> None:
@@ -96,8 +100,7 @@ def _secret_keys(layout: Layout) -> None:
         write_private(path, json.dumps({"current": "k1", "keys": {"k1": secrets.token_bytes(64).hex()}}))
 
 
-def _environment(layout: Layout, home: Path) -> dict[str, str]:
-    proxy = _kafka_proxy_config()
+def _environment(layout: Layout, home: Path, proxy: tuple[Path, ProxyConfig] | None) -> dict[str, str]:
     proxies = f"http://{proxy[1].operations}" if proxy is not None and proxy[1].operations is not None else ""
     password = layout.secret("postgresql-password")
     return {
@@ -143,31 +146,24 @@ def _servers(layout: Layout, home: Path, environment: dict[str, str]) -> list[Pr
     ]
 
 
-def _kafka_proxy_config() -> tuple[str, ProxyConfig] | None:
-    """Raises CannotStartError."""
-    path = os.environ.get("HEADRACE_KAFKA_PROXY_CONFIG", "")
+def _kafka_proxy_config() -> tuple[Path, ProxyConfig] | None:
+    """The proxy that ``up`` starts, if one is configured. Raises CannotStartError."""
+    name = os.environ.get("HEADRACE_KAFKA_PROXY_CONFIG", "")
+    path = Path(name).resolve()
     try:
-        return (path, load(Path(path))) if path else None
+        return (path, load(path)) if name else None
     except ConfigError as error:
         raise CannotStartError(str(error)) from None
 
 
-def _kafka_proxy() -> list[Process]:
-    """The proxy, if one is configured."""
-    found = _kafka_proxy_config()
-    if found is None:
-        return []
-    path, config = found
+def _kafka_proxy(path: Path, config: ProxyConfig) -> Process:
     operations = config.operations
-    command = [sys.executable, str(ROOT / "manage.py"), "kafka_proxy", "--config", str(Path(path).resolve())]
-    return [
-        Process(
-            "kafka-proxy",
-            command,
-            lambda: operations is None or http_ready(f"http://{operations}/ready"),
-            stop_seconds=config.drain_timeout_ms // 1000 + 5,
-        )
-    ]
+    return Process(
+        "kafka-proxy",
+        [sys.executable, str(ROOT / "manage.py"), "kafka_proxy", "--config", str(path)],
+        lambda: operations is None or http_ready(f"http://{operations}/ready"),
+        stop_seconds=config.drain_timeout_ms // 1000 + 5,
+    )
 
 
 def _services(layout: Layout) -> list[Process]:

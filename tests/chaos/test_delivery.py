@@ -14,9 +14,9 @@ from typing import Any
 import psutil
 from aiohttp import web
 
-from tests.infra import wait_until
 from tests.installation import Installation, call
 from tests.receiver import Receiver, receiver_in_thread
+from tests.waiting import wait_until
 
 MESSAGES = 10_000
 BATCH = 20

@@ -11,9 +11,9 @@ from aiohttp import web
 
 from tests.e2e.test_filters import published
 from tests.e2e.test_messages import name
-from tests.infra import wait_until
 from tests.installation import Installation
 from tests.receiver import Receiver, receiver_in_thread
+from tests.waiting import wait_until
 
 MANY = 300
 

@@ -8,9 +8,9 @@ from playwright.sync_api import Page, expect
 
 from tests.e2e.browser import browser, page, sign_in
 from tests.e2e.test_messages import ids, name, order
-from tests.infra import wait_until
 from tests.installation import Installation, call
 from tests.receiver import Receiver, receiver_in_thread
+from tests.waiting import wait_until
 
 __all__ = ["browser", "page"]
 

@@ -5,9 +5,9 @@ import time
 from typing import Any
 
 from tests.e2e.test_messages import ids, name
-from tests.infra import wait_until
 from tests.installation import Installation
 from tests.receiver import Receiver
+from tests.waiting import wait_until
 
 INDEX = [
     {"name": "country", "path": "order.country"},

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from backend.domain.message import new_message_id
-from tests.infra import wait_until
 from tests.installation import Installation
 from tests.receiver import Receiver
+from tests.waiting import wait_until
 
 MESSAGES = 1000
 TRANSFORMS: list[dict[str, Any]] = [

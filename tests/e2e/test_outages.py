@@ -5,9 +5,9 @@ import time
 import pytest
 
 from tests.e2e.test_messages import ids, name, order
-from tests.infra import wait_until
 from tests.installation import Installation
 from tests.receiver import Receiver
+from tests.waiting import wait_until
 
 
 def test_without_kafka_the_input_refuses_and_goes_on_when_it_is_back(

@@ -15,10 +15,10 @@ import pytest
 from backend.runtime.java import java_home
 from backend.runtime.layout import Layout
 from tests.e2e.test_messages import ids, name, order
-from tests.infra import wait_until
 from tests.installation import Installation
 from tests.ports import free_ports
 from tests.receiver import Receiver
+from tests.waiting import wait_until
 
 WORKERS = 2
 

@@ -12,9 +12,10 @@ from confluent_kafka import Message
 from backend.domain import routing
 from backend.kafka_client.tail import tail
 from tests.e2e.test_messages import name
-from tests.infra import Server, wait_until
+from tests.infra import Server
 from tests.installation import Installation
 from tests.schema_registry import ADDRESS, schema_registry
+from tests.waiting import wait_until
 
 __all__ = ["schema_registry"]
 

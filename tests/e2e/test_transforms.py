@@ -6,9 +6,9 @@ from typing import Any
 import yaml
 
 from tests.e2e.test_messages import name
-from tests.infra import wait_until
 from tests.installation import Installation, call
 from tests.receiver import Receiver
+from tests.waiting import wait_until
 
 TABLES = Path(__file__).parents[1] / "unit/transforms"
 

@@ -25,7 +25,8 @@ from backend.delivery.scripts import OutputKey
 from backend.domain import routing
 from backend.domain.message import Message, new_message_id, utc_now
 from tests import factories
-from tests.infra import KAFKA, REDIS_URL, Server, wait_until
+from tests.infra import KAFKA, REDIS_URL, Server
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

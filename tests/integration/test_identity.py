@@ -14,8 +14,9 @@ from backend.apps.audit.models import AuditEntry
 from backend.apps.identity.models import ProviderSession
 from backend.apps.workspaces.models import Membership, User, Workspace
 from tests import factories
-from tests.infra import KEYCLOAK_REALM, wait_until
+from tests.infra import KEYCLOAK_REALM
 from tests.keycloak import Keycloak, keycloak
+from tests.waiting import wait_until
 
 __all__ = ["keycloak"]
 

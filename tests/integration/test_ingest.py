@@ -20,8 +20,9 @@ from backend.domain.pipeline import PipelineConfig, PipelineSnapshot
 from backend.ingest.requests import MAX_BODY_BYTES
 from backend.manager_api import snapshot as stored
 from backend.runtime import stack
-from tests.infra import KAFKA, REDIS_URL, Server, wait_until
+from tests.infra import KAFKA, REDIS_URL, Server
 from tests.ports import free_ports
+from tests.waiting import wait_until
 
 CONNECTOR = "0198a7e5-0000-7000-8000-000000000000"
 KEY = "hr_test-key"

@@ -17,7 +17,8 @@ from confluent_kafka.cimpl import NewTopic
 from backend.domain.message import Message, new_message_id, utc_now
 from backend.manager_api import snapshot as stored
 from spark_jobs.streaming.stop_channel import StopChannel
-from tests.infra import KAFKA, REDIS_URL, VAR, Server, wait_until
+from tests.infra import KAFKA, REDIS_URL, VAR, Server
+from tests.waiting import wait_until
 
 PARTITIONS = 4
 KEYS = 400

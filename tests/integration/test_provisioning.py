@@ -15,8 +15,9 @@ from backend.apps.pipelines.services import provisionings_advance
 from backend.apps.workspaces.models import Workspace
 from backend.domain import routing
 from tests import factories
-from tests.infra import KAFKA, Server, wait_until
+from tests.infra import KAFKA, Server
 from tests.schema_registry import ADDRESS, schema_registry
+from tests.waiting import wait_until
 
 __all__ = ["schema_registry"]
 

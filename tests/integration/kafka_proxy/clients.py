@@ -7,13 +7,10 @@ from collections.abc import Callable
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaException, Producer
-from confluent_kafka.admin import (
-    AdminClient,
-    NewTopic,
-)
+from confluent_kafka.admin import AdminClient, NewTopic
 
-from tests.infra import wait_until
 from tests.kafka_cluster import KafkaCluster
+from tests.waiting import wait_until
 
 MESSAGES = 2000
 PARTITIONS = 6
@@ -63,10 +60,10 @@ def values(count: int = MESSAGES) -> list[bytes]:
 
 def retried(work: Callable[[], object]) -> None:
     """As librdkafka asks of applications: a transaction's calls are repeated while their errors are retriable."""
-    for _ in range(20):
+    for left in reversed(range(20)):
         try:
             work()
             return
         except KafkaException as error:
-            if not error.args[0].retriable():
+            if not left or not error.args[0].retriable():
                 raise

@@ -21,10 +21,10 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-from tests.infra import wait_until
 from tests.integration.kafka_proxy.clients import received, send, values
 from tests.kafka_cluster import KafkaCluster
 from tests.kafka_proxies import Proxies
+from tests.waiting import wait_until
 
 TOPIC_TOOL = "org.apache.kafka.tools.TopicCommand"
 GROUP_TOOL = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
@@ -40,8 +40,8 @@ def test_administration_of_topics_and_configurations(front: Proxies) -> None:
     entry = ConfigEntry("retention.ms", "60000", incremental_operation=AlterConfigOpType.SET)
     resource = ConfigResource(ConfigResource.Type.TOPIC, name, incremental_configs=[entry])
     admin.incremental_alter_configs([resource])[resource].result(30)
-    found = admin.describe_configs([ConfigResource(ConfigResource.Type.TOPIC, name)])
-    assert next(iter(found.values())).result(30)["retention.ms"].value == "60000"
+    # Any broker answers, and each learns of the change by itself.
+    wait_until(lambda: configuration(admin, name)["retention.ms"].value == "60000")
     send(front.bootstrap, name, values(200))
     ends = admin.list_offsets({TopicPartition(name, number): OffsetSpec.latest() for number in range(4)})
     highest = {place.partition: future.result(30).offset for place, future in ends.items()}
@@ -52,6 +52,12 @@ def test_administration_of_topics_and_configurations(front: Proxies) -> None:
     assert sum(future.result(30).offset for future in starts.values()) == 200
     admin.delete_topics([name])[name].result(30)
     wait_until(lambda: name not in admin.list_topics(timeout=10).topics)
+
+
+def configuration(admin: AdminClient, topic: str) -> dict[str, ConfigEntry]:
+    found = admin.describe_configs([ConfigResource(ConfigResource.Type.TOPIC, topic)])
+    entries: dict[str, ConfigEntry] = next(iter(found.values())).result(30)
+    return entries
 
 
 def test_groups_are_listed_and_described_once(front: Proxies, topic: str) -> None:

@@ -13,10 +13,10 @@ from confluent_kafka.admin import (
 )
 from kafka import KafkaConsumer, KafkaProducer
 
-from tests.infra import wait_until
 from tests.integration.kafka_proxy.clients import MESSAGES, PARTITIONS, make_topic, received, retried, send, values
 from tests.kafka_cluster import KafkaCluster
 from tests.kafka_proxies import Proxies
+from tests.waiting import wait_until
 
 TOPIC_TOOL = "org.apache.kafka.tools.TopicCommand"
 GROUP_TOOL = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"

@@ -5,10 +5,10 @@ from typing import Any
 import pytest
 from rest_framework.test import APIClient
 
-from tests.infra import wait_until
 from tests.integration.kafka_proxy.clients import received, send, values
 from tests.kafka_proxies import Proxies
 from tests.ports import free_ports
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.django_db
 

@@ -17,10 +17,11 @@ import pytest
 from confluent_kafka import Consumer, KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 
-from tests.infra import VAR, wait_until
+from tests.infra import VAR
 from tests.integration.kafka_proxy.clients import make_topic, received, retried, send, values
 from tests.kafka_cluster import BrokerProcess, KafkaCluster
 from tests.kafka_proxies import Proxies, proxies
+from tests.waiting import wait_until
 
 
 def test_idle_connections_that_brokers_close_are_opened_again(one: Proxies, topic: str) -> None:

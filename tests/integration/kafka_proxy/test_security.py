@@ -23,10 +23,11 @@ from confluent_kafka.admin import (
     UserScramCredentialUpsertion,
 )
 
-from tests.infra import VAR, wait_until
+from tests.infra import VAR
 from tests.integration.kafka_proxy.clients import received, send, values
 from tests.kafka_cluster import USERS, KafkaCluster
 from tests.kafka_proxies import Proxies, proxies
+from tests.waiting import wait_until
 
 MECHANISMS = {"SCRAM-SHA-256": ScramMechanism.SCRAM_SHA_256, "SCRAM-SHA-512": ScramMechanism.SCRAM_SHA_512}
 
