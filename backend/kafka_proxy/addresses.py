@@ -3,8 +3,8 @@
 from collections.abc import Iterable, Mapping
 
 from backend.kafka_proxy.config import ProxyNode
-from backend.kafka_proxy.routes import Anywhere, Leg, Lookup
-from backend.kafka_wire.api import ApiKey, ErrorCode
+from backend.kafka_proxy.routing import Anywhere, Leg, Lookup
+from backend.kafka_wire.api import ErrorCode
 from backend.kafka_wire.codec import Struct
 
 
@@ -121,12 +121,3 @@ def learn_coordinator(kind: int, key: str, found: Struct, lookup: Lookup) -> Non
         lookup.topology.learn_coordinator(kind, key, found.node_id)
     else:
         lookup.topology.forget_coordinator(kind, key)
-
-
-ADDRESSED = {
-    ApiKey.METADATA: Metadata(),
-    ApiKey.DESCRIBE_CLUSTER: DescribeCluster(),
-    ApiKey.DESCRIBE_TOPIC_PARTITIONS: DescribeTopicPartitions(),
-    ApiKey.DESCRIBE_QUORUM: DescribeQuorum(),
-    ApiKey.FIND_COORDINATOR: FindCoordinator(),
-}

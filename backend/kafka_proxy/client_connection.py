@@ -12,12 +12,13 @@ from functools import partial
 
 from backend.kafka_proxy import handshake, metrics
 from backend.kafka_proxy.activity import Tally
-from backend.kafka_proxy.addresses import ADDRESSED, learn_coordinator
+from backend.kafka_proxy.addresses import learn_coordinator
 from backend.kafka_proxy.broker_connection import CLIENT_ID, BrokerConnection, Lost
 from backend.kafka_proxy.config import Address
 from backend.kafka_proxy.context import Context
 from backend.kafka_proxy.fetch import Fetcher
-from backend.kafka_proxy.routes import ROUTES, Leg, Lookup, Route
+from backend.kafka_proxy.routes import ROUTES
+from backend.kafka_proxy.routing import Leg, Lookup, Route
 from backend.kafka_proxy.sasl import Login
 from backend.kafka_proxy.topology import Broker
 from backend.kafka_wire import codec
@@ -42,8 +43,6 @@ _RESOLVE_SECONDS = 10.0
 
 _UNREAD = Struct()
 """In place of a request whose route needs not know what is in it."""
-
-_ALL_ROUTES: dict[int, Route] = ROUTES | ADDRESSED
 
 
 @dataclass(slots=True)
@@ -219,7 +218,7 @@ class ClientConnection(FrameProtocol):
         if header.api_key in handshake.APIS:
             self._take_handshake(slot, frame)
             return
-        route = _ALL_ROUTES.get(header.api_key)
+        route = ROUTES.get(header.api_key)
         if route is None and header.api_key != ApiKey.FETCH:
             self.refuse("unsupported", f"It asks for API {header.api_key}, which the proxy does not offer.")
             return

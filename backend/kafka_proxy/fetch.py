@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from backend.kafka_proxy.broker_connection import Lost
-from backend.kafka_proxy.routes import STALE_LEADER, Lookup
+from backend.kafka_proxy.routing import STALE_LEADER, Lookup
 from backend.kafka_proxy.topology import NO_ID, Broker, TopicKey
 from backend.kafka_wire import codec
 from backend.kafka_wire.api import ApiKey, ErrorCode

@@ -311,11 +311,15 @@ class _Source:
             self._read_value(1, run[0], inner)
             return
         targets = ", ".join(f"o.{field.name}" for field in run)
-        self._add(1, f"{targets}, = {self._packed(run)}.unpack_from(b, p)")
-        self._add(1, f"p += {self._names[self._packed(run)].size}")
+        self._read_fixed(1, targets, [field.kind for field in run])
 
-    def _packed(self, run: list[Field]) -> str:
-        form = "".join(FIXED[field.kind] for field in run)
+    def _read_fixed(self, depth: int, targets: str, kinds: list[str]) -> None:
+        packed = self._packed(kinds)
+        self._add(depth, f"{targets}, = {packed}.unpack_from(b, p)", f"p += {self._names[packed].size}")
+
+    def _packed(self, kinds: list[str]) -> str:
+        """The name of what packs such values together."""
+        form = "".join(FIXED[kind] for kind in kinds)
         name = "S_" + form.replace("?", "B_")
         self._names[name] = struct.Struct(">" + form)
         return name
@@ -337,8 +341,7 @@ class _Source:
             read = "read_view" if field.kind == "records" else "read_blob"
             self._add(depth, f"n, p = {length}(b, p)", f"{target}, p = {read}(b, p, n)")
         else:
-            self._add(depth, f"{target}, = {self._packed([field])}.unpack_from(b, p)")
-            self._add(depth, f"p += {self._names[self._packed([field])].size}")
+            self._read_fixed(depth, target, [field.kind])
 
     def _read_array(self, depth: int, field: Field, inner: dict[str, int]) -> None:
         target, compact = f"o.{field.name}", "compact_" if self._flexible else ""
@@ -371,7 +374,7 @@ class _Source:
         for run in _runs(plain):
             if _is_fixed(run[0]):
                 values = ", ".join(f"o.{field.name}" for field in run)
-                self._add(1, f"w += {self._packed(run)}.pack({values})")
+                self._add(1, f"w += {self._packed([field.kind for field in run])}.pack({values})")
             else:
                 self._write_value(1, run[0], inner, f"o.{run[0].name}")
         if self._flexible:
@@ -391,7 +394,6 @@ class _Source:
             self._add(1, "write_tags(w, tags)")
 
     def _write_value(self, depth: int, field: Field, inner: dict[str, int], value: str) -> None:
-        compact = "compact_" if self._flexible else ""
         length = "write_compact_length" if self._flexible else "write_length32"
         if field.is_array:
             if self._is_nullable(field):
@@ -418,16 +420,14 @@ class _Source:
             self._add(depth, f"if {value} is None:", f"    {length}(w, -1)")
             self._add(depth, "else:", f"    {length}(w, len({value}))", f"    w += {value}")
         else:
-            self._write_scalar(depth, field.kind, value, compact)
+            self._write_scalar(depth, field.kind, value)
 
-    def _write_scalar(self, depth: int, kind: str, value: str, compact: str | None = None) -> None:
-        compact = compact if compact is not None else ("compact_" if self._flexible else "")
+    def _write_scalar(self, depth: int, kind: str, value: str) -> None:
         if kind == "string":
+            compact = "compact_" if self._flexible else ""
             self._add(depth, f"write_{compact}string(w, {value})")
-            return
-        name = "S_" + FIXED[kind].replace("?", "B_")
-        self._names[name] = struct.Struct(">" + FIXED[kind])
-        self._add(depth, f"w += {name}.pack({value})")
+        else:
+            self._add(depth, f"w += {self._packed([kind])}.pack({value})")
 
 
 def _is_fixed(field: Field) -> bool:

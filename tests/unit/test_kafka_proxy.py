@@ -10,7 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from backend.kafka_proxy.activity import Tallies
-from backend.kafka_proxy.addresses import ADDRESSED
 from backend.kafka_proxy.config import Address, ConfigError, ProxyConfig, load
 from backend.kafka_proxy.handshake import APIS
 from backend.kafka_proxy.nodes import Nodes
@@ -111,7 +110,7 @@ def test_a_proxy_serves_its_rack_and_others_take_over() -> None:
 
 
 def test_every_api_has_one_decision() -> None:
-    decided = [*ROUTES, *ADDRESSED, *APIS, ApiKey.FETCH, *REFUSED]
+    decided = [*ROUTES, *APIS, ApiKey.FETCH, *REFUSED]
     assert sorted(decided) == sorted(ApiKey)
 
 
