@@ -285,9 +285,14 @@ class AtLeaders(Route):
         ]
 
     def answered(self, request: Struct, leg: Leg, lookup: Lookup) -> None:
-        for topic, partition, _ in self._told.of(leg.answer or request):
-            if partition.error_code in STALE_LEADER:
-                lookup.topology.forget_topic(self._told.key(topic))
+        for topic in getattr(leg.answer, self._told.topics):
+            for partition in getattr(topic, self._told.partitions):
+                if partition.error_code:
+                    self._failed(topic, partition, lookup)
+
+    def _failed(self, topic: Struct, partition: Struct, lookup: Lookup) -> None:
+        if partition.error_code in STALE_LEADER:
+            lookup.topology.forget_topic(self._told.key(topic))
 
     def merged(self, request: Struct, legs: list[Leg]) -> Struct:
         told = self._told
@@ -309,11 +314,11 @@ class Produce(AtLeaders):
     def answered(self, request: Struct, leg: Leg, lookup: Lookup) -> None:
         super().answered(request, leg, lookup)
         assert leg.answer is not None
-        if leg.answer.node_endpoints:
-            leg.answer.node_endpoints = []
-        for _, partition, _ in self._told.of(leg.answer):
-            if partition.error_code:
-                partition.current_leader = type(partition.current_leader)()
+        leg.answer.node_endpoints = []
+
+    def _failed(self, topic: Struct, partition: Struct, lookup: Lookup) -> None:
+        super()._failed(topic, partition, lookup)
+        partition.current_leader = type(partition.current_leader)()
 
     def keeps(self, leg: Leg) -> bool:
         return not any(_codes(leg.answer))

@@ -23,6 +23,9 @@ class Broker:
     address: Address
     rack: str | None
 
+    def __hash__(self) -> int:
+        return self.id
+
 
 @dataclass(slots=True)
 class Topic:

@@ -34,6 +34,7 @@ class Struct:
     _types: dict[str, type["Struct"]] = {}
 
     unknown_tags: dict[int, bytes] | None
+    _copy_to: Callable[["Struct"], None]
 
     def __init__(self, **values: Any) -> None:
         self.unknown_tags = None
@@ -52,9 +53,7 @@ class Struct:
     def copy(self, **changes: Any) -> "Struct":
         """Another with the same values, but for the changes. What is in it is shared."""
         copied: Struct = object.__new__(type(self))
-        copied.unknown_tags = self.unknown_tags
-        for name in self.__slots__:
-            setattr(copied, name, getattr(self, name))
+        self._copy_to(copied)
         for name, value in changes.items():
             setattr(copied, name, value)
         return copied
@@ -210,7 +209,15 @@ def _type_of(message: Message) -> type[Struct]:
 def _struct_type(name: str, fields: tuple[Field, ...]) -> type[Struct]:
     inner = {field.name: _struct_type(field.kind, field.fields) for field in fields if field.fields}
     slots = tuple(field.name for field in fields)
-    return type(name, (Struct,), {"__slots__": slots, "_fields": fields, "_types": inner})
+    members = {"__slots__": slots, "_fields": fields, "_types": inner, "_copy_to": _copier(slots)}
+    return type(name, (Struct,), members)
+
+
+def _copier(slots: tuple[str, ...]) -> Callable[[Struct, Struct], None]:
+    names: dict[str, Any] = {}
+    exec("def copy(o, c): " + "; ".join(f"c.{name} = o.{name}" for name in (*slots, "unknown_tags")), names)
+    found: Callable[[Struct, Struct], None] = names["copy"]
+    return found
 
 
 # -- readers and writers -------------------------------------------------------
@@ -399,7 +406,8 @@ class _Source:
             if self._is_nullable(field):
                 self._add(depth, f"if {value} is None:", f"    {length}(w, -1)", "else:")
                 depth += 1
-            self._add(depth, f"{length}(w, len({value}))", f"for x in {value}:")
+            self._write_length(depth, value)
+            self._add(depth, f"for x in {value}:")
             if field.fields:
                 self._add(depth + 1, f"write_{inner[field.name]}(x, parts)")
                 if field.has_records:
@@ -414,13 +422,21 @@ class _Source:
             if field.has_records:
                 self._add(depth, "w = parts[-1]")
         elif field.kind == "records":
-            self._add(depth, f"if {value} is None:", f"    {length}(w, -1)")
-            self._add(depth, "else:", f"    {length}(w, len({value}))", f"    w = records(parts, {value})")
+            self._add(depth, f"if {value} is None:", f"    {length}(w, -1)", "else:")
+            self._write_length(depth + 1, value)
+            self._add(depth + 1, f"w = records(parts, {value})")
         elif field.kind == "bytes":
-            self._add(depth, f"if {value} is None:", f"    {length}(w, -1)")
-            self._add(depth, "else:", f"    {length}(w, len({value}))", f"    w += {value}")
+            self._add(depth, f"if {value} is None:", f"    {length}(w, -1)", "else:")
+            self._write_length(depth + 1, value)
+            self._add(depth + 1, f"w += {value}")
         else:
             self._write_scalar(depth, field.kind, value)
+
+    def _write_length(self, depth: int, value: str) -> None:
+        if self._flexible:
+            self._add(depth, f"n = len({value}) + 1", "if n < 128: w.append(n)", "else: write_uvarint(w, n)")
+        else:
+            self._add(depth, f"write_length32(w, len({value}))")
 
     def _write_scalar(self, depth: int, kind: str, value: str) -> None:
         if kind == "string":

@@ -142,7 +142,10 @@ def write_compact_string(out: bytearray, text: str | None) -> None:
         out.append(0)
         return
     data = text.encode()
-    write_uvarint(out, len(data) + 1)
+    if len(data) < 127:
+        out.append(len(data) + 1)
+    else:
+        write_uvarint(out, len(data) + 1)
     out += data
 
 
