@@ -38,6 +38,9 @@ offsets.topic.num.partitions=6
 transaction.state.log.replication.factor=3
 transaction.state.log.min.isr=2
 transaction.state.log.num.partitions=6
+share.coordinator.state.topic.replication.factor=3
+share.coordinator.state.topic.min.isr=2
+share.coordinator.state.topic.num.partitions=6
 broker.session.timeout.ms=3000
 broker.heartbeat.interval.ms=500
 replica.lag.time.max.ms=3000
@@ -68,6 +71,9 @@ ssl.truststore.location={authority}
 ssl.client.auth={client_auth}
 ssl.principal.mapping.rules=RULE:^CN=(.*)$/$1/
 """
+
+_FEATURES = ["--feature", "share.version=1"]
+"""Which a new cluster of this version does not have by itself: share groups."""
 
 
 @dataclass
@@ -179,7 +185,9 @@ class KafkaCluster:
                 )
             )
             properties = str(folder / "server.properties")
-            done = self.tool("kafka.tools.StorageTool", "format", f"--cluster-id={cluster}", "-c", properties)
+            done = self.tool(
+                "kafka.tools.StorageTool", "format", f"--cluster-id={cluster}", *_FEATURES, "-c", properties
+            )
             assert done.returncode == 0, done.stderr
             self.brokers.append(BrokerProcess(number, folder, own, [*self._java("320m"), "kafka.Kafka", properties]))
 

@@ -20,6 +20,7 @@ from backend.kafka_proxy.fetch import Fetcher
 from backend.kafka_proxy.routes import ROUTES
 from backend.kafka_proxy.routing import Leg, Lookup, Route
 from backend.kafka_proxy.sasl import Login
+from backend.kafka_proxy.share import ShareGroups
 from backend.kafka_proxy.topology import Broker
 from backend.kafka_wire import codec
 from backend.kafka_wire.api import ApiKey
@@ -40,6 +41,8 @@ _LINGER_SECONDS = 5.0
 _METADATA_VERSION = 12
 _FIND_COORDINATOR_VERSION = 4
 _RESOLVE_SECONDS = 10.0
+
+_Take = Callable[[Struct, int, Callable[[Struct], None]], None]
 
 _UNREAD = Struct()
 """In place of a request whose route needs not know what is in it."""
@@ -92,7 +95,13 @@ class ClientConnection(FrameProtocol):
         self._is_closed = False
         self._gone_since: float | None = None
         self._handshake = handshake.Handshake(context.tokens)
-        self._fetcher = Fetcher(send=self._send_fetch, lookup=self._lookup, resolve=self._resolve_then)
+        self._fetcher = Fetcher(self)
+        self._share_groups = ShareGroups(self)
+        self._with_sessions: dict[int, _Take] = {
+            ApiKey.FETCH: self._fetcher.fetch,
+            ApiKey.SHARE_FETCH: self._share_groups.fetch,
+            ApiKey.SHARE_ACKNOWLEDGE: self._share_groups.acknowledge,
+        }
         self.peer = "?"
 
     # -- the client
@@ -142,6 +151,7 @@ class ClientConnection(FrameProtocol):
             self._tally.connections -= 1
         self.transport.abort()
         self._fetcher.close()
+        self._share_groups.close()
         for task in self._tasks:
             task.cancel()
         for connection in list(self._brokers.values()):
@@ -218,26 +228,26 @@ class ClientConnection(FrameProtocol):
         if header.api_key in handshake.APIS:
             self._take_handshake(slot, frame)
             return
+        take = self._with_sessions.get(header.api_key)
+        if take is not None:
+            body = codec.read_request(header.api_key, header.version, frame, header.body)
+            take(body, header.version, partial(self._answer_body, slot))
+            return
         route = ROUTES.get(header.api_key)
-        if route is None and header.api_key != ApiKey.FETCH:
+        if route is None:
             self.refuse("unsupported", f"It asks for API {header.api_key}, which the proxy does not offer.")
             return
-        if header.api_key == ApiKey.FETCH:
-            body = codec.read_request(header.api_key, header.version, frame, header.body)
-            self._fetcher.fetch(body, header.version, partial(self._answer_body, slot))
-            return
-        assert route is not None
         body = _UNREAD
         if route.reads_request:
             body = codec.read_request(header.api_key, header.version, frame, header.body)
         self._route(_Exchange(slot, frame, route, body))
 
     def _route(self, exchange: _Exchange, *, is_second_try: bool = False) -> None:
-        lookup = self._lookup()
+        lookup = self.lookup()
         legs = exchange.route.legs(exchange.body, lookup)
         if not lookup.is_complete and not is_second_try:
             # Whatever cannot be found out goes to any broker, whose answer then says what is wrong.
-            self._resolve_then(lookup, partial(self._route, exchange, is_second_try=True), holds=True)
+            self.resolve(lookup, partial(self._route, exchange, is_second_try=True), holds=True)
             return
         exchange.legs, exchange.open_legs = legs, len(legs)
         if not legs:
@@ -279,7 +289,7 @@ class ClientConnection(FrameProtocol):
         except MalformedError as error:
             self.refuse("broker", f"A broker's answer cannot be read: {error}.")
             return
-        route.answered(exchange.body, leg, self._lookup())
+        route.answered(exchange.body, leg, self.lookup())
         exchange.open_legs -= 1
         if exchange.open_legs == 0:
             self._finish(exchange, answer)
@@ -391,26 +401,33 @@ class ClientConnection(FrameProtocol):
                     self._topology.suspect(broker)
                     break
 
-    def _send_fetch(
-        self, broker: Broker | None, body: Struct, version: int, wait: float, answer: Callable[[Struct | Lost], None]
+    def ask(
+        self,
+        api_key: ApiKey,
+        broker: Broker | None,
+        body: Struct,
+        version: int,
+        answered: Callable[[Struct | Lost], None],
+        *,
+        patience: float,
     ) -> None:
-        def answered(frame: bytearray | Lost) -> None:
+        def take(frame: bytearray | Lost) -> None:
             if self._is_closed:
                 return
             try:
-                answer(frame if isinstance(frame, Lost) else codec.read_response(ApiKey.FETCH, version, frame))
+                answered(frame if isinstance(frame, Lost) else codec.read_response(api_key, version, frame))
             except MalformedError as error:
                 self.refuse("broker", f"A broker's answer cannot be read: {error}.")
 
-        parts = codec.write_request(ApiKey.FETCH, version, 0, CLIENT_ID, body)
-        self._connection(broker).send(parts, answered, patience=wait)
+        parts = codec.write_request(api_key, version, 0, CLIENT_ID, body)
+        self._connection(broker).send(parts, take, patience=patience)
 
     # -- finding out what is missing
 
-    def _lookup(self) -> Lookup:
+    def lookup(self) -> Lookup:
         return Lookup(self._topology, self._nodes)
 
-    def _resolve_then(self, lookup: Lookup, then: Callable[[], None], *, holds: bool = False) -> None:
+    def resolve(self, lookup: Lookup, then: Callable[[], None], *, holds: bool = False) -> None:
         """``holds``: later requests wait, so that they do not overtake."""
         if holds:
             self._is_resolving = True

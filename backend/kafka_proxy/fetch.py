@@ -12,7 +12,8 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Any
+from functools import partial
+from typing import Any, Protocol
 
 from backend.kafka_proxy.broker_connection import Lost
 from backend.kafka_proxy.routing import STALE_LEADER, Lookup
@@ -33,11 +34,32 @@ _FORGOTTEN = _REQUEST.type_of("forgotten_topics_data")
 _SESSIONLESS, _NEW_SESSION = -1, 0
 _LAST_EPOCH = 2**31 - 1
 _SESSION_VERSION = 7
-_GRACE = 0.5
+GRACE = 0.5
 """Seconds beyond the client's wait that brokers may take to answer that they have nothing."""
 _PREFERENCE_SECONDS = 300.0
 _LOST_SESSION = (ErrorCode.FETCH_SESSION_ID_NOT_FOUND, ErrorCode.INVALID_FETCH_SESSION_EPOCH)
 _NOT_AT_FOLLOWER = (*STALE_LEADER, ErrorCode.OFFSET_OUT_OF_RANGE, ErrorCode.REPLICA_NOT_AVAILABLE)
+
+
+class Brokers(Protocol):
+    """The brokers as one client's connection reaches them."""
+
+    def ask(
+        self,
+        api_key: ApiKey,
+        broker: Broker | None,
+        body: Struct,
+        version: int,
+        answered: Callable[[Struct | Lost], None],
+        *,
+        patience: float,
+    ) -> None:
+        """Without a broker any is asked. ``patience`` is for how many seconds beyond the usual it may take."""
+
+    def lookup(self) -> Lookup: ...
+
+    def resolve(self, lookup: Lookup, then: Callable[[], None]) -> None:
+        """Finds out what was missing."""
 
 
 @dataclass
@@ -79,19 +101,10 @@ class _Result:
 
 
 class Fetcher:
-    """Of one client's connection. ``send`` takes a broker, the body, the version, how many seconds it may wait, and
-    what to do with the answer; ``lookup`` asks for the topology; ``resolve`` finds out what was missing in it."""
+    """Of one client's connection."""
 
-    def __init__(
-        self,
-        *,
-        send: Callable[[Broker | None, Struct, int, float, Callable[[Struct | Lost], None]], None],
-        lookup: Callable[[], Lookup],
-        resolve: Callable[[Lookup, Callable[[], None]], None],
-    ) -> None:
-        self._send = send
-        self._lookup = lookup
-        self._resolve = resolve
+    def __init__(self, brokers: Brokers) -> None:
+        self._reach = brokers
         self._session_id = 0
         self._epoch = 0
         self._wanted: dict[Key, Struct] = {}
@@ -161,12 +174,12 @@ class Fetcher:
         request = self._request
         if request is None:
             return
-        lookup = self._lookup()
+        lookup = self._reach.lookup()
         by_broker: dict[Broker | None, list[Key]] = {}
         for key in self._wanted:
             by_broker.setdefault(self._broker_of(key, lookup), []).append(key)
         if not lookup.is_complete and not is_second_try:
-            self._resolve(lookup, lambda: self._ask(is_second_try=True))
+            self._reach.resolve(lookup, lambda: self._ask(is_second_try=True))
             by_broker.pop(None, None)
         holding = {result.broker for result in self._ready.values() if result.size or result.partition.error_code}
         for broker, keys in by_broker.items():
@@ -206,11 +219,12 @@ class Fetcher:
             body.session_id, body.session_epoch = session.session_id, session.epoch
             changed = [key for key in keys if session.sent.get(key) != signatures[key]]
             forgotten = ((key, key[1]) for key in session.sent if key not in signatures)
-            body.forgotten_topics_data = _by_topic(_FORGOTTEN, forgotten)
-        body.topics = _by_topic(_REQUEST_TOPIC, ((key, self._wanted[key]) for key in changed))
+            body.forgotten_topics_data = by_topic(_FORGOTTEN, forgotten)
+        body.topics = by_topic(_REQUEST_TOPIC, ((key, self._wanted[key]) for key in changed))
         session.sent, session.is_open, session.expires = signatures, True, request.deadline
         broker_id = broker.id if broker is not None else -1
-        self._send(broker, body, request.version, wait, lambda answer: self._answered(broker_id, session, answer))
+        answered = partial(self._answered, broker_id, session)
+        self._reach.ask(ApiKey.FETCH, broker, body, request.version, answered, patience=wait)
 
     def _answered(self, broker_id: int, session: _Session, answer: Struct | Lost) -> None:
         session.is_open = False
@@ -236,7 +250,7 @@ class Fetcher:
             self._request.had_failure = True
 
     def _collect(self, broker_id: int, session: _Session, answer: Struct) -> None:
-        lookup = self._lookup()
+        lookup = self._reach.lookup()
         for topic in answer.responses:
             for partition in topic.partitions:
                 key = (_key(topic), partition.partition_index)
@@ -273,7 +287,7 @@ class Fetcher:
             return
         # Brokers wait as long as the client does; their answers are on their way.
         request.is_overdue = True
-        request.timer = asyncio.get_running_loop().call_later(_GRACE, self._overdue, request)
+        request.timer = asyncio.get_running_loop().call_later(GRACE, self._overdue, request)
         self._answer_if_enough()
 
     def _answer_if_enough(self) -> None:
@@ -303,7 +317,7 @@ class Fetcher:
             found = {key: result.partition for key, result in ready.items()}
             if request.is_full:
                 found |= self._unchanged(found, is_complete=request.body.session_epoch == _NEW_SESSION)
-            answer.responses = _by_topic(_ANSWER_TOPIC, found.items())
+            answer.responses = by_topic(_ANSWER_TOPIC, found.items())
         request.answer(answer)
         if self._queue:
             self.fetch(*self._queue.popleft())
@@ -350,7 +364,7 @@ def _next_epoch(epoch: int) -> int:
     return 1 if epoch == _LAST_EPOCH else epoch + 1
 
 
-def _by_topic(kind: type[Struct], partitions: Iterable[tuple[Key, Any]]) -> list[Struct]:
+def by_topic(kind: type[Struct], partitions: Iterable[tuple[Key, Any]]) -> list[Struct]:
     """Topics of the given type, with their partitions in them."""
     found: dict[TopicKey, Struct] = {}
     for (topic, _), partition in partitions:

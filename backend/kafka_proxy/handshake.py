@@ -1,6 +1,6 @@
 """How a connection begins: which APIs there are, and who the client is."""
 
-from backend.kafka_proxy.routes import ROUTES
+from backend.kafka_proxy.routes import ROUTES, WITH_SESSIONS
 from backend.kafka_proxy.sasl import REPLAYED, SCRAM, Login, Replay, TokenLogin, Tokens, scram_user
 from backend.kafka_wire import codec
 from backend.kafka_wire.api import ApiKey, ErrorCode
@@ -10,7 +10,7 @@ from backend.kafka_wire.primitives import MalformedError
 
 APIS = {ApiKey.API_VERSIONS, ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE}
 
-_ADVERTISED = {*ROUTES, *APIS, ApiKey.FETCH}
+_ADVERTISED = {*ROUTES, *WITH_SESSIONS, *APIS}
 _OLDEST_HANDSHAKE = 1
 """After version 0, SASL messages come without Kafka's headers, which no client of the last years does; it is advertised
 all the same, since librdkafka looks for it."""

@@ -44,7 +44,7 @@ ROUTES: dict[int, Route] = {
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: DescribeTopicPartitions(),
     ApiKey.DESCRIBE_QUORUM: DescribeQuorum(),
     ApiKey.FIND_COORDINATOR: FindCoordinator(),
-    # Partitions: their leaders. Fetch keeps sessions and is in fetch.py.
+    # Partitions: their leaders.
     ApiKey.PRODUCE: Produce(
         Partitions("topic_data", "partition_data", "index"), Partitions("responses", "partition_responses", "index")
     ),
@@ -60,6 +60,9 @@ ROUTES: dict[int, Route] = {
     ApiKey.OFFSET_DELETE: _GROUP_ID,
     ApiKey.CONSUMER_GROUP_HEARTBEAT: _GROUP_ID,
     ApiKey.STREAMS_GROUP_HEARTBEAT: _GROUP_ID,
+    ApiKey.SHARE_GROUP_HEARTBEAT: _GROUP_ID,
+    ApiKey.ALTER_SHARE_GROUP_OFFSETS: _GROUP_ID,
+    ApiKey.DELETE_SHARE_GROUP_OFFSETS: _GROUP_ID,
     ApiKey.OFFSET_COMMIT: _COMMITS,
     ApiKey.TXN_OFFSET_COMMIT: _COMMITS,
     ApiKey.OFFSET_FETCH: ByVersion(
@@ -69,6 +72,8 @@ ROUTES: dict[int, Route] = {
     ApiKey.DELETE_GROUPS: AtCoordinators(GROUP, "groups_names", "results", "group_id"),
     ApiKey.CONSUMER_GROUP_DESCRIBE: AtCoordinators(GROUP, "group_ids", "groups", "group_id"),
     ApiKey.STREAMS_GROUP_DESCRIBE: AtCoordinators(GROUP, "group_ids", "groups", "group_id"),
+    ApiKey.SHARE_GROUP_DESCRIBE: AtCoordinators(GROUP, "group_ids", "groups", "group_id"),
+    ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS: AtCoordinators(GROUP, "groups", "groups", "group_id"),
     # Transactions: theirs. An idempotent producer's id comes from any broker.
     ApiKey.INIT_PRODUCER_ID: _TRANSACTIONAL_ID,
     ApiKey.ADD_OFFSETS_TO_TXN: _TRANSACTIONAL_ID,
@@ -133,6 +138,9 @@ ROUTES: dict[int, Route] = {
     ),
 }
 
+WITH_SESSIONS = {ApiKey.FETCH, ApiKey.SHARE_FETCH, ApiKey.SHARE_ACKNOWLEDGE}
+"""Partitions' leaders as well, with sessions that are kept: fetch.py and share.py."""
+
 REFUSED = {
     # Between brokers only.
     ApiKey.WRITE_TXN_MARKERS,
@@ -144,13 +152,5 @@ REFUSED = {
     # They name brokers and folders that clients do not see.
     ApiKey.ALTER_REPLICA_LOG_DIRS,
     ApiKey.UNREGISTER_BROKER,
-    # Share groups: their sessions cannot be split yet.
-    ApiKey.SHARE_GROUP_HEARTBEAT,
-    ApiKey.SHARE_GROUP_DESCRIBE,
-    ApiKey.SHARE_FETCH,
-    ApiKey.SHARE_ACKNOWLEDGE,
-    ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS,
-    ApiKey.ALTER_SHARE_GROUP_OFFSETS,
-    ApiKey.DELETE_SHARE_GROUP_OFFSETS,
 }
 """Not advertised; a client that sends one all the same loses its connection."""

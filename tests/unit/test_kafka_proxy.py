@@ -13,7 +13,7 @@ from backend.kafka_proxy.activity import Tallies
 from backend.kafka_proxy.config import Address, ConfigError, ProxyConfig, load
 from backend.kafka_proxy.handshake import APIS
 from backend.kafka_proxy.nodes import Nodes
-from backend.kafka_proxy.routes import REFUSED, ROUTES
+from backend.kafka_proxy.routes import REFUSED, ROUTES, WITH_SESSIONS
 from backend.kafka_proxy.sasl import ScramExchange, scram_user
 from backend.kafka_proxy.topology import Broker
 from backend.kafka_wire.api import ApiKey
@@ -110,7 +110,7 @@ def test_a_proxy_serves_its_rack_and_others_take_over() -> None:
 
 
 def test_every_api_has_one_decision() -> None:
-    decided = [*ROUTES, *APIS, ApiKey.FETCH, *REFUSED]
+    decided = [*ROUTES, *WITH_SESSIONS, *APIS, *REFUSED]
     assert sorted(decided) == sorted(ApiKey)
 
 

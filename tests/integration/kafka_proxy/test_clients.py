@@ -19,6 +19,8 @@ from tests.kafka_proxies import Proxies
 from tests.waiting import wait_until
 
 TOPIC_TOOL = "org.apache.kafka.tools.TopicCommand"
+SHARE_CONSUMER = "org.apache.kafka.tools.consumer.ConsoleShareConsumer"
+SHARE_GROUPS = "org.apache.kafka.tools.consumer.group.ShareGroupCommand"
 GROUP_TOOL = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
 
 
@@ -225,3 +227,22 @@ def test_a_proxy_of_a_rack_serves_its_rack(racked: Proxies, topic: str) -> None:
     before = [proxy.metric("headrace_proxy_out_of_rack_requests_total") for proxy in racked]
     send(racked.bootstrap, topic, values(300))
     assert [proxy.metric("headrace_proxy_out_of_rack_requests_total") for proxy in racked] == before
+
+
+def test_share_groups_give_each_record_to_one_member(cluster: KafkaCluster, one: Proxies, topic: str) -> None:
+    group, address = uuid.uuid4().hex, ("--bootstrap-server", one.bootstrap)
+    begins = ("--alter", "--entity-type", "groups", "--entity-name", group, "--add-config")
+    done = cluster.tool("kafka.admin.ConfigCommand", *address, *begins, "share.auto.offset.reset=earliest")
+    assert done.returncode == 0, done.stderr
+    send(one.bootstrap, topic, values(300))
+    of_group = (*address, "--topic", topic, "--group", group)
+    found: Counter[str] = Counter()
+    for most in ("100", "200"):
+        done = cluster.tool(SHARE_CONSUMER, *of_group, "--max-messages", most, "--timeout-ms", "20000")
+        found.update(done.stdout.split())
+    assert found == Counter(value.decode() for value in values(300)), done.stderr
+    done = cluster.tool(SHARE_GROUPS, *address, "--describe", "--group", group)
+    rows = [line.split() for line in done.stdout.splitlines() if topic in line]
+    assert sorted(int(row[2]) for row in rows) == list(range(PARTITIONS)), done.stdout + done.stderr
+    done = cluster.tool(SHARE_GROUPS, *address, "--delete", "--group", group)
+    assert "successful" in done.stdout, done.stdout + done.stderr
