@@ -170,8 +170,8 @@ function RateCells({ of }: { of: Throughput }) {
     <>
       <Table.Td>{count(of.connections, i18n.language)}</Table.Td>
       <Table.Td>{perSecond(of.requests_per_second, i18n.language)}/s</Table.Td>
-      <Table.Td>{rate(of.bytes_from_per_second)}</Table.Td>
-      <Table.Td>{rate(of.bytes_to_per_second)}</Table.Td>
+      <Table.Td style={{ whiteSpace: 'nowrap' }}>{rate(of.bytes_from_per_second)}</Table.Td>
+      <Table.Td style={{ whiteSpace: 'nowrap' }}>{rate(of.bytes_to_per_second)}</Table.Td>
       <Table.Td>{count(of.failures, i18n.language)}</Table.Td>
     </>
   )
