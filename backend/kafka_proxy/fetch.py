@@ -153,7 +153,7 @@ class Fetcher:
             return ErrorCode.FETCH_SESSION_ID_NOT_FOUND
         if epoch != self._epoch:
             return ErrorCode.INVALID_FETCH_SESSION_EPOCH
-        self._epoch = _next_epoch(self._epoch)
+        self._epoch = next_epoch(self._epoch)
         for topic in body.forgotten_topics_data:
             for partition in topic.partitions:
                 self._wanted.pop((_key(topic), partition), None)
@@ -238,7 +238,7 @@ class Fetcher:
             self._finish(answer.error_code)
         else:
             session.session_id = answer.session_id
-            session.epoch = _next_epoch(session.epoch) if answer.session_id else 0
+            session.epoch = next_epoch(session.epoch) if answer.session_id else 0
             self._collect(broker_id, session, answer)
         self._answer_if_enough()
         if self._request is not None and not (self._request.is_overdue or isinstance(answer, Lost)):
@@ -360,7 +360,8 @@ def _signature(partition: Struct) -> tuple[int, ...]:
     )
 
 
-def _next_epoch(epoch: int) -> int:
+def next_epoch(epoch: int) -> int:
+    """After a session's first request; 0 begins a new one."""
     return 1 if epoch == _LAST_EPOCH else epoch + 1
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from backend.kafka_proxy.broker_connection import Lost
-from backend.kafka_proxy.fetch import GRACE, Brokers, Key, by_topic
+from backend.kafka_proxy.fetch import GRACE, Brokers, Key, by_topic, next_epoch
 from backend.kafka_proxy.routing import STALE_LEADER
 from backend.kafka_proxy.topology import Broker
 from backend.kafka_wire import codec
@@ -35,7 +35,6 @@ _ACKNOWLEDGED_TOPIC = _ACKNOWLEDGED.type_of("responses")
 _ACKNOWLEDGED_PARTITION = _ACKNOWLEDGED_TOPIC.type_of("partitions")
 
 _NEW_SESSION, _LAST_REQUEST = 0, -1
-_LAST_EPOCH = 2**31 - 1
 _LOST_SESSION = (ErrorCode.SHARE_SESSION_NOT_FOUND, ErrorCode.INVALID_SHARE_SESSION_EPOCH)
 
 Code = tuple[int, str | None]
@@ -55,9 +54,8 @@ class _BrokerSession:
     """Whether a fetch is open there."""
     expires: float = 0.0
 
-    def next_epoch(self) -> int:
-        epoch = self.epoch
-        self.epoch = 1 if epoch == _LAST_EPOCH else epoch + 1
+    def take_epoch(self) -> int:
+        epoch, self.epoch = self.epoch, next_epoch(self.epoch)
         return epoch
 
     def reset(self) -> None:
@@ -145,7 +143,7 @@ class _Member:
     def goes_on_with(self, epoch: int) -> bool:
         if epoch != self._epoch:
             return False
-        self._epoch = 1 if epoch == _LAST_EPOCH else epoch + 1
+        self._epoch = next_epoch(epoch)
         return True
 
     def close(self) -> None:
@@ -223,7 +221,7 @@ class _Member:
             body = _ACKNOWLEDGE(
                 group_id=self._group_id,
                 member_id=self._member_id,
-                share_session_epoch=_LAST_REQUEST if is_last else session.next_epoch(),
+                share_session_epoch=_LAST_REQUEST if is_last else session.take_epoch(),
                 topics=by_topic(_ACKNOWLEDGE_TOPIC, partitions),
             )
             patience = max(session.expires - time.monotonic(), 0.0) if session.is_open else 0.0
@@ -289,7 +287,7 @@ class _Member:
         body = _FETCH(
             group_id=self._group_id,
             member_id=self._member_id,
-            share_session_epoch=session.next_epoch(),
+            share_session_epoch=session.take_epoch(),
             max_wait_ms=round(wait * 1000),
             min_bytes=-(-client.min_bytes // brokers),
             max_bytes=max(client.max_bytes // brokers, 1),
