@@ -8,7 +8,7 @@ from typing import Any
 
 from cachetools import TTLCache
 
-from backend.connectors.http_endpoint import HttpConnection, refused, sent_secrets, static_headers
+from backend.connectors.http_endpoint import HttpConnection, address, refused, sent_secrets, static_headers
 from backend.delivery.gate import Gate, Held, Send
 from backend.delivery.retries import GivenUpError, with_retries
 from backend.delivery.scripts import OutputKey
@@ -39,17 +39,18 @@ class HttpApi:
         if connector.error:
             raise CallFailedError("configuration", connector.error, retryable=True)
         connection = HttpConnection.model_validate(connector.connection)
-        self._url = str(connection.url).rstrip("/")
+        self._connection = connection
         self._headers = [*static_headers(connection), "Accept: application/json"]
         self._secrets = sent_secrets(connection)
         self._client = HttpClient(verify_tls=connection.verify_tls, kept_bytes=_ANSWER_BYTES)
 
     async def ask(self, request: CallRequest, timeout_seconds: float) -> bytes:
         """The answer, which is JSON or empty. Raises DeliveryError, without secrets."""
+        url = address(self._connection, request.path)
         headers = self._headers if request.body is None else [*self._headers, "Content-Type: application/json"]
         try:
             async with asyncio.timeout(timeout_seconds):
-                answer = await self._client.request(request.method, self._url + request.path, headers, request.body)
+                answer = await self._client.request(request.method, url, headers, request.body)
             return _json_of(answer)
         except TimeoutError:
             text = f"The API gave no answer within {timeout_seconds:g} seconds."

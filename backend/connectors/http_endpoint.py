@@ -85,6 +85,18 @@ class HttpConnection(Connection):
         return secrets
 
 
+def address(connection: HttpConnection, path: str) -> str:
+    """A path and a query below the connector's own. They always begin with a slash: appended as they are, they could
+    make another host of the connector's, which would be sent its credentials."""
+    url = str(connection.url)
+    if not path:
+        return url
+    base, _, own_query = url.partition("?")
+    path, _, query = path.partition("?")
+    queries = "&".join(filter(None, (own_query, query)))
+    return f"{base.rstrip('/')}/{path.lstrip('/')}" + (f"?{queries}" if queries else "")
+
+
 class HttpOptions(DestinationOptions):
     """One delivery by HTTP."""
 
@@ -102,6 +114,13 @@ class HttpOptions(DestinationOptions):
         "time is limited.",
         json_schema_extra=ADVANCED,
     )
+
+    @field_validator("path")
+    @classmethod
+    def _check_path(cls, path: str) -> str:
+        if any(character.isspace() or not character.isprintable() for character in path):
+            raise ValueError("Write a path without spaces, such as /orders or /orders?kind=new; %20 is a space.")
+        return path
 
     @field_validator("headers")
     @classmethod
@@ -124,12 +143,12 @@ class HttpDestination(Destination[HttpConnection, HttpOptions]):
             connect_timeout=options.connect_timeout_seconds,
             read_timeout=options.read_timeout_seconds,
         )
-        self._url = self._address()
+        self._url = address(connection, options.path)
         self._headers = [*static_headers(connection), *(_line(*header) for header in options.headers.items())]
         self._keys = [webhook_signature.key_of(s.get_secret_value()) for s in connection.signing_secrets.values()]
 
     def target(self) -> str:
-        return f"{self.options.method} {self._address()}"
+        return f"{self.options.method} {address(self.connection, self.options.path)}"
 
     def secrets(self) -> list[str]:
         return sent_secrets(self.connection)
@@ -164,10 +183,6 @@ class HttpDestination(Destination[HttpConnection, HttpOptions]):
             f"{webhook_signature.TIMESTAMP_HEADER}: {now}",
             f"{webhook_signature.SIGNATURE_HEADER}: {signature}",
         ]
-
-    def _address(self) -> str:
-        url = str(self.connection.url)
-        return url.rstrip("/") + self.options.path if self.options.path else url
 
     def _host(self) -> str:
         return f"{self.connection.url.host}:{self.connection.url.port}"
