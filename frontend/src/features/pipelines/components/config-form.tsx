@@ -104,8 +104,11 @@ function OutputField(props: FieldProps) {
   const properties = { ...resolved.properties }
   if (options) properties.options = prepareSchema(options)
   else delete properties.options
+  const schema = { ...resolved, properties }
+  // The form filled in what it knew of; the options' own defaults are known here only.
+  const formData: unknown = props.registry.schemaUtils.getDefaultFormState(schema, props.formData)
   const uiSchema = { ...props.uiSchema, 'ui:field': undefined }
-  return <SchemaObjectField {...props} schema={{ ...resolved, properties }} uiSchema={uiSchema} />
+  return <SchemaObjectField {...props} schema={schema} formData={formData} uiSchema={uiSchema} />
 }
 
 type Purpose = 'verify' | 'call' | 'deliver'
