@@ -22,6 +22,7 @@ _SERVER_SECONDS = 60.0
 _SERVICE_SECONDS = 60.0
 _SPARK_SECONDS = 120.0
 _DRAIN_SECONDS = 45.0
+_LOOK_SECONDS = 1.0
 
 
 def up(layout: Layout) -> None:
@@ -55,6 +56,13 @@ def down(layout: Layout) -> None:
             supervisor.stop_process(process["name"])
         supervisor.shutdown()
     _end_leftovers(layout)
+
+
+def wait_until_down(layout: Layout) -> None:
+    """Returns once somebody has stopped it."""
+    supervisor = Supervisor(layout)
+    while supervisor.is_running():
+        time.sleep(_LOOK_SECONDS)
 
 
 def reset(layout: Layout) -> None:

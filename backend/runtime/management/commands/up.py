@@ -1,6 +1,4 @@
-import os
 import signal
-import threading
 import time
 from argparse import ArgumentParser
 from typing import Any
@@ -8,7 +6,7 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError
 
 from backend.runtime.errors import CannotStartError
-from backend.runtime.installation import down, status, up
+from backend.runtime.installation import down, status, up, wait_until_down
 from backend.runtime.layout import Layout, var_folder
 
 
@@ -22,8 +20,8 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         layout = Layout(var_folder(), options["port_offset"])
-        stop = threading.Event()
-        signal.signal(signal.SIGTERM, lambda *_: os.kill(os.getpid(), signal.SIGINT))
+        for number in (signal.SIGINT, signal.SIGTERM):  # shells ignore the first for what runs in the background
+            signal.signal(number, signal.default_int_handler)
         started = time.monotonic()
         try:
             up(layout)
@@ -35,7 +33,8 @@ class Command(BaseCommand):
         if options["detach"]:
             return
         try:
-            stop.wait()
+            wait_until_down(layout)
+            self.stdout.write("\nHeadrace has been stopped.")
         except KeyboardInterrupt:
             self.stdout.write("\nStopping.")
             signal.signal(signal.SIGINT, signal.SIG_IGN)  # a second Ctrl-C must not leave half of it running
