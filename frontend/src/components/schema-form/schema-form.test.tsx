@@ -15,6 +15,14 @@ const schema = {
     value: { title: 'Value' },
     secrets: { type: 'object', title: 'Secrets', additionalProperties: { type: 'string', format: 'password', writeOnly: true } },
     patience: { type: 'number', title: 'Patience', default: 3, advanced: true },
+    input: {
+      title: 'Input',
+      description: 'Where messages come from.',
+      oneOf: [
+        { type: 'object', title: 'Poll', description: 'Asks a system.', properties: { type: { const: 'poll' } } },
+        { type: 'object', title: 'Push', description: 'Is told.', properties: { type: { const: 'push' } } },
+      ],
+    },
   },
 } as never
 
@@ -90,4 +98,10 @@ test('a named secret is added empty, and never with a made-up value', () => {
   fireEvent.click(screen.getByRole('button', { name: 'Add' }))
   const added = Object.values((seen.mock.lastCall?.[0] as { secrets: Record<string, string> }).secrets)
   expect(added).toEqual([''])
+})
+
+test('a chosen variant shows its own description, and the selection that of the field', () => {
+  render(<Harness start={{ input: { type: 'push' } }} seen={vi.fn()} />)
+  expect(screen.getAllByText('Where messages come from.')).toHaveLength(1)
+  expect(screen.getByText('Is told.')).toBeTruthy()
 })
