@@ -1,6 +1,9 @@
 """Records that a stage produces for a message; they are committed together with its offset."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+
+import msgspec
+from msgspec.structs import replace
 
 from backend.domain import json, routing
 from backend.domain import message as names
@@ -10,8 +13,7 @@ RESOLVED = "dead-letter-resolved"
 """Header of the record on the dead-letter topic which says that a redelivered dead letter is done with."""
 
 
-@dataclass(frozen=True, slots=True)
-class Record:
+class Record(msgspec.Struct, frozen=True):
     """A Kafka record to be produced."""
 
     topic: str

@@ -3,11 +3,12 @@
 import time
 import uuid
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import lru_cache
 
+import msgspec
 import uuid_utils
+from msgspec.structs import replace
 
 PIPELINE = "pipeline"
 VERSION = "version"
@@ -43,16 +44,14 @@ class MalformedMessageError(ValueError):
     """A record whose headers do not make a Headrace message."""
 
 
-@dataclass(frozen=True, slots=True)
-class Redelivery:
+class Redelivery(msgspec.Struct, frozen=True):
     """A dead letter that is sent again, and the one output it is for; empty for all."""
 
     dead_letter: str
     output: str
 
 
-@dataclass(frozen=True, slots=True)
-class Message:
+class Message(msgspec.Struct, frozen=True):
     """One message on its way through a pipeline.
 
     ``key`` orders it among its fellows, ``version`` is the pipeline version it was accepted
@@ -68,7 +67,7 @@ class Message:
     content_type: str
     received_at: str
     slip: tuple[str, ...]
-    extra: dict[str, str] = field(default_factory=dict)
+    extra: dict[str, str] = {}
 
     def headers(self) -> list[tuple[str, bytes]]:
         """The Kafka headers of this message."""

@@ -6,8 +6,10 @@ through the slow lane (adapting_slow).
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
+
+from msgspec.structs import replace
 
 from backend.adapting.services import Adapting
 from backend.delivery.gate import Gate

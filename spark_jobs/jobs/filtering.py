@@ -2,8 +2,9 @@
 its own slip (seed 003, "Filtering")."""
 
 from collections import defaultdict
-from dataclasses import replace
 from uuid import UUID
+
+from msgspec.structs import replace
 
 from backend.delivery.results import Record, dead_letter, resolved
 from backend.domain import json, routing

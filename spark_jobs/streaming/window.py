@@ -52,8 +52,7 @@ class Progress:
         return cls(tuple(open_after), end)
 
 
-@dataclass(slots=True)
-class Entry:
+class Entry(msgspec.Struct):
     """One message in flight. ``key`` is that of its order; ``records`` is None until it is done."""
 
     offset: int

@@ -5,6 +5,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import msgspec
+
 from backend.domain import json
 from backend.domain.transforms.base import (
     CallFailedError,
@@ -22,8 +24,7 @@ from backend.domain.transforms.encode import Encode
 _JSON = "application/json"
 
 
-@dataclass(frozen=True, slots=True)
-class Result:
+class Result(msgspec.Struct, frozen=True):
     """A message body that goes on, and the document it was written from: none when it is not JSON."""
 
     body: bytes
