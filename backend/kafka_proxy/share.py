@@ -73,6 +73,8 @@ class _Request:
     deadline: float
     timer: asyncio.TimerHandle | None = None
     is_overdue: bool = False
+    is_given_up: bool = False
+    """Brokers that have not answered their fetches by now are not waited for."""
     open_acknowledgements: int = 0
     codes: dict[Key, Code] = field(default_factory=dict)
 
@@ -333,11 +335,11 @@ class _Member:
         if request is not self._request:
             return
         if request.is_overdue:
-            self._finish()
-            return
-        # Brokers wait as long as the client does; their answers are on their way.
-        request.is_overdue = True
-        request.timer = asyncio.get_running_loop().call_later(GRACE, self._overdue, request)
+            request.is_given_up = True
+        else:
+            # Brokers wait as long as the client does; their answers are on their way.
+            request.is_overdue = True
+            request.timer = asyncio.get_running_loop().call_later(GRACE, self._overdue, request)
         self._answer_if_enough()
 
     def _answer_if_enough(self) -> None:
@@ -345,7 +347,7 @@ class _Member:
         if request is None or request.open_acknowledgements:
             return
         is_due = any(s.is_open and s.expires <= request.deadline for s in self._brokers.values())
-        if self._ready or (request.is_overdue and not is_due):
+        if self._ready or request.is_given_up or (request.is_overdue and not is_due):
             self._finish()
 
     def _finish(self, error: Code = (0, None)) -> None:
