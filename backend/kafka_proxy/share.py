@@ -208,9 +208,9 @@ class _Member:
         if not waiting:
             done(codes)
 
-        def answered(broker_id: int, answer: Struct | Lost) -> None:
-            codes.update(self._codes(self._brokers.get(broker_id), by_broker[broker_id], answer))
-            waiting.discard(broker_id)
+        def answered(session: _BrokerSession, answer: Struct | Lost) -> None:
+            codes.update(_codes(session, by_broker[session.broker.id], answer))
+            waiting.discard(session.broker.id)
             if not waiting:
                 done(codes)
 
@@ -227,23 +227,8 @@ class _Member:
                 topics=by_topic(_ACKNOWLEDGE_TOPIC, partitions),
             )
             patience = max(session.expires - time.monotonic(), 0.0) if session.is_open else 0.0
-            told = partial(answered, broker_id)
+            told = partial(answered, session)
             self._reach.ask(ApiKey.SHARE_ACKNOWLEDGE, session.broker, body, version, told, patience=patience)
-
-    def _codes(self, session: _BrokerSession | None, asked: Iterable[Key], answer: Struct | Lost) -> dict[Key, Code]:
-        if isinstance(answer, Lost):
-            if session is not None:
-                session.reset()
-            return _lost(asked)
-        if answer.error_code:
-            if answer.error_code in _LOST_SESSION and session is not None:
-                session.reset()
-            return dict.fromkeys(asked, (answer.error_code, answer.error_message))
-        return {
-            (topic.topic_id, p.partition_index): (p.error_code, p.error_message)
-            for topic in answer.responses
-            for p in topic.partitions
-        }
 
     def _acknowledged(self, request: _Request, codes: dict[Key, Code]) -> None:
         request.codes.update(codes)
@@ -372,6 +357,22 @@ def _acknowledgements(body: Struct) -> dict[Key, list[Struct]]:
         for topic in body.topics
         for partition in topic.partitions
         if partition.acknowledgement_batches
+    }
+
+
+def _codes(session: _BrokerSession, asked: Iterable[Key], answer: Struct | Lost) -> dict[Key, Code]:
+    """What one broker says of acknowledgements; its session begins anew when that was lost."""
+    if isinstance(answer, Lost):
+        session.reset()
+        return _lost(asked)
+    if answer.error_code:
+        if answer.error_code in _LOST_SESSION:
+            session.reset()
+        return dict.fromkeys(asked, (answer.error_code, answer.error_message))
+    return {
+        (topic.topic_id, p.partition_index): (p.error_code, p.error_message)
+        for topic in answer.responses
+        for p in topic.partitions
     }
 
 

@@ -20,8 +20,7 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         layout = Layout(var_folder(), options["port_offset"])
-        for number in (signal.SIGINT, signal.SIGTERM):  # shells ignore the first for what runs in the background
-            signal.signal(number, signal.default_int_handler)
+        _on_signals(signal.default_int_handler)  # shells ignore SIGINT for what runs in the background
         started = time.monotonic()
         try:
             up(layout)
@@ -37,7 +36,7 @@ class Command(BaseCommand):
             self.stdout.write("\nHeadrace has been stopped.")
         except KeyboardInterrupt:
             self.stdout.write("\nStopping.")
-            signal.signal(signal.SIGINT, signal.SIG_IGN)  # a second Ctrl-C must not leave half of it running
+            _on_signals(signal.SIG_IGN)  # a second Ctrl-C must not leave half of it running
             down(layout)
 
     def _welcome(self, layout: Layout, seconds: float) -> None:
@@ -50,3 +49,8 @@ class Command(BaseCommand):
             f"  Ingest    {endpoints['ingest']}\n"
             f"  API       {endpoints['api']}schema/\n"
         )
+
+
+def _on_signals(handler: Any) -> None:
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, handler)
