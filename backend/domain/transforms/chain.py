@@ -81,13 +81,13 @@ class Chain:
         """Whether a step waits for something: only ``run_waiting`` works then."""
 
     def run(self, body: bytes) -> list[Result]:
-        documents = self._read(body)
+        documents: Sequence[Any] = self._read(body)
         for step in self._steps:
             documents = step.apply(documents)
         return _written(documents)
 
     async def run_waiting(self, body: bytes, services: StepServices) -> list[Result]:
-        documents = self._read(body)
+        documents: Sequence[Any] = self._read(body)
         for step in self._steps:
             documents = await step.apply_waiting(documents, services)
         return _written(documents)
@@ -96,7 +96,7 @@ class Chain:
         """What is between the steps. Those for which ``services`` raise NotAskedError are passed over."""
         trace = Trace()
         try:
-            documents = self._read(body)
+            documents: Sequence[Any] = self._read(body)
             for step in self._steps:
                 before = _shown(documents)
                 passed_over = False
@@ -127,14 +127,16 @@ class _NamedStep:
             return cls(name, None, transform.compile_waiting())
         return cls(name, transform.compile(), None)
 
-    def apply(self, documents: list[Any]) -> list[Any]:
+    def apply(self, documents: Sequence[Any]) -> Sequence[Any]:
         assert self.plain is not None
         try:
+            if len(documents) == 1:  # nearly always
+                return self.plain(documents[0])
             return [result for document in documents for result in self.plain(document)]
         except (ValueError, RecursionError) as error:
             raise self._named(error) from None
 
-    async def apply_waiting(self, documents: list[Any], services: StepServices) -> list[Any]:
+    async def apply_waiting(self, documents: Sequence[Any], services: StepServices) -> Sequence[Any]:
         if self.waiting is None:
             return self.apply(documents)
         try:
@@ -164,7 +166,7 @@ def _reader(transforms: Sequence[Transform]) -> Callable[[bytes], list[Any]]:
     return read
 
 
-def _written(documents: list[Any]) -> list[Result]:
+def _written(documents: Sequence[Any]) -> list[Result]:
     try:
         return [
             Result(document.body, document.content_type)
@@ -176,7 +178,7 @@ def _written(documents: list[Any]) -> list[Result]:
         raise TransformError("The result is nested too deeply to be written.") from None
 
 
-def _shown(documents: list[Any]) -> list[str]:
+def _shown(documents: Sequence[Any]) -> list[str]:
     return [_text(document) for document in documents]
 
 
