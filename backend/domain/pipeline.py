@@ -1,7 +1,8 @@
 """The pipeline: what comes in, how it is adapted, where it goes. One declaration for
 validation, OpenAPI, the form and the data plane."""
 
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Union
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Union
 from uuid import UUID
 
 from pydantic import ConfigDict, Field, ValidationInfo, field_validator, model_validator
@@ -26,7 +27,22 @@ else:
     AnyTransform = Annotated[Union[tuple(transforms)], Field(discriminator="type")]  # noqa: UP007
 
 
-class HttpInput(StrictModel):
+class Reading(StrEnum):
+    """How the data plane reads an input that sends nothing by itself (seed 003, "Input Batching" and after)."""
+
+    BATCHING = "batching"
+    """To its end, then again from where that was."""
+    STREAMING = "streaming"
+    """For as long as the pipeline is in force."""
+
+
+class Input(StrictModel):
+    """Base of what messages come from. An input that has to be read is leased to one reader at a time."""
+
+    reading: ClassVar[Reading | None] = None
+
+
+class HttpInput(Input):
     """Messages are posted to the pipeline's own address."""
 
     type: Literal["http"] = "http"
@@ -50,7 +66,7 @@ class HttpInput(StrictModel):
     )
 
 
-class FilterInput(StrictModel):
+class FilterInput(Input):
     """Messages of the workspace's other pipelines, as far as their indexed fields meet a condition."""
 
     type: Literal["filter"] = "filter"

@@ -2,8 +2,8 @@
 
 import asyncio
 import hmac
-import json
 import logging
+import math
 from collections.abc import AsyncIterator
 from typing import Any
 from uuid import UUID
@@ -12,17 +12,23 @@ import grpc
 import redis.asyncio as redis
 from asgiref.sync import sync_to_async
 from django.db import close_old_connections
+from django.utils import timezone
 from redis.exceptions import RedisError
 
 from backend.apps.connectors.models import Connector
 from backend.apps.connectors.secret_store import connection_with_secrets
 from backend.apps.connectors.secrets import UnreadableSecretError
 from backend.apps.connectors.vault import VaultUnavailableError
+from backend.apps.pipelines.leases import batch_complete, leases_claim, leases_renew
+from backend.apps.pipelines.models import InputLease
 from backend.apps.pipelines.selectors import published_snapshots, snapshot_by_number
 from backend.apps.pipelines.services import pipeline_note_failure
 from backend.apps.workspaces.models import ApiKey
 from backend.apps.workspaces.selectors import ingest_keys, valid_keys
 from backend.apps.workspaces.services import ingest_key
+from backend.domain import json
+from backend.domain.errors import ConflictError
+from backend.domain.pipeline import FilterInput, Reading
 from backend.manager_api import snapshot as stored
 from backend.manager_api.generated import manager_pb2 as pb
 from backend.manager_api.generated import manager_pb2_grpc
@@ -30,6 +36,7 @@ from backend.manager_api.generated import manager_pb2_grpc
 log = logging.getLogger(__name__)
 
 _SNAPSHOT_SECONDS = 60.0
+_READINGS = {pb.BATCHING: Reading.BATCHING, pb.STREAMING: Reading.STREAMING}
 
 
 class ServiceTokenInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
@@ -90,6 +97,28 @@ class ManagerServicer(manager_pb2_grpc.ManagerServicer):
             raise await _abort(context, grpc.StatusCode.UNAVAILABLE, f"Redis is not available: {error}") from None
         finally:
             await client.aclose()
+
+    async def ListFilters(self, request: pb.ListFiltersRequest, context: Any) -> pb.ListFiltersResponse:
+        return pb.ListFiltersResponse(filters=await _in_thread(_filters, request.workspace_id))
+
+    async def LeaseInputs(self, request: pb.LeaseInputsRequest, context: Any) -> pb.LeaseInputsResponse:
+        reading = _READINGS.get(request.reading)
+        if reading is None:
+            raise await _abort(context, grpc.StatusCode.INVALID_ARGUMENT, "Say which: BATCHING or STREAMING.")
+        return pb.LeaseInputsResponse(leases=await _in_thread(_claim, reading, request.holder, request.limit))
+
+    async def Heartbeat(self, request: pb.HeartbeatRequest, context: Any) -> pb.HeartbeatResponse:
+        return pb.HeartbeatResponse(leases=await _in_thread(_renew, list(request.leases)))
+
+    async def CompleteBatch(self, request: pb.CompleteBatchRequest, context: Any) -> pb.CompleteBatchResponse:
+        try:
+            await _in_thread(_complete, request)
+        except ConflictError as error:
+            raise await _abort(context, grpc.StatusCode.FAILED_PRECONDITION, str(error)) from None
+        except json.InvalidJsonError as error:
+            said = f"The breakpoint is not JSON: {error}"
+            raise await _abort(context, grpc.StatusCode.INVALID_ARGUMENT, said) from None
+        return pb.CompleteBatchResponse()
 
 
 async def serve(
@@ -169,7 +198,7 @@ def _runtime_config(pipeline_id: str, version: int) -> pb.RuntimeConfig | None:
 
 def _runtime_connector(connector: Connector) -> pb.RuntimeConnector:
     try:
-        connection = json.dumps(connection_with_secrets(connector)).encode()
+        connection = json.dumps(connection_with_secrets(connector))
     except UnreadableSecretError as error:
         return pb.RuntimeConnector(type=connector.type, error=str(error))
     return pb.RuntimeConnector(type=connector.type, connection=connection)
@@ -197,3 +226,47 @@ def _change(announced: str) -> pb.WatchEvent:
     if key is None or ingest_key(key) is None:
         return pb.WatchEvent(key_removed=name)
     return pb.WatchEvent(key_changed=_key(key))
+
+
+def _filters(workspace_id: str) -> list[pb.Filter]:
+    return [
+        pb.Filter(
+            pipeline_id=str(snapshot.id),
+            workspace_id=str(snapshot.workspace_id),
+            version=snapshot.version,
+            condition=snapshot.config.input.condition.model_dump_json().encode(),
+        )
+        for snapshot in published_snapshots()
+        if isinstance(snapshot.config.input, FilterInput)
+        and snapshot.accepting
+        and workspace_id in ("", str(snapshot.workspace_id))
+    ]
+
+
+def _claim(reading: Reading, holder: str, limit: int) -> list[pb.InputLease]:
+    return [_lease(lease) for lease in leases_claim(reading=reading, holder=holder, limit=limit)]
+
+
+def _renew(held: list[pb.HeldLease]) -> list[pb.InputLease]:
+    named = [(_uuid(lease.pipeline_id), _uuid(lease.token)) for lease in held]
+    return [_lease(lease) for lease in leases_renew((pk, token) for pk, token in named if pk and token)]
+
+
+def _complete(request: pb.CompleteBatchRequest) -> None:
+    pipeline_id, token = _uuid(request.pipeline_id), _uuid(request.token)
+    if pipeline_id is None or token is None:
+        raise ConflictError("There is no such lease.")
+    batch_complete(pipeline_id=pipeline_id, token=token, breakpoint=request.breakpoint, failure=request.failure)
+
+
+def _lease(lease: InputLease) -> pb.InputLease:
+    version = lease.pipeline.published
+    assert version is not None
+    assert lease.locked_until is not None
+    return pb.InputLease(
+        pipeline_id=str(lease.pk),
+        version=version.number,
+        token=str(lease.token),
+        seconds=math.floor((lease.locked_until - timezone.now()).total_seconds()),
+        breakpoint=lease.breakpoint.encode(),
+    )

@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from backend.apps.audit.services import audit_record
 from backend.apps.connectors.models import Connector
 from backend.apps.connectors.services import connector_type
-from backend.apps.pipelines import provisioning, schema_registry, selectors
+from backend.apps.pipelines import leases, provisioning, schema_registry, selectors
 from backend.apps.pipelines.models import Pipeline, PipelineVersion, Provisioning
 from backend.apps.pipelines.schema_registry import RegistryError
 from backend.apps.workspaces.models import User, Workspace
@@ -90,7 +90,7 @@ def provisionings_advance() -> None:
 
     def put_in_force(found: Provisioning) -> None:
         Pipeline.objects.filter(pk=found.pipeline_id).update(published=found.version)
-        transaction.on_commit(lambda: pipeline_announce(pipeline_id=found.pipeline_id))
+        _follow(found.pipeline_id)
 
     provisioning.provisionings_advance(put_in_force)
 
@@ -200,10 +200,16 @@ def _change(
     with transaction.atomic():
         _audit(action, pipeline, actor, before=before, after=after)
         Pipeline.objects.filter(pk=pipeline.pk).update(**fields)
-        transaction.on_commit(lambda: pipeline_announce(pipeline_id=pipeline.pk))
+        _follow(pipeline.pk)
     for name, value in fields.items():
         setattr(pipeline, name, value)
     return pipeline
+
+
+def _follow(pipeline_id: UUID) -> None:
+    """Tells the data plane what is in force now, and offers it the input, where that has to be read."""
+    leases.lease_follow(Pipeline.objects.select_related("published").get(pk=pipeline_id))
+    transaction.on_commit(lambda: pipeline_announce(pipeline_id=pipeline_id))
 
 
 def _audit(action: str, pipeline: Pipeline, actor: User, **told: Any) -> None:

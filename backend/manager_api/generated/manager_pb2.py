@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n+backend/manager_api/generated/manager.proto\x12\x13headrace.manager.v1\"7\n\x0fPipelineRequest\x12\x13\n\x0bpipeline_id\x18\x01 \x01(\t\x12\x0f\n\x07version\x18\x02 \x01(\r\"(\n\x08Pipeline\x12\n\n\x02id\x18\x01 \x01(\t\x12\x10\n\x08snapshot\x18\x02 \x01(\x0c\"\xe2\x01\n\rRuntimeConfig\x12/\n\x08pipeline\x18\x01 \x01(\x0b\x32\x1d.headrace.manager.v1.Pipeline\x12\x46\n\nconnectors\x18\x02 \x03(\x0b\x32\x32.headrace.manager.v1.RuntimeConfig.ConnectorsEntry\x1aX\n\x0f\x43onnectorsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\x34\n\x05value\x18\x02 \x01(\x0b\x32%.headrace.manager.v1.RuntimeConnector:\x02\x38\x01\"C\n\x10RuntimeConnector\x12\x0c\n\x04type\x18\x01 \x01(\t\x12\x12\n\nconnection\x18\x02 \x01(\x0c\x12\r\n\x05\x65rror\x18\x03 \x01(\t\"\x0e\n\x0cWatchRequest\"\xed\x01\n\nWatchEvent\x12\x31\n\x08snapshot\x18\x01 \x01(\x0b\x32\x1d.headrace.manager.v1.SnapshotH\x00\x12\x39\n\x10pipeline_changed\x18\x02 \x01(\x0b\x32\x1d.headrace.manager.v1.PipelineH\x00\x12\x1a\n\x10pipeline_removed\x18\x03 \x01(\tH\x00\x12\x35\n\x0bkey_changed\x18\x04 \x01(\x0b\x32\x1e.headrace.manager.v1.IngestKeyH\x00\x12\x15\n\x0bkey_removed\x18\x05 \x01(\tH\x00\x42\x07\n\x05\x65vent\"j\n\x08Snapshot\x12\x30\n\tpipelines\x18\x01 \x03(\x0b\x32\x1d.headrace.manager.v1.Pipeline\x12,\n\x04keys\x18\x02 \x03(\x0b\x32\x1e.headrace.manager.v1.IngestKey\"C\n\tIngestKey\x12\x0c\n\x04hash\x18\x01 \x01(\t\x12\x14\n\x0cworkspace_id\x18\x02 \x01(\t\x12\x12\n\nexpires_at\x18\x03 \x01(\x03\x32\x93\x02\n\x07Manager\x12R\n\x0bGetPipeline\x12$.headrace.manager.v1.PipelineRequest\x1a\x1d.headrace.manager.v1.Pipeline\x12\\\n\x10GetRuntimeConfig\x12$.headrace.manager.v1.PipelineRequest\x1a\".headrace.manager.v1.RuntimeConfig\x12V\n\x0eWatchPipelines\x12!.headrace.manager.v1.WatchRequest\x1a\x1f.headrace.manager.v1.WatchEvent0\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n+backend/manager_api/generated/manager.proto\x12\x13headrace.manager.v1\"7\n\x0fPipelineRequest\x12\x13\n\x0bpipeline_id\x18\x01 \x01(\t\x12\x0f\n\x07version\x18\x02 \x01(\r\"(\n\x08Pipeline\x12\n\n\x02id\x18\x01 \x01(\t\x12\x10\n\x08snapshot\x18\x02 \x01(\x0c\"\xe2\x01\n\rRuntimeConfig\x12/\n\x08pipeline\x18\x01 \x01(\x0b\x32\x1d.headrace.manager.v1.Pipeline\x12\x46\n\nconnectors\x18\x02 \x03(\x0b\x32\x32.headrace.manager.v1.RuntimeConfig.ConnectorsEntry\x1aX\n\x0f\x43onnectorsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\x34\n\x05value\x18\x02 \x01(\x0b\x32%.headrace.manager.v1.RuntimeConnector:\x02\x38\x01\"C\n\x10RuntimeConnector\x12\x0c\n\x04type\x18\x01 \x01(\t\x12\x12\n\nconnection\x18\x02 \x01(\x0c\x12\r\n\x05\x65rror\x18\x03 \x01(\t\"\x0e\n\x0cWatchRequest\"\xed\x01\n\nWatchEvent\x12\x31\n\x08snapshot\x18\x01 \x01(\x0b\x32\x1d.headrace.manager.v1.SnapshotH\x00\x12\x39\n\x10pipeline_changed\x18\x02 \x01(\x0b\x32\x1d.headrace.manager.v1.PipelineH\x00\x12\x1a\n\x10pipeline_removed\x18\x03 \x01(\tH\x00\x12\x35\n\x0bkey_changed\x18\x04 \x01(\x0b\x32\x1e.headrace.manager.v1.IngestKeyH\x00\x12\x15\n\x0bkey_removed\x18\x05 \x01(\tH\x00\x42\x07\n\x05\x65vent\"j\n\x08Snapshot\x12\x30\n\tpipelines\x18\x01 \x03(\x0b\x32\x1d.headrace.manager.v1.Pipeline\x12,\n\x04keys\x18\x02 \x03(\x0b\x32\x1e.headrace.manager.v1.IngestKey\"C\n\tIngestKey\x12\x0c\n\x04hash\x18\x01 \x01(\t\x12\x14\n\x0cworkspace_id\x18\x02 \x01(\t\x12\x12\n\nexpires_at\x18\x03 \x01(\x03\"*\n\x12ListFiltersRequest\x12\x14\n\x0cworkspace_id\x18\x01 \x01(\t\"C\n\x13ListFiltersResponse\x12,\n\x07\x66ilters\x18\x01 \x03(\x0b\x32\x1b.headrace.manager.v1.Filter\"W\n\x06\x46ilter\x12\x13\n\x0bpipeline_id\x18\x01 \x01(\t\x12\x14\n\x0cworkspace_id\x18\x02 \x01(\t\x12\x0f\n\x07version\x18\x03 \x01(\r\x12\x11\n\tcondition\x18\x04 \x01(\x0c\"b\n\x12LeaseInputsRequest\x12-\n\x07reading\x18\x01 \x01(\x0e\x32\x1c.headrace.manager.v1.Reading\x12\x0e\n\x06holder\x18\x02 \x01(\t\x12\r\n\x05limit\x18\x03 \x01(\r\"F\n\x13LeaseInputsResponse\x12/\n\x06leases\x18\x01 \x03(\x0b\x32\x1f.headrace.manager.v1.InputLease\"f\n\nInputLease\x12\x13\n\x0bpipeline_id\x18\x01 \x01(\t\x12\x0f\n\x07version\x18\x02 \x01(\r\x12\r\n\x05token\x18\x03 \x01(\t\x12\x0f\n\x07seconds\x18\x04 \x01(\r\x12\x12\n\nbreakpoint\x18\x05 \x01(\x0c\"/\n\tHeldLease\x12\x13\n\x0bpipeline_id\x18\x01 \x01(\t\x12\r\n\x05token\x18\x02 \x01(\t\"B\n\x10HeartbeatRequest\x12.\n\x06leases\x18\x01 \x03(\x0b\x32\x1e.headrace.manager.v1.HeldLease\"D\n\x11HeartbeatResponse\x12/\n\x06leases\x18\x01 \x03(\x0b\x32\x1f.headrace.manager.v1.InputLease\"_\n\x14\x43ompleteBatchRequest\x12\x13\n\x0bpipeline_id\x18\x01 \x01(\t\x12\r\n\x05token\x18\x02 \x01(\t\x12\x12\n\nbreakpoint\x18\x03 \x01(\x0c\x12\x0f\n\x07\x66\x61ilure\x18\x04 \x01(\t\"\x17\n\x15\x43ompleteBatchResponse*?\n\x07Reading\x12\x17\n\x13READING_UNSPECIFIED\x10\x00\x12\x0c\n\x08\x42\x41TCHING\x10\x01\x12\r\n\tSTREAMING\x10\x02\x32\x9b\x05\n\x07Manager\x12R\n\x0bGetPipeline\x12$.headrace.manager.v1.PipelineRequest\x1a\x1d.headrace.manager.v1.Pipeline\x12\\\n\x10GetRuntimeConfig\x12$.headrace.manager.v1.PipelineRequest\x1a\".headrace.manager.v1.RuntimeConfig\x12V\n\x0eWatchPipelines\x12!.headrace.manager.v1.WatchRequest\x1a\x1f.headrace.manager.v1.WatchEvent0\x01\x12`\n\x0bListFilters\x12\'.headrace.manager.v1.ListFiltersRequest\x1a(.headrace.manager.v1.ListFiltersResponse\x12`\n\x0bLeaseInputs\x12\'.headrace.manager.v1.LeaseInputsRequest\x1a(.headrace.manager.v1.LeaseInputsResponse\x12Z\n\tHeartbeat\x12%.headrace.manager.v1.HeartbeatRequest\x1a&.headrace.manager.v1.HeartbeatResponse\x12\x66\n\rCompleteBatch\x12).headrace.manager.v1.CompleteBatchRequest\x1a*.headrace.manager.v1.CompleteBatchResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -33,6 +33,8 @@ if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
   _globals['_RUNTIMECONFIG_CONNECTORSENTRY']._loaded_options = None
   _globals['_RUNTIMECONFIG_CONNECTORSENTRY']._serialized_options = b'8\001'
+  _globals['_READING']._serialized_start=1685
+  _globals['_READING']._serialized_end=1748
   _globals['_PIPELINEREQUEST']._serialized_start=68
   _globals['_PIPELINEREQUEST']._serialized_end=123
   _globals['_PIPELINE']._serialized_start=125
@@ -51,6 +53,28 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_SNAPSHOT']._serialized_end=827
   _globals['_INGESTKEY']._serialized_start=829
   _globals['_INGESTKEY']._serialized_end=896
-  _globals['_MANAGER']._serialized_start=899
-  _globals['_MANAGER']._serialized_end=1174
+  _globals['_LISTFILTERSREQUEST']._serialized_start=898
+  _globals['_LISTFILTERSREQUEST']._serialized_end=940
+  _globals['_LISTFILTERSRESPONSE']._serialized_start=942
+  _globals['_LISTFILTERSRESPONSE']._serialized_end=1009
+  _globals['_FILTER']._serialized_start=1011
+  _globals['_FILTER']._serialized_end=1098
+  _globals['_LEASEINPUTSREQUEST']._serialized_start=1100
+  _globals['_LEASEINPUTSREQUEST']._serialized_end=1198
+  _globals['_LEASEINPUTSRESPONSE']._serialized_start=1200
+  _globals['_LEASEINPUTSRESPONSE']._serialized_end=1270
+  _globals['_INPUTLEASE']._serialized_start=1272
+  _globals['_INPUTLEASE']._serialized_end=1374
+  _globals['_HELDLEASE']._serialized_start=1376
+  _globals['_HELDLEASE']._serialized_end=1423
+  _globals['_HEARTBEATREQUEST']._serialized_start=1425
+  _globals['_HEARTBEATREQUEST']._serialized_end=1491
+  _globals['_HEARTBEATRESPONSE']._serialized_start=1493
+  _globals['_HEARTBEATRESPONSE']._serialized_end=1561
+  _globals['_COMPLETEBATCHREQUEST']._serialized_start=1563
+  _globals['_COMPLETEBATCHREQUEST']._serialized_end=1658
+  _globals['_COMPLETEBATCHRESPONSE']._serialized_start=1660
+  _globals['_COMPLETEBATCHRESPONSE']._serialized_end=1683
+  _globals['_MANAGER']._serialized_start=1751
+  _globals['_MANAGER']._serialized_end=2418
 # @@protoc_insertion_point(module_scope)

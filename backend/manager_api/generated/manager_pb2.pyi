@@ -1,10 +1,20 @@
 from google.protobuf.internal import containers as _containers
+from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
 from collections.abc import Iterable as _Iterable, Mapping as _Mapping
 from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 
 DESCRIPTOR: _descriptor.FileDescriptor
+
+class Reading(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    READING_UNSPECIFIED: _ClassVar[Reading]
+    BATCHING: _ClassVar[Reading]
+    STREAMING: _ClassVar[Reading]
+READING_UNSPECIFIED: Reading
+BATCHING: Reading
+STREAMING: Reading
 
 class PipelineRequest(_message.Message):
     __slots__ = ("pipeline_id", "version")
@@ -82,3 +92,93 @@ class IngestKey(_message.Message):
     workspace_id: str
     expires_at: int
     def __init__(self, hash: _Optional[str] = ..., workspace_id: _Optional[str] = ..., expires_at: _Optional[int] = ...) -> None: ...
+
+class ListFiltersRequest(_message.Message):
+    __slots__ = ("workspace_id",)
+    WORKSPACE_ID_FIELD_NUMBER: _ClassVar[int]
+    workspace_id: str
+    def __init__(self, workspace_id: _Optional[str] = ...) -> None: ...
+
+class ListFiltersResponse(_message.Message):
+    __slots__ = ("filters",)
+    FILTERS_FIELD_NUMBER: _ClassVar[int]
+    filters: _containers.RepeatedCompositeFieldContainer[Filter]
+    def __init__(self, filters: _Optional[_Iterable[_Union[Filter, _Mapping]]] = ...) -> None: ...
+
+class Filter(_message.Message):
+    __slots__ = ("pipeline_id", "workspace_id", "version", "condition")
+    PIPELINE_ID_FIELD_NUMBER: _ClassVar[int]
+    WORKSPACE_ID_FIELD_NUMBER: _ClassVar[int]
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    CONDITION_FIELD_NUMBER: _ClassVar[int]
+    pipeline_id: str
+    workspace_id: str
+    version: int
+    condition: bytes
+    def __init__(self, pipeline_id: _Optional[str] = ..., workspace_id: _Optional[str] = ..., version: _Optional[int] = ..., condition: _Optional[bytes] = ...) -> None: ...
+
+class LeaseInputsRequest(_message.Message):
+    __slots__ = ("reading", "holder", "limit")
+    READING_FIELD_NUMBER: _ClassVar[int]
+    HOLDER_FIELD_NUMBER: _ClassVar[int]
+    LIMIT_FIELD_NUMBER: _ClassVar[int]
+    reading: Reading
+    holder: str
+    limit: int
+    def __init__(self, reading: _Optional[_Union[Reading, str]] = ..., holder: _Optional[str] = ..., limit: _Optional[int] = ...) -> None: ...
+
+class LeaseInputsResponse(_message.Message):
+    __slots__ = ("leases",)
+    LEASES_FIELD_NUMBER: _ClassVar[int]
+    leases: _containers.RepeatedCompositeFieldContainer[InputLease]
+    def __init__(self, leases: _Optional[_Iterable[_Union[InputLease, _Mapping]]] = ...) -> None: ...
+
+class InputLease(_message.Message):
+    __slots__ = ("pipeline_id", "version", "token", "seconds", "breakpoint")
+    PIPELINE_ID_FIELD_NUMBER: _ClassVar[int]
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    TOKEN_FIELD_NUMBER: _ClassVar[int]
+    SECONDS_FIELD_NUMBER: _ClassVar[int]
+    BREAKPOINT_FIELD_NUMBER: _ClassVar[int]
+    pipeline_id: str
+    version: int
+    token: str
+    seconds: int
+    breakpoint: bytes
+    def __init__(self, pipeline_id: _Optional[str] = ..., version: _Optional[int] = ..., token: _Optional[str] = ..., seconds: _Optional[int] = ..., breakpoint: _Optional[bytes] = ...) -> None: ...
+
+class HeldLease(_message.Message):
+    __slots__ = ("pipeline_id", "token")
+    PIPELINE_ID_FIELD_NUMBER: _ClassVar[int]
+    TOKEN_FIELD_NUMBER: _ClassVar[int]
+    pipeline_id: str
+    token: str
+    def __init__(self, pipeline_id: _Optional[str] = ..., token: _Optional[str] = ...) -> None: ...
+
+class HeartbeatRequest(_message.Message):
+    __slots__ = ("leases",)
+    LEASES_FIELD_NUMBER: _ClassVar[int]
+    leases: _containers.RepeatedCompositeFieldContainer[HeldLease]
+    def __init__(self, leases: _Optional[_Iterable[_Union[HeldLease, _Mapping]]] = ...) -> None: ...
+
+class HeartbeatResponse(_message.Message):
+    __slots__ = ("leases",)
+    LEASES_FIELD_NUMBER: _ClassVar[int]
+    leases: _containers.RepeatedCompositeFieldContainer[InputLease]
+    def __init__(self, leases: _Optional[_Iterable[_Union[InputLease, _Mapping]]] = ...) -> None: ...
+
+class CompleteBatchRequest(_message.Message):
+    __slots__ = ("pipeline_id", "token", "breakpoint", "failure")
+    PIPELINE_ID_FIELD_NUMBER: _ClassVar[int]
+    TOKEN_FIELD_NUMBER: _ClassVar[int]
+    BREAKPOINT_FIELD_NUMBER: _ClassVar[int]
+    FAILURE_FIELD_NUMBER: _ClassVar[int]
+    pipeline_id: str
+    token: str
+    breakpoint: bytes
+    failure: str
+    def __init__(self, pipeline_id: _Optional[str] = ..., token: _Optional[str] = ..., breakpoint: _Optional[bytes] = ..., failure: _Optional[str] = ...) -> None: ...
+
+class CompleteBatchResponse(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...

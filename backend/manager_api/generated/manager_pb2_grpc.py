@@ -52,6 +52,26 @@ class ManagerStub:
                 request_serializer=backend_dot_manager__api_dot_generated_dot_manager__pb2.WatchRequest.SerializeToString,
                 response_deserializer=backend_dot_manager__api_dot_generated_dot_manager__pb2.WatchEvent.FromString,
                 _registered_method=True)
+        self.ListFilters = channel.unary_unary(
+                '/headrace.manager.v1.Manager/ListFilters',
+                request_serializer=backend_dot_manager__api_dot_generated_dot_manager__pb2.ListFiltersRequest.SerializeToString,
+                response_deserializer=backend_dot_manager__api_dot_generated_dot_manager__pb2.ListFiltersResponse.FromString,
+                _registered_method=True)
+        self.LeaseInputs = channel.unary_unary(
+                '/headrace.manager.v1.Manager/LeaseInputs',
+                request_serializer=backend_dot_manager__api_dot_generated_dot_manager__pb2.LeaseInputsRequest.SerializeToString,
+                response_deserializer=backend_dot_manager__api_dot_generated_dot_manager__pb2.LeaseInputsResponse.FromString,
+                _registered_method=True)
+        self.Heartbeat = channel.unary_unary(
+                '/headrace.manager.v1.Manager/Heartbeat',
+                request_serializer=backend_dot_manager__api_dot_generated_dot_manager__pb2.HeartbeatRequest.SerializeToString,
+                response_deserializer=backend_dot_manager__api_dot_generated_dot_manager__pb2.HeartbeatResponse.FromString,
+                _registered_method=True)
+        self.CompleteBatch = channel.unary_unary(
+                '/headrace.manager.v1.Manager/CompleteBatch',
+                request_serializer=backend_dot_manager__api_dot_generated_dot_manager__pb2.CompleteBatchRequest.SerializeToString,
+                response_deserializer=backend_dot_manager__api_dot_generated_dot_manager__pb2.CompleteBatchResponse.FromString,
+                _registered_method=True)
 
 
 class ManagerServicer:
@@ -84,6 +104,36 @@ class ManagerServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ListFilters(self, request, context):
+        """The filter subscriptions in force, those of paused pipelines excepted.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def LeaseInputs(self, request, context):
+        """Inputs that the data plane reads by itself and that nobody reads now, those that have waited
+        longest first: the caller is their only reader until it loses them.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Heartbeat(self, request, context):
+        """Says that the reader lives. Leases that are missing in the answer are lost: they ran out, the
+        input has changed, or the pipeline is paused or gone. Stop reading then, and commit nothing.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def CompleteBatch(self, request, context):
+        """A batching input was read to its end, or could not be. FAILED_PRECONDITION when the lease is lost.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_ManagerServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -101,6 +151,26 @@ def add_ManagerServicer_to_server(servicer, server):
                     servicer.WatchPipelines,
                     request_deserializer=backend_dot_manager__api_dot_generated_dot_manager__pb2.WatchRequest.FromString,
                     response_serializer=backend_dot_manager__api_dot_generated_dot_manager__pb2.WatchEvent.SerializeToString,
+            ),
+            'ListFilters': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListFilters,
+                    request_deserializer=backend_dot_manager__api_dot_generated_dot_manager__pb2.ListFiltersRequest.FromString,
+                    response_serializer=backend_dot_manager__api_dot_generated_dot_manager__pb2.ListFiltersResponse.SerializeToString,
+            ),
+            'LeaseInputs': grpc.unary_unary_rpc_method_handler(
+                    servicer.LeaseInputs,
+                    request_deserializer=backend_dot_manager__api_dot_generated_dot_manager__pb2.LeaseInputsRequest.FromString,
+                    response_serializer=backend_dot_manager__api_dot_generated_dot_manager__pb2.LeaseInputsResponse.SerializeToString,
+            ),
+            'Heartbeat': grpc.unary_unary_rpc_method_handler(
+                    servicer.Heartbeat,
+                    request_deserializer=backend_dot_manager__api_dot_generated_dot_manager__pb2.HeartbeatRequest.FromString,
+                    response_serializer=backend_dot_manager__api_dot_generated_dot_manager__pb2.HeartbeatResponse.SerializeToString,
+            ),
+            'CompleteBatch': grpc.unary_unary_rpc_method_handler(
+                    servicer.CompleteBatch,
+                    request_deserializer=backend_dot_manager__api_dot_generated_dot_manager__pb2.CompleteBatchRequest.FromString,
+                    response_serializer=backend_dot_manager__api_dot_generated_dot_manager__pb2.CompleteBatchResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -187,6 +257,114 @@ class Manager:
             '/headrace.manager.v1.Manager/WatchPipelines',
             backend_dot_manager__api_dot_generated_dot_manager__pb2.WatchRequest.SerializeToString,
             backend_dot_manager__api_dot_generated_dot_manager__pb2.WatchEvent.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListFilters(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/headrace.manager.v1.Manager/ListFilters',
+            backend_dot_manager__api_dot_generated_dot_manager__pb2.ListFiltersRequest.SerializeToString,
+            backend_dot_manager__api_dot_generated_dot_manager__pb2.ListFiltersResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def LeaseInputs(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/headrace.manager.v1.Manager/LeaseInputs',
+            backend_dot_manager__api_dot_generated_dot_manager__pb2.LeaseInputsRequest.SerializeToString,
+            backend_dot_manager__api_dot_generated_dot_manager__pb2.LeaseInputsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Heartbeat(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/headrace.manager.v1.Manager/Heartbeat',
+            backend_dot_manager__api_dot_generated_dot_manager__pb2.HeartbeatRequest.SerializeToString,
+            backend_dot_manager__api_dot_generated_dot_manager__pb2.HeartbeatResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def CompleteBatch(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/headrace.manager.v1.Manager/CompleteBatch',
+            backend_dot_manager__api_dot_generated_dot_manager__pb2.CompleteBatchRequest.SerializeToString,
+            backend_dot_manager__api_dot_generated_dot_manager__pb2.CompleteBatchResponse.FromString,
             options,
             channel_credentials,
             insecure,

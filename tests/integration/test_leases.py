@@ -1,0 +1,320 @@
+"""Leases of inputs that the data plane reads by itself."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+from typing import Any
+from uuid import uuid4
+
+import grpc
+import pytest
+from asgiref.sync import sync_to_async
+from django.db import connections
+from django.utils import timezone
+
+from backend.apps.pipelines import grpc as manager
+from backend.apps.pipelines.leases import (
+    BATCHES_EVERY,
+    LOCK,
+    LONGEST_BATCH,
+    batch_complete,
+    leases_claim,
+    leases_renew,
+)
+from backend.apps.pipelines.models import InputLease, Pipeline
+from backend.apps.pipelines.services import (
+    pipeline_delete,
+    pipeline_pause,
+    pipeline_publish,
+    pipeline_resume,
+    pipeline_update,
+)
+from backend.domain.errors import ConflictError
+from backend.domain.json import InvalidJsonError
+from backend.domain.pipeline import FilterInput, HttpInput, Reading
+from backend.manager_api.generated import manager_pb2 as pb
+from backend.manager_api.generated.manager_pb2_grpc import ManagerStub
+from tests import factories
+from tests.infra import MANAGER_PORT, REDIS_URL, SERVICE_TOKEN
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+CONDITION = {"type": "equals", "field": "country", "value": "BR"}
+
+
+@pytest.fixture
+def batching(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Inputs that are read in batches, in place of those that are not read at all."""
+    monkeypatch.setattr(HttpInput, "reading", Reading.BATCHING)
+    monkeypatch.setattr(FilterInput, "reading", Reading.BATCHING)
+
+
+@pytest.fixture
+def streaming(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(HttpInput, "reading", Reading.STREAMING)
+
+
+def published(**config: Any) -> Pipeline:
+    workspace = factories.make_workspace()
+    pipeline = factories.make_pipeline(workspace, **config)
+    return pipeline_publish(pipeline=pipeline, actor=factories.admin_of(workspace))
+
+
+def republished(pipeline: Pipeline, **config: Any) -> None:
+    actor = factories.admin_of(pipeline.workspace)
+    newest = pipeline.versions.first()
+    assert newest is not None
+    pipeline_update(pipeline=pipeline, actor=actor, name=pipeline.name, config=newest.config | config)
+    pipeline_publish(pipeline=pipeline, actor=actor)
+
+
+def claimed(reading: Reading = Reading.BATCHING, limit: int = 10) -> list[InputLease]:
+    return leases_claim(reading=reading, holder="reader", limit=limit)
+
+
+def token(lease: InputLease) -> Any:
+    assert lease.token is not None
+    return lease.token
+
+
+def passed(field: str, pipeline: Pipeline, by: timedelta) -> None:
+    """As if so much time had gone by for that field."""
+    lease = InputLease.objects.get(pk=pipeline.pk)
+    setattr(lease, field, getattr(lease, field) - by)
+    lease.save()
+
+
+def test_inputs_that_send_by_themselves_have_no_lease() -> None:
+    published()
+    assert not InputLease.objects.exists()
+
+
+@pytest.mark.usefixtures("batching")
+def test_a_batch_has_one_reader_and_the_next_begins_where_it_ended() -> None:
+    pipeline = published()
+    [lease] = claimed()
+    assert (lease.pk, lease.breakpoint) == (pipeline.pk, "")
+    assert claimed() == []
+    batch_complete(pipeline_id=pipeline.pk, token=token(lease), breakpoint=b'{"id": 12345678901234567890.50}')
+    assert claimed() == []
+    passed("visible_at", pipeline, BATCHES_EVERY)
+    [again] = claimed()
+    assert again.breakpoint == '{"id": 12345678901234567890.50}'
+    assert again.token != lease.token
+
+
+@pytest.mark.usefixtures("batching")
+def test_a_batch_that_failed_is_read_again_from_where_it_began() -> None:
+    pipeline = published()
+    [lease] = claimed()
+    batch_complete(pipeline_id=pipeline.pk, token=token(lease), breakpoint=b"1")
+    passed("visible_at", pipeline, BATCHES_EVERY)
+    [lease] = claimed()
+    batch_complete(pipeline_id=pipeline.pk, token=token(lease), breakpoint=b"2", failure="The table is\0 gone.")
+    passed("visible_at", pipeline, BATCHES_EVERY)
+    [lease] = claimed()
+    assert (lease.breakpoint, lease.failure) == ("1", "The table is gone.")
+    batch_complete(pipeline_id=pipeline.pk, token=token(lease), breakpoint=b"2")
+    assert InputLease.objects.get(pk=pipeline.pk).failure == ""
+
+
+@pytest.mark.usefixtures("batching")
+def test_a_breakpoint_that_is_no_json_is_refused_and_the_lease_kept() -> None:
+    pipeline = published()
+    [lease] = claimed()
+    for nonsense in (b"", b"{", b"\xff", b"\x00"):
+        with pytest.raises(InvalidJsonError):
+            batch_complete(pipeline_id=pipeline.pk, token=token(lease), breakpoint=nonsense)
+    assert leases_renew([(pipeline.pk, token(lease))]) == [lease]
+
+
+@pytest.mark.usefixtures("batching")
+def test_a_silent_reader_loses_its_lease_to_another() -> None:
+    pipeline = published()
+    [lost] = claimed()
+    passed("locked_until", pipeline, LOCK)
+    assert leases_renew([(pipeline.pk, token(lost))]) == []
+    with pytest.raises(ConflictError):
+        batch_complete(pipeline_id=pipeline.pk, token=token(lost), breakpoint=b"1")
+    [lease] = claimed()
+    assert leases_renew([(pipeline.pk, token(lost))]) == []
+    with pytest.raises(ConflictError):
+        batch_complete(pipeline_id=pipeline.pk, token=token(lost), breakpoint=b"1")
+    assert leases_renew([(pipeline.pk, token(lease))]) == [lease]
+
+
+@pytest.mark.usefixtures("batching")
+def test_heartbeats_keep_a_batch_for_half_an_hour_at_most() -> None:
+    pipeline = published()
+    [lease] = claimed()
+    passed("locked_until", pipeline, LOCK / 2)
+    [renewed] = leases_renew([(pipeline.pk, token(lease))])
+    assert renewed.locked_until is not None
+    assert renewed.locked_until - timezone.now() > LOCK * 0.9
+    passed("ends_at", pipeline, LONGEST_BATCH - timedelta(seconds=5))
+    [renewed] = leases_renew([(pipeline.pk, token(lease))])
+    assert renewed.locked_until == renewed.ends_at
+
+
+@pytest.mark.usefixtures("streaming")
+def test_a_stream_is_held_for_as_long_as_its_reader_lives() -> None:
+    pipeline = published()
+    assert claimed() == []
+    [lease] = claimed(Reading.STREAMING)
+    for _ in range(3):
+        passed("locked_until", pipeline, LOCK / 2)
+        [renewed] = leases_renew([(pipeline.pk, token(lease)), (uuid4(), uuid4())])
+        assert renewed.ends_at is None
+    with pytest.raises(ConflictError):
+        batch_complete(pipeline_id=pipeline.pk, token=token(lease), breakpoint=b"1")
+
+
+@pytest.mark.usefixtures("batching")
+def test_a_version_with_the_same_input_leaves_its_reader_alone() -> None:
+    pipeline = published()
+    [lease] = claimed()
+    republished(pipeline, transforms=[{"type": "set", "path": "a", "value": 1}])
+    [renewed] = leases_renew([(pipeline.pk, token(lease))])
+    assert renewed.pipeline.published is not None
+    assert renewed.pipeline.published.number == 2
+
+
+@pytest.mark.usefixtures("batching")
+def test_a_changed_input_takes_the_lease_and_another_type_the_breakpoint() -> None:
+    pipeline = published()
+    [lease] = claimed()
+    batch_complete(pipeline_id=pipeline.pk, token=token(lease), breakpoint=b"1")
+    passed("visible_at", pipeline, BATCHES_EVERY)
+    [lease] = claimed()
+    republished(pipeline, input={"type": "http", "ordering_key": "id"})
+    assert leases_renew([(pipeline.pk, token(lease))]) == []
+    with pytest.raises(ConflictError):
+        batch_complete(pipeline_id=pipeline.pk, token=token(lease), breakpoint=b"2")
+    [lease] = claimed()
+    assert lease.breakpoint == "1"
+    republished(pipeline, input={"type": "filter", "condition": CONDITION})
+    [lease] = claimed()
+    assert lease.breakpoint == ""
+
+
+def test_an_input_that_is_no_longer_read_has_no_lease_any_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(FilterInput, "reading", Reading.BATCHING)
+    pipeline = published(input={"type": "filter", "condition": CONDITION})
+    [lease] = claimed()
+    republished(pipeline, input={"type": "http"})
+    assert leases_renew([(pipeline.pk, token(lease))]) == []
+    assert claimed() == []
+
+
+@pytest.mark.usefixtures("batching")
+def test_a_paused_pipeline_is_not_read_and_goes_on_where_it_was() -> None:
+    pipeline = published()
+    actor = factories.admin_of(pipeline.workspace)
+    [lease] = claimed()
+    batch_complete(pipeline_id=pipeline.pk, token=token(lease), breakpoint=b"1")
+    passed("visible_at", pipeline, BATCHES_EVERY)
+    [lease] = claimed()
+    pipeline_pause(pipeline=pipeline, actor=actor)
+    assert leases_renew([(pipeline.pk, token(lease))]) == []
+    passed("locked_until", pipeline, LOCK)
+    assert claimed() == []
+    pipeline_resume(pipeline=pipeline, actor=actor)
+    assert [lease.breakpoint for lease in claimed()] == ["1"]
+    pipeline_pause(pipeline=pipeline, actor=actor)
+    pipeline_delete(pipeline=pipeline, actor=actor)
+    assert not InputLease.objects.exists()
+
+
+@pytest.mark.usefixtures("batching")
+def test_readers_that_ask_at_the_same_time_share_out_what_there_is() -> None:
+    pipelines = {published().pk for _ in range(12)}
+
+    def ask(_: int) -> list[InputLease]:
+        try:
+            return claimed(limit=3)
+        finally:
+            connections.close_all()
+
+    with ThreadPoolExecutor(8) as readers:
+        found = [lease.pk for leases in readers.map(ask, range(8)) for lease in leases]
+    assert len(found) == len(set(found))
+    # Who skips what another is looking at may go with less; whoever asks next gets it.
+    found += [lease.pk for lease in claimed(limit=100)]
+    assert sorted(found) == sorted(pipelines)
+
+
+# -- gRPC ----------------------------------------------------------------------
+
+
+class Stub:
+    """The service's calls, with the service token."""
+
+    def __init__(self, channel: grpc.aio.Channel) -> None:
+        self._stub = ManagerStub(channel)  # type: ignore[no-untyped-call]
+
+    async def call(self, name: str, request: Any) -> Any:
+        return await getattr(self._stub, name)(request, metadata=(("authorization", f"Bearer {SERVICE_TOKEN}"),))
+
+
+@pytest.fixture
+async def stub() -> AsyncIterator[Stub]:
+    address, stop = f"127.0.0.1:{MANAGER_PORT}", asyncio.Event()
+    serving = asyncio.create_task(
+        manager.serve(address=address, service_token=SERVICE_TOKEN, redis_url=REDIS_URL, stop=stop)
+    )
+    async with grpc.aio.insecure_channel(address) as channel:
+        yield Stub(channel)
+    stop.set()
+    await serving
+    await sync_to_async(connections.close_all)()
+
+
+async def status(call: Any) -> grpc.StatusCode:
+    with pytest.raises(grpc.aio.AioRpcError) as refused:
+        await call
+    return refused.value.code()
+
+
+@pytest.mark.usefixtures("batching")
+async def test_a_batch_over_grpc(stub: Stub) -> None:
+    pipeline = await sync_to_async(published)()
+    request = pb.LeaseInputsRequest(reading=pb.BATCHING, holder="reader", limit=5)
+    [lease] = (await stub.call("LeaseInputs", request)).leases
+    assert (lease.pipeline_id, lease.version, lease.breakpoint) == (str(pipeline.pk), 1, b"")
+    assert 50 < lease.seconds <= 60
+    held = pb.HeldLease(pipeline_id=lease.pipeline_id, token=lease.token)
+    nonsense = pb.HeldLease(pipeline_id="nonsense", token="nonsense")
+    renewed = await stub.call("Heartbeat", pb.HeartbeatRequest(leases=[held, nonsense]))
+    assert [found.token for found in renewed.leases] == [lease.token]
+    broken = pb.CompleteBatchRequest(pipeline_id=lease.pipeline_id, token=lease.token, breakpoint=b"{")
+    assert await status(stub.call("CompleteBatch", broken)) is grpc.StatusCode.INVALID_ARGUMENT
+    ended = pb.CompleteBatchRequest(pipeline_id=lease.pipeline_id, token=lease.token, breakpoint=b'{"id": 7}')
+    await stub.call("CompleteBatch", ended)
+    assert await status(stub.call("CompleteBatch", ended)) is grpc.StatusCode.FAILED_PRECONDITION
+    assert (await stub.call("Heartbeat", pb.HeartbeatRequest(leases=[held]))).leases == []
+    await sync_to_async(passed)("visible_at", pipeline, BATCHES_EVERY)
+    [lease] = (await stub.call("LeaseInputs", request)).leases
+    assert lease.breakpoint == b'{"id": 7}'
+
+
+async def test_calls_that_make_no_sense_are_refused(stub: Stub) -> None:
+    assert await status(stub.call("LeaseInputs", pb.LeaseInputsRequest(limit=1))) is grpc.StatusCode.INVALID_ARGUMENT
+    nobody = pb.CompleteBatchRequest(pipeline_id="x", token="y", breakpoint=b"1")
+    assert await status(stub.call("CompleteBatch", nobody)) is grpc.StatusCode.FAILED_PRECONDITION
+
+
+async def test_filters_are_listed(stub: Stub) -> None:
+    def make() -> list[Pipeline]:
+        made = [published(input={"type": "filter", "condition": CONDITION}) for _ in range(3)]
+        published()
+        pipeline_pause(pipeline=made[2], actor=factories.admin_of(made[2].workspace))
+        return made[:2]
+
+    first, second = await sync_to_async(make)()
+    everywhere = (await stub.call("ListFilters", pb.ListFiltersRequest())).filters
+    assert {found.pipeline_id for found in everywhere} == {str(first.pk), str(second.pk)}
+    of_one = pb.ListFiltersRequest(workspace_id=str(second.workspace_id))
+    [found] = (await stub.call("ListFilters", of_one)).filters
+    assert (found.pipeline_id, found.workspace_id, found.version) == (str(second.pk), str(second.workspace_id), 1)
+    assert b'"country"' in found.condition
