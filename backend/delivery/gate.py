@@ -95,6 +95,8 @@ class OutputGate:
         """The local view; Redis' own while that answers."""
         self.opened = asyncio.Event()
         """Set while the breaker is not closed: no retry is worth waiting for."""
+        self.epoch = 0
+        """Grows with whatever may open the breaker: an admission from before should be asked for again."""
         self._limit = RateLimit(gate.share_of(limit)) if limit else None
         self._gate = gate
         self._questions: list[_Question] = []
@@ -120,6 +122,7 @@ class OutputGate:
             self._gate.has_work(self)
 
     def failed(self, cause: str, *, probe: bool) -> None:
+        self.epoch += 1
         self._news.errors.append(cause)
         if probe:
             self._news.probe = "failed"
@@ -138,6 +141,7 @@ class OutputGate:
 
     def learn(self, state: BreakerState, until: float) -> None:
         """Redis' word on the breaker."""
+        self.epoch += state is not self.breaker.state
         self.breaker.state, self.breaker.until = state, until
         self._show()
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from backend.delivery.gate import Gate, Held, Kind, OutputGate, Repeat
+from backend.delivery.gate import Admission, Gate, Held, Kind, OutputGate, Repeat, Send
 from backend.delivery.results import Attempt
 from backend.delivery.retries import GivenUpError, with_retries
 from backend.delivery.scripts import OutputKey
@@ -101,6 +101,7 @@ class Output:
             OutputKey(pipeline_id, runtime.name), runtime.config.breaker or breaker, runtime.config.rate_limit
         )
         self._slots = asyncio.Semaphore(runtime.config.concurrency)
+        self._is_limited = runtime.config.rate_limit is not None
         self._tails: dict[bytes, asyncio.Future[None]] = {}
         self._opened: asyncio.Task[Destination[Any, Any]] | None = None
         self._secrets: list[str] = []
@@ -165,8 +166,15 @@ class Output:
         attempts: list[Attempt] = []
 
         async def attempt(number: int) -> Outcome:
+            asked: Kind = kind if number == 1 else "retry"
+            # Asking takes milliseconds, for which no delivery should keep its place. A token of a rate limit is
+            # for now, though: it is taken by who has a place already.
+            epoch = self._gate.epoch
+            admission = None if self._is_limited else await self._gate.admit(asked, message.id)
             async with self._slots:
-                return await self._try(message, position, kind if number == 1 else "retry", number, attempts)
+                if admission is None or self._is_outdated(admission, epoch):
+                    admission = await self._gate.admit(asked, message.id)
+                return await self._try(message, position, admission, number, attempts)
 
         try:
             return await with_retries(
@@ -180,9 +188,14 @@ class Output:
                 given_up.reason, str(given_up), attempts, due=given_up.due, retryable=given_up.retryable
             )
 
-    async def _try(self, message: Message, position: str, kind: Kind, number: int, attempts: list[Attempt]) -> Outcome:
+    def _is_outdated(self, admission: Admission, epoch: int) -> bool:
+        """Whether the breaker may have opened since it was asked for."""
+        return isinstance(admission, Send) and not admission.probe and self._gate.epoch != epoch
+
+    async def _try(
+        self, message: Message, position: str, admission: Admission, number: int, attempts: list[Attempt]
+    ) -> Outcome:
         """Raises DeliveryError."""
-        admission = await self._gate.admit(kind, message.id)
         if isinstance(admission, Repeat):
             return Suppressed(admission.position == position, attempts)
         if isinstance(admission, Held):

@@ -1,6 +1,7 @@
 """libcurl on an asyncio loop: keep-alive, HTTP/2 where offered, and little time spent in Python."""
 
 import asyncio
+import select
 import socket
 import ssl
 from dataclasses import dataclass
@@ -14,6 +15,11 @@ _READ_BYTES = 1024 * 1024
 """An answer that is longer is broken off."""
 _IDLE_HANDLES = 512
 
+_EPOLL = {
+    pycurl.POLL_IN: select.EPOLLIN,
+    pycurl.POLL_OUT: select.EPOLLOUT,
+    pycurl.POLL_INOUT: select.EPOLLIN | select.EPOLLOUT,
+}
 _ON_DEMAND = {pycurl.E_WRITE_ERROR}  # we broke the answer off
 _TLS = {pycurl.E_PEER_FAILED_VERIFICATION, pycurl.E_SSL_CACERT_BADFILE, pycurl.E_SSL_CONNECT_ERROR}
 
@@ -92,12 +98,16 @@ class HttpClient:
         self._kept_bytes = kept_bytes
         self._idle: list[_Exchange] = []
         self._running: dict[Any, _Exchange] = {}
-        self._watched: dict[int, int] = {}
+        # libcurl begins and ends to watch a socket with each request, which costs the loop much more than epoll. So
+        # the loop watches this one only.
+        self._epoll = select.epoll()
+        self._watched: set[int] = set()
         self._timer: asyncio.TimerHandle | None = None
         self._multi = pycurl.CurlMulti()
         self._multi.setopt(pycurl.M_SOCKETFUNCTION, self._watch)
         self._multi.setopt(pycurl.M_TIMERFUNCTION, self._set_timer)
         self._multi.setopt(pycurl.M_MAXCONNECTS, _IDLE_HANDLES)
+        self._loop.add_reader(self._epoll.fileno(), self._act_on_ready)
 
     async def request(self, method: str, url: str, headers: list[str], body: bytes | None = None) -> Response:
         """Sends and waits for the answer; redirects are not followed. Raises HttpError."""
@@ -135,6 +145,8 @@ class HttpClient:
             exchange.handle.close()
         self._idle.clear()
         self._multi.close()
+        self._loop.remove_reader(self._epoll.fileno())
+        self._epoll.close()
 
     def _new_handle(self) -> Any:
         handle = pycurl.Curl()
@@ -161,32 +173,35 @@ class HttpClient:
     # -- libcurl's callbacks and the loop's ------------------------------------
 
     def _watch(self, what: int, fd: int, _multi: Any, _data: Any) -> None:
-        # Asked several times for each request; the loop is told only what changes.
-        wanted = 0 if what == pycurl.POLL_REMOVE else what
-        watched = self._watched.pop(fd, 0)
-        if wanted:
-            self._watched[fd] = wanted
-        changed = watched ^ wanted
-        if changed & pycurl.POLL_IN:
-            if wanted & pycurl.POLL_IN:
-                self._loop.add_reader(fd, self._act, fd, pycurl.CSELECT_IN)
-            else:
-                self._loop.remove_reader(fd)
-        if changed & pycurl.POLL_OUT:
-            if wanted & pycurl.POLL_OUT:
-                self._loop.add_writer(fd, self._act, fd, pycurl.CSELECT_OUT)
-            else:
-                self._loop.remove_writer(fd)
+        if what == pycurl.POLL_REMOVE:
+            if fd in self._watched:
+                self._watched.remove(fd)
+                self._epoll.unregister(fd)
+        elif fd in self._watched:
+            self._epoll.modify(fd, _EPOLL[what])
+        else:
+            self._watched.add(fd)
+            self._epoll.register(fd, _EPOLL[what])
 
     def _set_timer(self, milliseconds: int) -> None:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
         if milliseconds >= 0:
-            self._timer = self._loop.call_later(milliseconds / 1000, self._act, pycurl.SOCKET_TIMEOUT, 0)
+            self._timer = self._loop.call_later(milliseconds / 1000, self._act_on_time)
 
-    def _act(self, fd: int, event: int) -> None:
-        self._multi.socket_action(fd, event)
+    def _act_on_time(self) -> None:
+        self._multi.socket_action(pycurl.SOCKET_TIMEOUT, 0)
+        self._settle_finished()
+
+    def _act_on_ready(self) -> None:
+        for fd, event in self._epoll.poll(0):
+            # An error is found by reading.
+            able = pycurl.CSELECT_IN if event & ~select.EPOLLOUT else 0
+            self._multi.socket_action(fd, able | (pycurl.CSELECT_OUT if event & select.EPOLLOUT else 0))
+        self._settle_finished()
+
+    def _settle_finished(self) -> None:
         while True:
             left, finished, failed = self._multi.info_read()
             for handle in finished:

@@ -270,6 +270,18 @@ async def test_an_open_breaker_ends_waiting_and_spares_the_receiver(gate: Gate) 
         await output.close()
 
 
+async def test_messages_that_wait_for_a_place_are_not_sent_once_the_breaker_is_open(gate: Gate) -> None:
+    async def down(_: web.Request) -> web.Response:
+        await asyncio.sleep(0.02)  # so that all of them have been let through before the first failure
+        return web.Response(status=503)
+
+    async with receiver(down) as found:
+        output = http_output(gate, found.url, concurrency=1, breaker={"errors": 3}, retry={"attempts": 1})
+        await asyncio.gather(*(send(output, message()) for _ in range(20)))
+        await output.close()
+    assert len(found.bodies) == 3
+
+
 async def test_the_receiver_never_sees_more_than_its_rate_limit(gate: Gate) -> None:
     times: list[float] = []
 
