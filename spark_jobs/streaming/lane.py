@@ -418,8 +418,8 @@ class _LaneTask:
                 # Stable per slot: a restarted task fences its predecessor and ends its open transaction.
                 "transactional.id": self._name,
                 "transaction.timeout.ms": int(_TRANSACTION_SECONDS * 1000),
-                # For fuller batches. Nothing waits for it: a commit sends what is left at once.
-                "linger.ms": 20,
+                # For fuller batches. A commit waits for it.
+                "linger.ms": 1,
                 # The coordinator answers "concurrent transactions" for some milliseconds after a
                 # commit; the default back-off of 100 ms would be paid by every transaction.
                 "retry.backoff.ms": 2,
