@@ -101,7 +101,6 @@ class Output:
             OutputKey(pipeline_id, runtime.name), runtime.config.breaker or breaker, runtime.config.rate_limit
         )
         self._slots = asyncio.Semaphore(runtime.config.concurrency)
-        self._is_limited = runtime.config.rate_limit is not None
         self._tails: dict[bytes, asyncio.Future[None]] = {}
         self._opened: asyncio.Task[Destination[Any, Any]] | None = None
         self._secrets: list[str] = []
@@ -170,7 +169,7 @@ class Output:
             # Asking takes milliseconds, for which no delivery should keep its place. A token of a rate limit is
             # for now, though: it is taken by who has a place already.
             epoch = self._gate.epoch
-            admission = None if self._is_limited else await self._gate.admit(asked, message.id)
+            admission = await self._gate.admit(asked, message.id) if self._gate.limit_policy is None else None
             async with self._slots:
                 if admission is None or self._is_outdated(admission, epoch):
                     admission = await self._gate.admit(asked, message.id)

@@ -85,6 +85,15 @@ def passed(field: str, pipeline: Pipeline, by: timedelta) -> None:
     lease.save()
 
 
+def second_batch(pipeline: Pipeline) -> InputLease:
+    """Claimed after a first one, which ended at the breakpoint 1."""
+    [lease] = claimed()
+    batch_complete(pipeline_id=pipeline.pk, token=token(lease), breakpoint=b"1")
+    passed("visible_at", pipeline, BATCHES_EVERY)
+    [lease] = claimed()
+    return lease
+
+
 def test_inputs_that_send_by_themselves_have_no_lease() -> None:
     published()
     assert not InputLease.objects.exists()
@@ -107,10 +116,7 @@ def test_a_batch_has_one_reader_and_the_next_begins_where_it_ended() -> None:
 @pytest.mark.usefixtures("batching")
 def test_a_batch_that_failed_is_read_again_from_where_it_began() -> None:
     pipeline = published()
-    [lease] = claimed()
-    batch_complete(pipeline_id=pipeline.pk, token=token(lease), breakpoint=b"1")
-    passed("visible_at", pipeline, BATCHES_EVERY)
-    [lease] = claimed()
+    lease = second_batch(pipeline)
     batch_complete(pipeline_id=pipeline.pk, token=token(lease), breakpoint=b"2", failure="The table is\0 gone.")
     passed("visible_at", pipeline, BATCHES_EVERY)
     [lease] = claimed()
@@ -183,10 +189,7 @@ def test_a_version_with_the_same_input_leaves_its_reader_alone() -> None:
 @pytest.mark.usefixtures("batching")
 def test_a_changed_input_takes_the_lease_and_another_type_the_breakpoint() -> None:
     pipeline = published()
-    [lease] = claimed()
-    batch_complete(pipeline_id=pipeline.pk, token=token(lease), breakpoint=b"1")
-    passed("visible_at", pipeline, BATCHES_EVERY)
-    [lease] = claimed()
+    lease = second_batch(pipeline)
     republished(pipeline, input={"type": "http", "ordering_key": "id"})
     assert leases_renew([(pipeline.pk, token(lease))]) == []
     with pytest.raises(ConflictError):
@@ -211,10 +214,7 @@ def test_an_input_that_is_no_longer_read_has_no_lease_any_more(monkeypatch: pyte
 def test_a_paused_pipeline_is_not_read_and_goes_on_where_it_was() -> None:
     pipeline = published()
     actor = factories.admin_of(pipeline.workspace)
-    [lease] = claimed()
-    batch_complete(pipeline_id=pipeline.pk, token=token(lease), breakpoint=b"1")
-    passed("visible_at", pipeline, BATCHES_EVERY)
-    [lease] = claimed()
+    lease = second_batch(pipeline)
     pipeline_pause(pipeline=pipeline, actor=actor)
     assert leases_renew([(pipeline.pk, token(lease))]) == []
     passed("locked_until", pipeline, LOCK)

@@ -41,13 +41,8 @@ def lease_follow(pipeline: Pipeline) -> None:
         lease = InputLease.objects.select_for_update().filter(pipeline=pipeline).first()
         if lease is not None and lease.input == config:
             return
-        goes_on = lease is not None and lease.input["type"] == config["type"]
-        InputLease(
-            pipeline=pipeline,
-            reading=input.reading,
-            input=config,
-            breakpoint=lease.breakpoint if lease is not None and goes_on else "",
-        ).save()
+        kept = lease.breakpoint if lease is not None and lease.input["type"] == config["type"] else ""
+        InputLease(pipeline=pipeline, reading=input.reading, input=config, breakpoint=kept).save()
 
 
 def leases_claim(*, reading: Reading, holder: str, limit: int) -> list[InputLease]:

@@ -81,13 +81,13 @@ class Chain:
         """Whether a step waits for something: only ``run_waiting`` works then."""
 
     def run(self, body: bytes) -> list[Result]:
-        documents: Sequence[Any] = self._read(body)
+        documents = self._read(body)
         for step in self._steps:
             documents = step.apply(documents)
         return _written(documents)
 
     async def run_waiting(self, body: bytes, services: StepServices) -> list[Result]:
-        documents: Sequence[Any] = self._read(body)
+        documents = self._read(body)
         for step in self._steps:
             documents = await step.apply_waiting(documents, services)
         return _written(documents)
@@ -96,7 +96,7 @@ class Chain:
         """What is between the steps. Those for which ``services`` raise NotAskedError are passed over."""
         trace = Trace()
         try:
-            documents: Sequence[Any] = self._read(body)
+            documents = self._read(body)
             for step in self._steps:
                 before = _shown(documents)
                 passed_over = False
@@ -153,7 +153,7 @@ class _NamedStep:
         return TransformError(f"{self.name}: {error}")
 
 
-def _reader(transforms: Sequence[Transform]) -> Callable[[bytes], list[Any]]:
+def _reader(transforms: Sequence[Transform]) -> Callable[[bytes], Sequence[Any]]:
     if transforms and isinstance(transforms[0], Decode):
         return lambda body: [body]
 
