@@ -1,15 +1,21 @@
-from collections.abc import Callable
+import asyncio
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import pytest
+from asgiref.sync import sync_to_async
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
+from django.db import connections
 from rest_framework.test import APIClient
 
+from backend.apps.pipelines import grpc as manager
 from backend.apps.workspaces.models import User, Workspace
 from backend.domain import routing
 from tests import factories
-from tests.infra import KAFKA, Server
+from tests.infra import KAFKA, MANAGER_PORT, REDIS_URL, SERVICE_TOKEN, Server
+
+MANAGER_ADDRESS = f"127.0.0.1:{MANAGER_PORT}"
 
 
 @pytest.fixture
@@ -46,3 +52,26 @@ def pipeline_topics(kafka: Server) -> None:
     admin = AdminClient({"bootstrap.servers": KAFKA})
     for future in admin.create_topics(wanted).values():
         future.result()
+
+
+class RunningManager:
+    """The gRPC service on the test's event loop; may be stopped and started."""
+
+    async def start(self) -> None:
+        self._stop = asyncio.Event()
+        self._task = asyncio.create_task(
+            manager.serve(address=MANAGER_ADDRESS, service_token=SERVICE_TOKEN, redis_url=REDIS_URL, stop=self._stop)
+        )
+
+    async def stop(self) -> None:
+        self._stop.set()
+        await self._task
+
+
+@pytest.fixture
+async def running() -> AsyncIterator[RunningManager]:
+    service = RunningManager()
+    await service.start()
+    yield service
+    await service.stop()
+    await sync_to_async(connections.close_all)()

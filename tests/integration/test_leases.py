@@ -1,6 +1,5 @@
 """Leases of inputs that the data plane reads by itself."""
 
-import asyncio
 from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
@@ -13,7 +12,6 @@ from asgiref.sync import sync_to_async
 from django.db import connections
 from django.utils import timezone
 
-from backend.apps.pipelines import grpc as manager
 from backend.apps.pipelines.leases import (
     BATCHES_EVERY,
     LOCK,
@@ -36,7 +34,8 @@ from backend.domain.pipeline import FilterInput, HttpInput, Reading
 from backend.manager_api.generated import manager_pb2 as pb
 from backend.manager_api.generated.manager_pb2_grpc import ManagerStub
 from tests import factories
-from tests.infra import MANAGER_PORT, REDIS_URL, SERVICE_TOKEN
+from tests.infra import SERVICE_TOKEN
+from tests.integration.conftest import MANAGER_ADDRESS, RunningManager
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -258,16 +257,9 @@ class Stub:
 
 
 @pytest.fixture
-async def stub() -> AsyncIterator[Stub]:
-    address, stop = f"127.0.0.1:{MANAGER_PORT}", asyncio.Event()
-    serving = asyncio.create_task(
-        manager.serve(address=address, service_token=SERVICE_TOKEN, redis_url=REDIS_URL, stop=stop)
-    )
-    async with grpc.aio.insecure_channel(address) as channel:
+async def stub(running: RunningManager) -> AsyncIterator[Stub]:
+    async with grpc.aio.insecure_channel(MANAGER_ADDRESS) as channel:
         yield Stub(channel)
-    stop.set()
-    await serving
-    await sync_to_async(connections.close_all)()
 
 
 async def status(call: Any) -> grpc.StatusCode:

@@ -24,40 +24,16 @@ from backend.manager_api.generated import manager_pb2 as pb
 from backend.manager_api.generated.manager_pb2_grpc import ManagerStub
 from tests import factories
 from tests.certificates import Authority
-from tests.infra import MANAGER_PORT, REDIS_URL, SERVICE_TOKEN
+from tests.infra import REDIS_URL, SERVICE_TOKEN
+from tests.integration.conftest import MANAGER_ADDRESS, RunningManager
 
 pytestmark = pytest.mark.django_db(transaction=True)
-
-ADDRESS = f"127.0.0.1:{MANAGER_PORT}"
-
-
-class RunningManager:
-    """The gRPC service on the test's event loop; may be stopped and started."""
-
-    async def start(self) -> None:
-        self._stop = asyncio.Event()
-        self._task = asyncio.create_task(
-            manager.serve(address=ADDRESS, service_token=SERVICE_TOKEN, redis_url=REDIS_URL, stop=self._stop)
-        )
-
-    async def stop(self) -> None:
-        self._stop.set()
-        await self._task
-
-
-@pytest.fixture
-async def running() -> AsyncIterator[RunningManager]:
-    service = RunningManager()
-    await service.start()
-    yield service
-    await service.stop()
-    await sync_to_async(connections.close_all)()
 
 
 @pytest.fixture
 async def client(running: RunningManager) -> AsyncIterator[ConfigClient]:
     await sync_to_async(snapshot_rewrite)()
-    found = ConfigClient(manager_address=ADDRESS, service_token=SERVICE_TOKEN, redis_url=REDIS_URL)
+    found = ConfigClient(manager_address=MANAGER_ADDRESS, service_token=SERVICE_TOKEN, redis_url=REDIS_URL)
     await found.start()
     yield found
     await found.close()
@@ -143,7 +119,7 @@ async def test_without_the_manager_the_client_goes_on_and_starts_from_redis(
     await eventually(lambda: not client.connected)
     assert client.pipeline(pipeline_id) is not None
     assert (await client.runtime(pipeline_id, 1)).outputs
-    late = ConfigClient(manager_address=ADDRESS, service_token=SERVICE_TOKEN, redis_url=REDIS_URL)
+    late = ConfigClient(manager_address=MANAGER_ADDRESS, service_token=SERVICE_TOKEN, redis_url=REDIS_URL)
     await late.start()
     assert late.pipeline(pipeline_id) is not None
     await running.start()
@@ -152,7 +128,7 @@ async def test_without_the_manager_the_client_goes_on_and_starts_from_redis(
 
 
 async def test_a_wrong_token_is_refused(running: RunningManager) -> None:
-    async with grpc.aio.insecure_channel(ADDRESS) as channel:
+    async with grpc.aio.insecure_channel(MANAGER_ADDRESS) as channel:
         stub = ManagerStub(channel)  # type: ignore[no-untyped-call]
         with pytest.raises(grpc.aio.AioRpcError) as refused:
             await stub.GetPipeline(
@@ -194,7 +170,9 @@ async def test_with_certificates_both_sides_prove_who_they_are(tmp_path: Path) -
     stop = asyncio.Event()
     credentials = server_credentials(environment_of(ours, "manager", ours))
     serving = asyncio.create_task(
-        manager.serve(address=ADDRESS, service_token="", redis_url=REDIS_URL, stop=stop, credentials=credentials)
+        manager.serve(
+            address=MANAGER_ADDRESS, service_token="", redis_url=REDIS_URL, stop=stop, credentials=credentials
+        )
     )
 
     async def answer(channel: grpc.aio.Channel) -> grpc.StatusCode:
@@ -205,7 +183,7 @@ async def test_with_certificates_both_sides_prove_who_they_are(tmp_path: Path) -
             return refused.value.code()
 
     def secure(environment: Environment) -> grpc.aio.Channel:
-        return grpc.aio.secure_channel(ADDRESS, channel_credentials(environment))
+        return grpc.aio.secure_channel(MANAGER_ADDRESS, channel_credentials(environment))
 
     async with asyncio.timeout(5):
         while await answer(secure(environment_of(ours, "ingest", ours))) != grpc.StatusCode.NOT_FOUND:
@@ -213,7 +191,7 @@ async def test_with_certificates_both_sides_prove_who_they_are(tmp_path: Path) -
     for channel in (
         secure(environment_of(theirs, "stranger", ours)),  # signed by somebody else
         secure(environment_of(ours, "misled", theirs)),  # trusts somebody else
-        grpc.aio.insecure_channel(ADDRESS),
+        grpc.aio.insecure_channel(MANAGER_ADDRESS),
     ):
         assert await answer(channel) in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED)
     stop.set()
