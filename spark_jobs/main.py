@@ -50,6 +50,14 @@ class StartError(Exception):
     """The application cannot run as asked; the message says what to change."""
 
 
+@dataclass(frozen=True)
+class QueryOptions:
+    """Where the adapting query writes its checkpoints, and how often."""
+
+    checkpoint: str
+    batch_seconds: int
+
+
 @dataclass
 class RunningStage:
     """A stage that has been started. ``failure`` gives its error once it failed."""
@@ -68,6 +76,7 @@ def main() -> int:
     parser.add_argument("--stages", default="all", help=f"comma-separated, of {', '.join(STAGES)}; or all")
     parser.add_argument("--slots", type=int, default=1, help="lane tasks per lane stage")
     parser.add_argument("--checkpoints", required=True, help="folder or URL for Spark's checkpoints")
+    parser.add_argument("--batch-seconds", type=int, default=30, help="how often the adapting query writes one")
     arguments = parser.parse_args()
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s driver %(message)s")
     stop = threading.Event()
@@ -77,13 +86,14 @@ def main() -> int:
     if unknown := set(stages) - set(STAGES):
         parser.error(f"unknown stages: {', '.join(sorted(unknown))}")
     try:
-        return run(arguments.job, stages, arguments.slots, arguments.checkpoints, stop)
+        query = QueryOptions(f"{arguments.checkpoints}/{adapting.STAGE}", arguments.batch_seconds)
+        return run(arguments.job, stages, arguments.slots, query, stop)
     except StartError as error:
         log.error("%s", error)
         return 2
 
 
-def run(job: str, stages: tuple[str, ...], lane_slots: int, checkpoints: str, stop: threading.Event) -> int:
+def run(job: str, stages: tuple[str, ...], lane_slots: int, query: QueryOptions, stop: threading.Event) -> int:
     """Runs until ``stop`` is set or a stage fails; the process's exit status."""
     environment = Environment()
     serve_metrics()
@@ -99,7 +109,7 @@ def run(job: str, stages: tuple[str, ...], lane_slots: int, checkpoints: str, st
         if stop.is_set():
             return 0
         _check_slots(spark, environment, stages, lane_slots)
-        running += [_start(spark, environment, stage, lane_slots, checkpoints) for stage in stages]
+        running += [_start(spark, environment, stage, lane_slots, query) for stage in stages]
         while not stop.is_set():
             failed = [stage for stage in running if not stage.alive()]
             heartbeat.send("failing" if failed else "running")
@@ -158,32 +168,34 @@ def _slots(spark: SparkSession, wanted: int) -> int:
 
 
 def _start(
-    spark: SparkSession, environment: Environment, stage: str, lane_slots: int, checkpoints: str
+    spark: SparkSession, environment: Environment, stage: str, lane_slots: int, query: QueryOptions
 ) -> RunningStage:
     if stage == adapting.STAGE:
-        return _start_query(spark, environment, checkpoints)
+        return _start_query(spark, environment, query)
     return _start_lane(spark, environment, LANES[stage], lane_slots)
 
 
-def _start_query(spark: SparkSession, environment: Environment, checkpoints: str) -> RunningStage:
+def _start_query(spark: SparkSession, environment: Environment, options: QueryOptions) -> RunningStage:
+    servers = environment.kafka_bootstrap_servers
     query = adapting.start(
         spark,
-        bootstrap_servers=environment.kafka_bootstrap_servers,
-        checkpoint=f"{checkpoints}/{adapting.STAGE}",
+        bootstrap_servers=servers,
+        checkpoint=options.checkpoint,
+        batch_seconds=options.batch_seconds,
     )
 
     def failure() -> str | None:
         error = query.exception()
         return str(error).splitlines()[0] if error else None
 
-    def progress() -> dict[str, Any]:
-        last = query.lastProgress
-        if last is None:
-            return {}
-        offsets = json.loads(last["sources"][0]["endOffset"] or "{}")
-        return {"rows_per_second": last["processedRowsPerSecond"], "offsets": offsets.get(routing.INPUT, {})}
-
-    return RunningStage(adapting.STAGE, 0, lambda: query.isActive, failure, progress, lambda: adapting.stop(query))
+    return RunningStage(
+        adapting.STAGE,
+        0,
+        lambda: query.isActive,
+        failure,
+        progress=functools.partial(adapting.progress, query),
+        stop=functools.partial(adapting.stop, query, bootstrap_servers=servers, batch_seconds=options.batch_seconds),
+    )
 
 
 def _start_lane(spark: SparkSession, environment: Environment, lane: Lane, slots: int) -> RunningStage:

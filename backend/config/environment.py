@@ -65,6 +65,9 @@ class ConsoleEnvironment(BaseSettings):
     """Further Spark settings, such as an executor's memory and cores, as a JSON object."""
     spark_jars: str = ""
     """Comma-separated paths of Spark's Kafka connector."""
+    adapting_batch_seconds: int = Field(default=30, ge=5)
+    """How often Spark's real-time query writes down where it is. Each time it reads nothing for some 150 ms; a stop
+    under load waits for it, and what came since is moved again after a kill."""
     topic_partitions: int = 2
     topic_replication: int = 1
     topic_retention_hours: int = 168

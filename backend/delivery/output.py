@@ -9,7 +9,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from backend.delivery.gate import Admission, Gate, Held, Kind, OutputGate, Repeat, Send
+from backend.delivery.gate import Gate, Held, Kind, OutputGate, Repeat, Send
 from backend.delivery.results import Attempt
 from backend.delivery.retries import GivenUpError, with_retries
 from backend.delivery.scripts import OutputKey
@@ -170,9 +170,13 @@ class Output:
             # for now, though: it is taken by who has a place already.
             epoch = self._gate.epoch
             admission = await self._gate.admit(asked, message.id) if self._gate.limit_policy is None else None
+            if isinstance(admission, Repeat | Held):
+                return self._without_try(admission, position, attempts)
             async with self._slots:
                 if admission is None or self._is_outdated(admission, epoch):
                     admission = await self._gate.admit(asked, message.id)
+                if isinstance(admission, Repeat | Held):
+                    return self._without_try(admission, position, attempts)
                 return await self._try(message, position, admission, number, attempts)
 
         try:
@@ -187,18 +191,19 @@ class Output:
                 given_up.reason, str(given_up), attempts, due=given_up.due, retryable=given_up.retryable
             )
 
-    def _is_outdated(self, admission: Admission, epoch: int) -> bool:
+    def _is_outdated(self, admission: Send, epoch: int) -> bool:
         """Whether the breaker may have opened since it was asked for."""
-        return isinstance(admission, Send) and not admission.probe and self._gate.epoch != epoch
+        return not admission.probe and self._gate.epoch != epoch
 
-    async def _try(
-        self, message: Message, position: str, admission: Admission, number: int, attempts: list[Attempt]
-    ) -> Outcome:
-        """Raises DeliveryError."""
+    def _without_try(self, admission: Repeat | Held, position: str, attempts: list[Attempt]) -> Outcome:
         if isinstance(admission, Repeat):
             return Suppressed(admission.position == position, attempts)
-        if isinstance(admission, Held):
-            return Undeliverable(admission.reason, _HELD[admission.reason], attempts, due=admission.due)
+        return Undeliverable(admission.reason, _HELD[admission.reason], attempts, due=admission.due)
+
+    async def _try(
+        self, message: Message, position: str, admission: Send, number: int, attempts: list[Attempt]
+    ) -> Delivered:
+        """Raises DeliveryError."""
         if admission.wait > 0:
             await asyncio.sleep(admission.wait)
         config = self.runtime.config

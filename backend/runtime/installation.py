@@ -21,7 +21,6 @@ from backend.telemetry import keys
 _SERVER_SECONDS = 60.0
 _SERVICE_SECONDS = 60.0
 _SPARK_SECONDS = 120.0
-_DRAIN_SECONDS = 45.0
 _LOOK_SECONDS = 1.0
 
 
@@ -138,7 +137,7 @@ def _drain_spark(layout: Layout) -> None:
     applications = spark_applications(layout)
     for process in applications:
         spark.drain(process)
-    _, alive = psutil.wait_procs(applications, _DRAIN_SECONDS)
+    _, alive = psutil.wait_procs(applications, spark.drain_limit_seconds())
     for process in alive:
         spark.kill(process)
 

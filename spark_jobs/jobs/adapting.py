@@ -2,24 +2,32 @@
 slip. Structured Streaming in real-time mode, native expressions only: milliseconds per message
 and no Python per row."""
 
+import json
 import time
+from datetime import datetime
+from typing import Any
 
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.streaming.listener import StreamingQueryProgress
 from pyspark.sql.streaming.query import StreamingQuery
 
 from backend.domain import message as names
 from backend.domain import routing
+from backend.kafka_client.ends import end_offsets
 
 STAGE = "adapting"
 
-_CHECKPOINT_SECONDS = 5
-"""Real-time mode's batch duration; after a kill everything since the last checkpoint is repeated."""
 
+def start(spark: SparkSession, *, bootstrap_servers: str, checkpoint: str, batch_seconds: int) -> StreamingQuery:
+    """Starts the query. It needs one task slot per partition of ``firehose_input``.
 
-def start(spark: SparkSession, *, bootstrap_servers: str, checkpoint: str) -> StreamingQuery:
-    """Starts the query. It needs one task slot per partition of ``firehose_input``."""
-    return write(advance(read(spark, bootstrap_servers)), bootstrap_servers, checkpoint)
+    ``batch_seconds``, at least 5, is how often it writes down where it is. Meanwhile it reads nothing for some 150 ms;
+    after a kill everything since is moved again.
+    """
+    return write(advance(read(spark, bootstrap_servers)), bootstrap_servers, checkpoint, batch_seconds)
 
 
 def read(spark: SparkSession, bootstrap_servers: str) -> DataFrame:
@@ -74,7 +82,7 @@ def _with_cause() -> Column:
     )
 
 
-def write(records: DataFrame, bootstrap_servers: str, checkpoint: str) -> StreamingQuery:
+def write(records: DataFrame, bootstrap_servers: str, checkpoint: str, batch_seconds: int) -> StreamingQuery:
     writer = (
         records.writeStream.format("kafka")
         .queryName(STAGE)
@@ -87,17 +95,53 @@ def write(records: DataFrame, bootstrap_servers: str, checkpoint: str) -> Stream
         .outputMode("update")
     )
     # PySpark's own annotations do not know this trigger yet.
-    query: StreamingQuery = writer.trigger(realTime=f"{_CHECKPOINT_SECONDS} seconds").start()  # type: ignore[call-overload]
+    query: StreamingQuery = writer.trigger(realTime=f"{batch_seconds} seconds").start()  # type: ignore[call-overload]
     return query
 
 
-def stop(query: StreamingQuery) -> None:
-    """Stops the query at the end of a batch: what an unfinished one has moved would be moved again."""
-    deadline = time.monotonic() + 2 * _CHECKPOINT_SECONDS
+def progress(query: StreamingQuery) -> dict[str, Any]:
+    """How far the query was when a batch last ended, for the heartbeat; empty before the first end."""
+    last = query.lastProgress
+    if last is None:
+        return {}
+    source, offsets = last["sources"][0], _end_offsets(last)
+    behind = source["metrics"].get("avgOffsetsBehindLatest")
+    began = datetime.fromisoformat(last["timestamp"]).timestamp()
+    return {
+        "rows_per_second": last["processedRowsPerSecond"],
+        "offsets": offsets,
+        "behind": None if behind is None else round(float(behind) * len(offsets)),
+        "ended_at": began + last["durationMs"]["triggerExecution"] / 1000,
+    }
+
+
+def stop(query: StreamingQuery, *, bootstrap_servers: str, batch_seconds: int) -> None:
+    """Stops the query so that nothing is moved twice: at once when its batch has moved nothing yet, otherwise at
+    the end of the batch."""
+    deadline = time.monotonic() + 2 * batch_seconds
     running = _finished_batch(query)
-    while query.isActive and _finished_batch(query) == running and time.monotonic() < deadline:
+    idle = _has_read_all(query, bootstrap_servers)
+    while not idle and query.isActive and _finished_batch(query) == running and time.monotonic() < deadline:
         time.sleep(0.01)
     query.stop()
+
+
+def _has_read_all(query: StreamingQuery, bootstrap_servers: str) -> bool:
+    """Whether nothing has come since a batch last ended."""
+    last = query.lastProgress
+    if last is None:
+        return False
+    try:
+        ends = end_offsets(AdminClient({"bootstrap.servers": bootstrap_servers}), {routing.INPUT})
+    except KafkaException:
+        return False
+    return _end_offsets(last) == {str(partition): end for (_, partition), end in ends.items()}
+
+
+def _end_offsets(ended: StreamingQueryProgress) -> dict[str, int]:
+    """By partition, as Spark writes them."""
+    offsets: dict[str, int] = json.loads(ended["sources"][0]["endOffset"] or "{}").get(routing.INPUT, {})
+    return offsets
 
 
 def _finished_batch(query: StreamingQuery) -> int:

@@ -15,7 +15,7 @@ from backend.domain.message import Message, new_message_id, utc_now
 from tests.installation import Installation
 
 WARM_UP_SECONDS = 40
-SECONDS = 30
+SECONDS = 60
 RATE = 200
 """Messages per second of each of the two lanes, and a quarter of it to the pipeline whose API hangs."""
 

@@ -10,6 +10,7 @@ import redis
 from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
+from django.db import connection
 
 from backend.apps.deliveries.models import Attempt, DeadLetter
 from backend.apps.deliveries.partitions import partitions_drop, partitions_ensure
@@ -172,6 +173,24 @@ def test_attempts_go_to_the_partition_of_their_day_and_leave_with_it(topics, run
     assert (first.status, first.error, first.response) == ("500", "It answered 500.", "oops")
     partitions_drop(keep_days=7)
     assert Attempt.objects.filter(message_id=sent.id).count() == 1
+
+
+def test_attempts_of_a_day_without_a_partition_move_to_it_once_it_is_made(db: None) -> None:
+    partitions_ensure()
+    at = datetime.now(UTC) + timedelta(days=1)
+    day = f"deliveries_attempt_{at:%Y%m%d}"
+    attempt = Attempt(
+        id=uuid.uuid4(), workspace_id=uuid.uuid4(), pipeline_id=uuid.uuid4(), version=1, at=at, number=1, milliseconds=1
+    )
+    with connection.cursor() as cursor:
+        cursor.execute(f"DROP TABLE {day}")
+        attempt.save(force_insert=True)
+        cursor.execute("SELECT count(*) FROM deliveries_attempt_default WHERE id = %s", [attempt.id])
+        assert cursor.fetchone() == (1,)
+        partitions_ensure()
+        cursor.execute(f"SELECT count(*) FROM {day} WHERE id = %s", [attempt.id])
+        assert cursor.fetchone() == (1,)
+    assert Attempt.objects.filter(id=attempt.id).count() == 1
 
 
 @pytest.fixture

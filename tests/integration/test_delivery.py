@@ -243,6 +243,25 @@ async def test_a_hanging_output_keeps_its_own_share_and_sets_the_rest_aside_for_
         await output.close()
 
 
+async def test_a_message_that_is_not_sent_waits_for_no_place(gate: Gate) -> None:
+    async def hang_after_the_first(_: web.Request) -> web.Response:
+        await asyncio.sleep(2 if len(found.bodies) > 1 else 0)
+        return web.Response()
+
+    async with receiver(hang_after_the_first) as found:
+        output = http_output(gate, found.url, concurrency=1)
+        delivered = message()
+        assert isinstance(await send(output, delivered), Delivered)
+        hanging = asyncio.ensure_future(send(output, message()))
+        async with asyncio.timeout(10):
+            while len(found.bodies) < 2:
+                await asyncio.sleep(0.01)
+        assert isinstance(await send(output, delivered), Suppressed)
+        assert not hanging.done()
+        assert isinstance(await hanging, Delivered)
+        await output.close()
+
+
 async def test_a_busy_output_that_goes_on_sets_nothing_aside(gate: Gate) -> None:
     async with receiver(ok) as found:
         output = http_output(gate, found.url, queue=20)

@@ -2,7 +2,7 @@
 
 from datetime import UTC, date, datetime, timedelta
 
-from django.db import connection
+from django.db import connection, transaction
 
 _AHEAD = 3
 
@@ -14,23 +14,42 @@ def _name(day: date) -> str:
 def partitions_ensure() -> None:
     """Partitions for yesterday, today and the next days; the default one takes whatever falls outside."""
     today = datetime.now(UTC).date()
+    days = [today + timedelta(days=offset) for offset in range(-1, _AHEAD + 1)]
+    existing = _partitions()
+    for day in days:
+        if _name(day) not in existing:
+            _create(day)
+
+
+def _partitions() -> set[str]:
     with connection.cursor() as cursor:
-        for offset in range(-1, _AHEAD + 1):
-            day = today + timedelta(days=offset)
-            cursor.execute(
-                f"CREATE TABLE IF NOT EXISTS {_name(day)} PARTITION OF deliveries_attempt "
-                f"FOR VALUES FROM ('{day} 00:00+00') TO ('{day + timedelta(days=1)} 00:00+00')"
-            )
+        cursor.execute(
+            "SELECT inhrelid::regclass::text FROM pg_inherits WHERE inhparent = 'deliveries_attempt'::regclass"
+        )
+        return {name for (name,) in cursor.fetchall()}
+
+
+def _create(day: date) -> None:
+    first, end = f"{day} 00:00+00", f"{day + timedelta(days=1)} 00:00+00"
+    with transaction.atomic(), connection.cursor() as cursor:
+        # What the default partition holds of a day must leave it before the day can have its own.
+        cursor.execute("LOCK TABLE deliveries_attempt_default IN ACCESS EXCLUSIVE MODE")
+        cursor.execute(f"CREATE TABLE {_name(day)} (LIKE deliveries_attempt INCLUDING ALL)")
+        cursor.execute(
+            "WITH moved AS (DELETE FROM deliveries_attempt_default WHERE at >= %s AND at < %s RETURNING *) "
+            f"INSERT INTO {_name(day)} SELECT * FROM moved",
+            [first, end],
+        )
+        cursor.execute(
+            f"ALTER TABLE deliveries_attempt ATTACH PARTITION {_name(day)} FOR VALUES FROM ('{first}') TO ('{end}')"
+        )
 
 
 def partitions_drop(keep_days: int) -> list[str]:
     """Drops partitions older than that; their names."""
     oldest = _name(datetime.now(UTC).date() - timedelta(days=keep_days))
+    names = [name for name in _partitions() if name.rsplit("_", 1)[1].isdigit() and name < oldest]
     with connection.cursor() as cursor:
-        cursor.execute(
-            "SELECT inhrelid::regclass::text FROM pg_inherits WHERE inhparent = 'deliveries_attempt'::regclass"
-        )
-        names = [name for (name,) in cursor.fetchall() if name.rsplit("_", 1)[1].isdigit() and name < oldest]
         for name in names:
             cursor.execute(f"DROP TABLE {name}")
         cursor.execute(

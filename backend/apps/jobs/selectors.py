@@ -1,10 +1,17 @@
 """Questions about jobs."""
 
+import time
+from dataclasses import dataclass
 from typing import Any
+
+from django.conf import settings
 
 from backend.apps.jobs import spark
 from backend.apps.jobs.models import SparkJob
 from backend.apps.jobs.services import heartbeat
+
+_BATCH_END_SECONDS = 10.0
+"""Between the end of a batch and the time by which the console knows of it."""
 
 
 def job_stages(job: SparkJob) -> list[dict[str, Any]]:
@@ -13,14 +20,32 @@ def job_stages(job: SparkJob) -> list[dict[str, Any]]:
     return [{"name": name, "alive": False, **said.get("stages", {}).get(name, {})} for name in job.stages]
 
 
-def adapting_offsets() -> dict[int, int]:
-    """Where the adapting query was at its last checkpoint, by partition; empty when it does not run."""
+@dataclass(frozen=True)
+class AdaptingProgress:
+    """Where the adapting query, which only tells when a batch ends, was when one last did."""
+
+    offsets: dict[int, int]
+    behind: int | None
+    ended_at: float
+
+    def lag(self, ends: dict[int, int]) -> int:
+        """Messages that wait, by where its topic ends now: those of the last batch's end while another can be under
+        way, since nobody knows what that has read; all that came since, once it should have ended."""
+        under_way = time.time() - self.ended_at < settings.CONSOLE.adapting_batch_seconds + _BATCH_END_SECONDS
+        if under_way and self.behind is not None:
+            return self.behind
+        return sum(max(0, end - self.offsets.get(partition, 0)) for partition, end in ends.items())
+
+
+def adapting_progress() -> AdaptingProgress | None:
+    """None before the query has ended its first batch."""
     for job in SparkJob.objects.filter(stages__contains=["adapting"]):
         said: dict[str, Any] = heartbeat(job.name) or {}
-        offsets = said.get("stages", {}).get("adapting", {}).get("offsets")
-        if offsets:
-            return {int(partition): int(offset) for partition, offset in offsets.items()}
-    return {}
+        stage = said.get("stages", {}).get("adapting", {})
+        if "ended_at" in stage:
+            offsets = {int(partition): int(offset) for partition, offset in stage["offsets"].items()}
+            return AdaptingProgress(offsets, stage["behind"], stage["ended_at"])
+    return None
 
 
 def job_log(job: SparkJob, lines: int) -> list[str]:

@@ -23,7 +23,6 @@ STAGES = ["adapting", "adapting_transformer", "adapting_slow", "filtering", "syn
 
 _HEARTBEAT_LIMIT = timedelta(seconds=30)
 _START_LIMIT = timedelta(minutes=3)
-_DRAIN_LIMIT = timedelta(seconds=45)
 _RUNS_WELL_AFTER = timedelta(minutes=2)
 _LONGEST_BACK_OFF = timedelta(minutes=2)
 
@@ -157,7 +156,7 @@ def _stop(job: SparkJob, process: Process) -> None:
     if job.stop_asked_at is None:
         job.stop_asked_at = now
         spark.drain(process)
-    elif now - job.stop_asked_at > _DRAIN_LIMIT:
+    elif now - job.stop_asked_at > timedelta(seconds=spark.drain_limit_seconds()):
         spark.kill(process)
 
 

@@ -12,6 +12,7 @@ import pyspark
 from django.conf import settings
 
 _LOG_KEPT_BYTES = 20 * 1024 * 1024
+_LANES_DRAIN_SECONDS = 45.0
 
 _LOCAL_CHECKPOINTS = {
     # With plain files a batch of the adapting stage ends in 15 ms, otherwise in 95 ms; messages that
@@ -41,6 +42,7 @@ def submit(*, job: str, stages: list[str], slots: int) -> psutil.Process:
         str(settings.BASE_DIR / "spark_jobs/main.py"),
         *("--job", job, "--stages", ",".join(stages), "--slots", str(slots)),
         *("--checkpoints", str(Path(console.var) / "spark/checkpoints")),
+        *("--batch-seconds", str(console.adapting_batch_seconds)),
     ]
     path = log_file(job)
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -73,6 +75,12 @@ def exit_code(pid: int) -> int | None:
     """Known only to the process that started the application."""
     child = _children.pop(pid, None)
     return child.poll() if child is not None else None
+
+
+def drain_limit_seconds() -> float:
+    """An application that has not drained by then is stuck: lanes finish within seconds, the adapting query with its
+    batch."""
+    return _LANES_DRAIN_SECONDS + float(settings.CONSOLE.adapting_batch_seconds)
 
 
 def drain(process: psutil.Process) -> None:

@@ -1,15 +1,14 @@
 """How far each stage is behind, in messages."""
 
 from functools import lru_cache
-from typing import Any
 
-from confluent_kafka import ConsumerGroupTopicPartitions, IsolationLevel, KafkaException, TopicPartition
+from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
-from confluent_kafka.admin._listoffsets import OffsetSpec
 
-from backend.apps.jobs.selectors import adapting_offsets
+from backend.apps.jobs.selectors import adapting_progress
 from backend.domain import routing
 from backend.environment import environment
+from backend.kafka_client.ends import end_offsets
 
 _SECONDS = 5.0
 
@@ -33,30 +32,17 @@ def _admin() -> AdminClient:
 def stage_lags() -> dict[str, int]:
     """Messages that wait before each stage; a stage that has never run is missing. Raises KafkaException."""
     topics = {routing.INPUT, *READERS.values()}
-    ends = _ends(topics)
+    ends = end_offsets(_admin(), topics)
     lags = {}
     for name, topic in READERS.items():
         parts = [part for part in ends if part[0] == topic]
         done = _committed(f"headrace-{name}", parts) if parts else {}
         if done:
             lags[name] = sum(max(0, end - done.get(part, 0)) for part, end in ends.items() if part[0] == topic)
-    read = adapting_offsets()
-    if read:
-        lags["adapting"] = sum(
-            max(0, end - read.get(part, 0)) for (topic, part), end in ends.items() if topic == routing.INPUT
-        )
+    adapting = adapting_progress()
+    if adapting is not None:
+        lags["adapting"] = adapting.lag({part: end for (topic, part), end in ends.items() if topic == routing.INPUT})
     return lags
-
-
-def _ends(topics: set[str]) -> dict[tuple[str, int], int]:
-    known = _admin().list_topics(timeout=_SECONDS).topics
-    wanted: dict[TopicPartition, Any] = {
-        TopicPartition(topic, part): OffsetSpec.latest()  # type: ignore[no-untyped-call]
-        for topic in topics & known.keys()
-        for part in known[topic].partitions
-    }
-    found = _admin().list_offsets(wanted, isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=_SECONDS)
-    return {(part.topic, part.partition): future.result().offset for part, future in found.items()}
 
 
 def _committed(group: str, parts: list[tuple[str, int]]) -> dict[tuple[str, int], int]:

@@ -1,0 +1,22 @@
+"""Where topics end."""
+
+from typing import Any
+
+from confluent_kafka import IsolationLevel, TopicPartition
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin._listoffsets import OffsetSpec
+
+_SECONDS = 5.0
+
+
+def end_offsets(admin: AdminClient, topics: set[str]) -> dict[tuple[str, int], int]:
+    """The offset after the last committed record, by topic and partition; topics that do not exist are missing.
+    Raises KafkaException."""
+    known = admin.list_topics(timeout=_SECONDS).topics
+    wanted: dict[TopicPartition, Any] = {
+        TopicPartition(topic, part): OffsetSpec.latest()  # type: ignore[no-untyped-call]
+        for topic in topics & known.keys()
+        for part in known[topic].partitions
+    }
+    found = admin.list_offsets(wanted, isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=_SECONDS)
+    return {(part.topic, part.partition): future.result().offset for part, future in found.items()}
