@@ -38,7 +38,7 @@ def came_since(pipeline_topics: None) -> dict[str, int]:
     ends = end_offsets(AdminClient({"bootstrap.servers": KAFKA}), {routing.INPUT})
     producer = Producer({"bootstrap.servers": KAFKA})
     for _ in range(3):
-        producer.produce(routing.INPUT, b"{}")
+        producer.produce(routing.INPUT, b"{}", headers=[("message-id", b"-")])
     assert producer.flush(10) == 0
     return {str(partition): end for (_, partition), end in ends.items()}
 

@@ -1,4 +1,5 @@
 from decimal import Decimal
+from random import Random
 from typing import Any
 
 import pytest
@@ -149,6 +150,27 @@ def test_only_candidates_are_evaluated() -> None:
     assert known.candidates({"shop": 7}) == {7}
     assert sorted(known.matches({"shop": 7, "total": Decimal("500.5")})) == [7, 1500]
     assert len(known.candidates({"total": Decimal("500.5")})) <= 2
+
+
+@pytest.mark.parametrize("width", [1, 100])  # few overlap: a table; many do: a tree
+def test_ranges_hold_their_ends_or_not_as_they_say(width: int) -> None:
+    random = Random(width)
+    filters: list[dict[str, Any]] = []
+    for _ in range(300):
+        low = random.randrange(-100, 100)
+        lines = [
+            {"type": random.choice(["greater_than", "greater_or_equal"]), "field": "a", "value": low},
+            {
+                "type": random.choice(["less_than", "less_or_equal"]),
+                "field": "a",
+                "value": low + random.randint(0, width),
+            },
+        ]
+        filters.append({"type": "all", "conditions": lines[: random.choice([1, 2, 2]) if width > 1 else 2]})
+    known = PredicateIndex([(n, conditions.validate_python(one)) for n, one in enumerate(filters)])
+    for value in [Decimal(half) / 2 for half in range(-205, 410)]:
+        index = {"a": value}
+        assert sorted(known.matches(index)) == [n for n, one in enumerate(filters) if naive(one, index)]
 
 
 def test_fields_are_indexed_by_their_types() -> None:

@@ -158,15 +158,7 @@ class All(StrictModel):
     conditions: list["Condition"] = Field(min_length=1, max_length=50, description="All must be met.")
 
     def compile(self) -> Predicate:
-        parts = [condition.compile() for condition in self.conditions]
-
-        def every(index: Index) -> bool:
-            for part in parts:  # noqa: SIM110  (half the time of all())
-                if not part(index):
-                    return False
-            return True
-
-        return every
+        return every([condition.compile() for condition in self.conditions])
 
 
 class Any_(StrictModel):
@@ -205,6 +197,20 @@ Condition = Annotated[
 
 for _model in (All, Any_, Not):
     _model.model_rebuild()
+
+
+def every(parts: list[Predicate]) -> Predicate:
+    """Whether each of them is true; there is at least one."""
+    if len(parts) == 1:
+        return parts[0]
+
+    def met(index: Index) -> bool:
+        for part in parts:  # noqa: SIM110  (half the time of all())
+            if not part(index):
+                return False
+        return True
+
+    return met
 
 
 def distance(one: tuple[float, float], other: tuple[float, float]) -> float:

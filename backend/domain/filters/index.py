@@ -2,8 +2,8 @@
 
 Each filter is entered under one of its terms that every match must meet: an equality is looked up in a
 hash table, a prefix by its length, a range in a table or an interval tree. Only filters whose term the message meets
-are candidates, and only candidates are evaluated. Filters without such a term (a negation alone) are
-always candidates.
+are candidates, and of a candidate only what its term leaves open is evaluated. Filters without such a term (a
+negation alone) are always candidates.
 """
 
 import bisect
@@ -19,12 +19,12 @@ from backend.domain.filters.conditions import (
     Comparison,
     Condition,
     Equals,
-    FieldCondition,
     In,
     Index,
     Not,
     Predicate,
     Prefix,
+    every,
     exact,
     kind_of,
 )
@@ -35,6 +35,10 @@ _WIDTH = {"equality": 1.0, "prefix": 1.0, "interval": 0.1, "half_line": 0.5, "pr
 """The part of the filters under one place of the index that a message meets, about."""
 
 
+_Bound = tuple[Any, Literal[-1, 0, 1]]
+"""The first or last value of an interval; the place just before or behind it, where the value is not part of it."""
+
+
 @dataclass(frozen=True)
 class _Term:
     """One way to find a filter."""
@@ -43,8 +47,8 @@ class _Term:
     field: str
     kind: str = ""
     value: Any = None
-    low: Any = None
-    high: Any = None
+    low: _Bound | None = None
+    high: _Bound | None = None
 
     @property
     def shared_by(self) -> tuple[str, str, str, Any]:
@@ -52,27 +56,36 @@ class _Term:
         return self.kind_of_term, self.field, self.kind, self.value
 
 
+@dataclass(frozen=True)
+class _Way:
+    """Terms of which every match meets at least one, and what has to be asked of whatever meets one of them. Without
+    terms nothing matches."""
+
+    terms: list[_Term]
+    rest: list[Condition]
+
+
 class PredicateIndex(Generic[K]):
     """Filters by their keys. Built once; a change of the filters needs a new one."""
 
     def __init__(self, filters: Iterable[tuple[K, Condition]]) -> None:
-        self._predicates: dict[K, Predicate] = {}
+        self._rests: dict[K, Predicate] = {}
         self._always: list[K] = []
         self._equal: defaultdict[tuple[str, str, Any], list[K]] = defaultdict(list)
         self._prefixes: defaultdict[str, _Prefixes[K]] = defaultdict(_Prefixes)
         self._present: defaultdict[str, list[K]] = defaultdict(list)
-        intervals: defaultdict[tuple[str, str], list[tuple[Any, Any, K]]] = defaultdict(list)
+        intervals: defaultdict[tuple[str, str], list[_Interval[K]]] = defaultdict(list)
         entries = list(filters)
         shared = Counter(term.shared_by for _, condition in entries for term in _all_terms(condition))
         for key, condition in entries:
-            # What is found under its only term needs no further look.
-            found_is_met = isinstance(condition, Equals | In | Prefix)
-            self._predicates[key] = _met if found_is_met else condition.compile()
-            terms = _best_terms(condition, shared)
-            if terms is None:
+            way = _best_way(condition, shared)
+            if way is None:
                 self._always.append(key)
+                self._rests[key] = condition.compile()
                 continue
-            for term in set(terms):
+            if way.rest:
+                self._rests[key] = every([part.compile() for part in way.rest])
+            for term in set(way.terms):
                 if term.kind_of_term == "equality":
                     self._equal[term.field, term.kind, term.value].append(key)
                 elif term.kind_of_term == "prefix":
@@ -85,10 +98,11 @@ class PredicateIndex(Generic[K]):
 
     def matches(self, index: Index) -> list[K]:
         """The keys of the filters that the message meets."""
-        return [key for key in self.candidates(index) if self._predicates[key](index)]
+        rests = self._rests
+        return [key for key in self.candidates(index) if (rest := rests.get(key)) is None or rest(index)]
 
     def candidates(self, index: Index) -> set[K]:
-        """The keys of the filters that have to be evaluated."""
+        """The keys of the filters that the message may meet."""
         found = set(self._always)
         for name, value in index.items():
             kind = kind_of(value)
@@ -102,33 +116,48 @@ class PredicateIndex(Generic[K]):
         return found
 
 
-def _met(_index: Index) -> bool:
-    return True
-
-
-def _best_terms(condition: Condition, shared: Counter[Any]) -> list[_Term] | None:
-    """Terms of which every match meets at least one, and which as few other filters as possible have; None when
-    there are none such, empty when nothing matches."""
+def _best_way(condition: Condition, shared: Counter[Any]) -> _Way | None:
+    """The way that as few other filters as possible have; None when there is none."""
     match condition:
         case All(conditions=parts):
-            ways = [way for part in _narrowed(parts) if (way := _best_terms(part, shared)) is not None]
-            return min(ways, key=lambda way: sum(_cost(term, shared) for term in way), default=None)
+            ways = [
+                _Way(way.terms, [other for other in parts if not any(other is part for part in covered)] + way.rest)
+                for covered, way in _ways_of_parts(parts, shared)
+            ]
+            return min(ways, key=lambda way: sum(_cost(term, shared) for term in way.terms), default=None)
         case Any_(conditions=parts):
-            alternatives = [_best_terms(part, shared) for part in parts]
-            if any(way is None for way in alternatives):
+            alternatives = [_best_way(part, shared) for part in parts]
+            found = [way for way in alternatives if way is not None]
+            if len(found) < len(alternatives):
                 return None
-            return [term for way in alternatives for term in way or ()]
+            is_exact = not any(way.rest for way in found)
+            return _Way([term for way in found for term in way.terms], [] if is_exact else [condition])
         case Not():
             return None
-    return _leaf_terms(condition)
+    terms = _leaf_terms(condition)
+    is_exact = all(term.kind_of_term != "presence" for term in terms)
+    return _Way(terms, [] if is_exact else [condition])
+
+
+def _ways_of_parts(parts: list[Condition], shared: Counter[Any]) -> Iterator[tuple[list[Condition], _Way]]:
+    """Each way to find all of the parts, with those that it stands for."""
+    for part in parts:
+        way = _best_way(part, shared)
+        if way is not None:
+            yield [part], way
+    for covered, term in _intervals(parts):
+        yield covered, _Way([] if term is None else [term], [])
 
 
 def _all_terms(condition: Condition) -> Iterator[_Term]:
     """Every term that the filter could be entered under."""
     match condition:
         case All(conditions=parts):
-            for part in _narrowed(parts):
+            for part in parts:
                 yield from _all_terms(part)
+            for _, term in _intervals(parts):
+                if term is not None:
+                    yield term
         case Any_(conditions=parts):
             for part in parts:
                 yield from _all_terms(part)
@@ -152,38 +181,35 @@ def _leaf_terms(condition: Any) -> list[_Term]:
             return [_Term("prefix", name, value=value)]
         case Comparison() as comparison:
             return [_half_line(comparison)]
-        case _Between(term=term):
-            return [term] if term.low <= term.high else []  # that no value meets
     return [_Term("presence", condition.field)]
 
 
 def _half_line(comparison: Comparison) -> _Term:
     name, value, kind = comparison.field, exact(comparison.value), kind_of(comparison.value)
-    if comparison.type.startswith("less"):
-        return _Term("half_line", name, kind, high=value)
-    return _Term("half_line", name, kind, low=value)
+    match comparison.type:
+        case "less_than":
+            return _Term("half_line", name, kind, high=(value, -1))
+        case "less_or_equal":
+            return _Term("half_line", name, kind, high=(value, 0))
+        case "greater_or_equal":
+            return _Term("half_line", name, kind, low=(value, 0))
+    return _Term("half_line", name, kind, low=(value, 1))
 
 
-class _Between(FieldCondition):
-    """Two comparisons of one field that bound it on both sides. Stands for them while terms are chosen."""
-
-    term: Any
-
-
-def _narrowed(parts: list[Any]) -> list[Any]:
-    """The parts, with an interval for each field that is bounded from both sides."""
-    lines: defaultdict[tuple[str, str], list[_Term]] = defaultdict(list)
+def _intervals(parts: list[Condition]) -> Iterator[tuple[list[Condition], _Term | None]]:
+    """For each field that is bounded from both sides: the comparisons that do it, and the interval between them; None
+    when no value lies there."""
+    comparisons: defaultdict[tuple[str, str], list[Comparison]] = defaultdict(list)
     for part in parts:
         if isinstance(part, Comparison):
-            line = _half_line(part)
-            lines[line.field, line.kind].append(line)
-    intervals = []
-    for (name, kind), terms in lines.items():
-        lows = [term.low for term in terms if term.low is not None]
-        highs = [term.high for term in terms if term.high is not None]
+            comparisons[part.field, kind_of(part.value)].append(part)
+    for (name, kind), covered in comparisons.items():
+        lines = [_half_line(comparison) for comparison in covered]
+        lows = [line.low for line in lines if line.low is not None]
+        highs = [line.high for line in lines if line.high is not None]
         if lows and highs:
-            intervals.append(_Between(field=name, term=_Term("interval", name, kind, low=max(lows), high=min(highs))))
-    return [*parts, *intervals]
+            low, high = max(lows), min(highs)
+            yield [*covered], _Term("interval", name, kind, low=low, high=high) if low <= high else None
 
 
 @dataclass
@@ -200,8 +226,8 @@ class _Prefixes(Generic[K]):
             found.update(prefixes.get(value[:length], ()))
 
 
-_Interval = tuple[Any, Any, K]
-"""Closed, open-ended where a bound is None."""
+_Interval = tuple[_Bound | None, _Bound | None, K]
+"""Open-ended where a bound is None."""
 
 _MOST_OVERLAP = 32
 
@@ -217,13 +243,17 @@ class _Slots(Generic[K]):
 
     def __init__(self, intervals: "list[_Interval[K]]") -> None:
         self._intervals = intervals
-        self._bounds = sorted({bound for low, high, _ in intervals for bound in (low, high) if bound is not None})
+        self._bounds = sorted({bound[0] for low, high, _ in intervals for bound in (low, high) if bound is not None})
         self._slots: list[list[K]] = [[] for _ in range(2 * len(self._bounds) + 1)]
 
     def fill(self, most: int) -> bool:
         """Whether the table has no more than so many entries; only then it can be used."""
         spans = [
-            (0 if low is None else self._slot(low), len(self._slots) - 1 if high is None else self._slot(high), key)
+            (
+                0 if low is None else self._slot(low[0]) + low[1],
+                len(self._slots) - 1 if high is None else self._slot(high[0]) + high[1],
+                key,
+            )
             for low, high, key in self._intervals
         ]
         if sum(last - first + 1 for first, last, _ in spans) > most:
@@ -268,14 +298,15 @@ class _IntervalTree(Generic[K]):
         self._right = _IntervalTree(right) if right else None
 
     def collect(self, value: int | float | Decimal | str, found: set[K]) -> None:
+        place = (value, 0)
         node: _IntervalTree[K] | None = self
         while node is not None:
-            if value <= node._centre:
+            if place <= node._centre:
                 # Every interval here reaches the centre, so only its lower end decides.
                 found.update(node._open_low)
-                found.update(node._low_keys[: bisect.bisect_right(node._lows, value)])
-                node = node._left if value < node._centre else None
+                found.update(node._low_keys[: bisect.bisect_right(node._lows, place)])
+                node = node._left if place < node._centre else None
             else:
                 found.update(node._open_high)
-                found.update(node._high_keys[bisect.bisect_left(node._highs, value) :])
+                found.update(node._high_keys[bisect.bisect_left(node._highs, place) :])
                 node = node._right
