@@ -1,10 +1,12 @@
 from collections.abc import Callable
 
+from django.contrib.auth import logout
 from django.db import InterfaceError, OperationalError
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from redis.exceptions import ConnectionError as RedisConnectionError
 
 from backend.apps.connectors.vault import VaultUnavailableError
+from backend.apps.identity.renewal import provider_session_holds
 
 Handler = Callable[[HttpRequest], HttpResponse]
 
@@ -26,6 +28,21 @@ class UnavailableServiceMiddleware:
         if isinstance(error, VaultUnavailableError):
             return unavailable("Vault")
         return None
+
+
+class ProviderSessionMiddleware:
+    """Signs out whom the identity provider no longer stands by."""
+
+    def __init__(self, get_response: Handler) -> None:
+        self._get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponse:
+        try:
+            if "oidc_sid" in request.session and not provider_session_holds(str(request.session.session_key)):
+                logout(request)
+        except (OperationalError, InterfaceError):
+            return unavailable("PostgreSQL")
+        return self._get_response(request)
 
 
 def unavailable(service: str) -> JsonResponse:

@@ -3,15 +3,20 @@
 import html
 import re
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
 from typing import Any
 
 import pytest
 import requests
 from django.contrib.sessions.models import Session
+from django.utils import timezone
 from rest_framework.test import APIClient
 
 from backend.apps.audit.models import AuditEntry
+from backend.apps.connectors.secrets import cipher
 from backend.apps.identity.models import ProviderSession
+from backend.apps.identity.renewal import sessions_expire
 from backend.apps.workspaces.models import Membership, User, Workspace
 from tests import factories
 from tests.infra import KEYCLOAK_REALM
@@ -119,6 +124,79 @@ def test_a_forged_logout_is_refused(console: str, keycloak: Keycloak) -> None:
         answer = requests.post(f"{console}/oidc/backchannel-logout/", {"logout_token": token}, timeout=10)
         assert answer.status_code == 400
     assert me(browser, console).status_code == 200
+
+
+def due() -> None:
+    """As if five minutes had passed since the provider was asked."""
+    ProviderSession.objects.update(next_check_at=timezone.now())
+
+
+def asked() -> bool:
+    return ProviderSession.objects.get().next_check_at > timezone.now() + timedelta(minutes=4)
+
+
+def test_who_was_disabled_at_keycloak_is_signed_out_while_using_the_console(console: str, keycloak: Keycloak) -> None:
+    browser, _ = sign_in(console, "bob")
+    session_key = browser.cookies["sessionid"]
+    bob = f"/users/{keycloak.user_id('bob')}"
+    keycloak.admin("PUT", bob, {"enabled": False})
+    try:
+        assert me(browser, console).status_code == 200  # not asked yet
+        due()
+        assert me(browser, console).status_code == 401
+    finally:
+        keycloak.admin("PUT", bob, {"enabled": True})
+    assert not ProviderSession.objects.exists()
+    assert not Session.objects.filter(session_key=session_key).exists()
+    assert AuditEntry.objects.filter(action="session.end", actor="bob").exists()
+
+
+def test_roles_follow_keycloak_while_the_console_is_used(console: str, keycloak: Keycloak) -> None:
+    browser, _ = sign_in(console, "bob")
+    mappings = f"/users/{keycloak.user_id('bob')}/role-mappings/realm"
+    more = [keycloak.admin("GET", "/roles/platform-admin").json()]
+    keycloak.admin("POST", mappings, more)
+    try:
+        assert me(browser, console).json()["workspaces"][0]["role"] == "viewer"
+        due()
+        assert me(browser, console).json()["workspaces"][0]["role"] == "admin"
+    finally:
+        keycloak.admin("DELETE", mappings, more)
+
+
+def test_requests_that_come_together_use_a_refresh_token_once(console: str, keycloak: Keycloak) -> None:
+    realm = keycloak.admin("GET", "").json()
+    keycloak.admin("PUT", "", realm | {"revokeRefreshToken": True, "refreshTokenMaxReuse": 0})
+    try:
+        browser, _ = sign_in(console, "alice")
+        for _ in range(3):
+            due()
+            with ThreadPoolExecutor(8) as pool:
+                answers = list(pool.map(lambda _: me(browser, console).status_code, range(16)))
+            assert set(answers) == {200}
+            assert asked()
+    finally:
+        keycloak.admin("PUT", "", realm)
+
+
+def test_a_provider_that_does_not_answer_signs_nobody_out(console: str, settings: Any) -> None:
+    browser, _ = sign_in(console, "alice")
+    settings.OIDC_OP_TOKEN_ENDPOINT = "http://127.0.0.1:1/"
+    due()
+    assert me(browser, console).status_code == 200
+    assert timezone.now() < ProviderSession.objects.get().next_check_at < timezone.now() + timedelta(minutes=2)
+
+
+def test_a_refresh_token_rests_sealed_and_leaves_with_its_session(console: str) -> None:
+    sign_in(console, "alice")
+    sealed = bytes(ProviderSession.objects.get().refresh_token)
+    assert cipher().open(sealed).startswith(b"eyJ")
+    assert b"eyJ" not in sealed
+    sessions_expire()
+    assert ProviderSession.objects.exists()
+    Session.objects.update(expire_date=timezone.now() - timedelta(seconds=1))
+    sessions_expire()
+    assert not ProviderSession.objects.exists()
 
 
 def bearer(token: str) -> APIClient:

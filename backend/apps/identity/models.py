@@ -1,12 +1,16 @@
 from django.db import models
+from django.utils import timezone
 
 
 class ProviderSession(models.Model):
-    """Which browser session came from which session of the identity provider, so that it can end both."""
+    """Which browser session came from which session of the identity provider, so that it can end both, and can be
+    asked whether it still stands by the person."""
 
     sid = models.CharField(max_length=200, db_index=True, help_text="The provider's session.")
     subject = models.CharField(max_length=200, db_index=True, help_text="The provider's id of the person.")
     session_key = models.CharField(max_length=40, unique=True)
+    refresh_token = models.BinaryField(default=b"", help_text="Sealed; empty when the provider gave none.")
+    next_check_at = models.DateTimeField(default=timezone.now, help_text="When the provider is asked again.")
     created_at = models.DateTimeField(auto_now_add=True)
 
     def __str__(self) -> str:

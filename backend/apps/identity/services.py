@@ -6,6 +6,7 @@ from typing import Any
 
 from django.conf import settings
 from django.db import transaction
+from django.db.models import QuerySet
 
 from backend.apps.audit.services import audit_record
 from backend.apps.identity.models import ProviderSession
@@ -30,16 +31,14 @@ def session_record(*, action: str, username: str) -> None:
         audit_record(action=action, actor=username[:200], workspace=workspace)
 
 
-def provider_sessions_end(*, sid: str | None, subject: str | None) -> int:
-    """Signs out what came from that session of the provider, or all of that person; how many."""
-    sessions = ProviderSession.objects.all()
-    sessions = sessions.filter(sid=sid) if sid else sessions.filter(subject=subject)
+def provider_sessions_end(sessions: QuerySet[ProviderSession]) -> None:
+    """Signs out what came from these sessions of the provider, which has ended them."""
     store = import_module(settings.SESSION_ENGINE).SessionStore
-    keys = list(sessions.values_list("session_key", flat=True))
-    for key in keys:
-        store(key).delete()
+    for session in sessions:
+        store(session.session_key).delete()
+        for user in User.objects.filter(subject=session.subject):
+            session_record(action="session.end", username=user.username)
     sessions.delete()
-    return len(keys)
 
 
 def _free_username(claims: dict[str, Any]) -> str:

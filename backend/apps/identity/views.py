@@ -11,6 +11,7 @@ from mozilla_django_oidc.views import OIDCAuthenticationCallbackView
 from requests.exceptions import RequestException
 
 from backend.apps.identity.models import ProviderSession
+from backend.apps.identity.renewal import provider_session_begin
 from backend.apps.identity.services import provider_sessions_end, session_record
 from backend.apps.identity.tokens import InvalidTokenError, verified_claims
 
@@ -35,9 +36,11 @@ class CallbackView(OIDCAuthenticationCallbackView):  # type: ignore[misc]
     def login_success(self) -> HttpResponse:
         answer: HttpResponse = super().login_success()
         session = self.request.session
-        ProviderSession.objects.update_or_create(
+        provider_session_begin(
             session_key=session.session_key,
-            defaults={"sid": session.get("oidc_sid", ""), "subject": self.user.subject},
+            sid=session.get("oidc_sid", ""),
+            subject=self.user.subject,
+            refresh_token=self.request.oidc_refresh_token,
         )
         session_record(action="session.sign_in", username=self.user.username)
         return answer
@@ -53,7 +56,8 @@ def backchannel_logout(request: HttpRequest) -> HttpResponse:
         return _refused(str(error))
     if _BACK_CHANNEL not in claims.get("events", {}) or "nonce" in claims:
         return _refused("This is no logout token.")
-    provider_sessions_end(sid=claims.get("sid"), subject=claims.get("sub"))
+    meant = {"sid": claims["sid"]} if claims.get("sid") else {"subject": claims.get("sub")}
+    provider_sessions_end(ProviderSession.objects.filter(**meant))
     return HttpResponse(status=200, headers={"Cache-Control": "no-store"})
 
 

@@ -53,6 +53,7 @@ MIDDLEWARE = [
     "django.middleware.common.CommonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
+    "backend.config.middleware.ProviderSessionMiddleware",
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
 ]
@@ -112,6 +113,11 @@ CELERY_BEAT_SCHEDULE = {
         "options": {"expires": 5},
     },
     "retention": {"task": "backend.apps.deliveries.tasks.retention", "schedule": 3600.0, "options": {"expires": 600}},
+    "sessions": {
+        "task": "backend.apps.identity.tasks.sessions_expire",
+        "schedule": 3600.0,
+        "options": {"expires": 600},
+    },
 }
 
 # smtp://user:password@host:587?tls=yes, and the sender of mails.
