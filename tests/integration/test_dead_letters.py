@@ -1,5 +1,6 @@
 """Dead letters from Kafka into PostgreSQL and back."""
 
+import re
 import threading
 import uuid
 from collections.abc import Callable, Iterator
@@ -11,6 +12,7 @@ from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 from django.db import connection
+from django.test.utils import CaptureQueriesContext
 
 from backend.apps.deliveries.models import Attempt, DeadLetter
 from backend.apps.deliveries.partitions import partitions_drop, partitions_ensure
@@ -238,6 +240,24 @@ def waiting(pipeline_id: uuid.UUID, count: int, **fields: object) -> list[DeadLe
         )
         for number in range(count)
     )
+
+
+def test_a_round_never_reads_through_all_dead_letters(redis_server: Server) -> None:
+    for state in (DeadLetter.State.DISCARDED, DeadLetter.State.WAITING):
+        for _ in range(2):
+            later = datetime.now(UTC) + timedelta(hours=1)
+            waiting(uuid.uuid4(), 5_000, state=state, reason="rate_limited", due_at=later)
+    with connection.cursor() as cursor, CaptureQueriesContext(connection) as asked:
+        cursor.execute("ANALYZE deliveries_deadletter")
+        Redelivery().round()
+    queries = [found["sql"] for found in asked if re.match(r"\s*(SELECT|UPDATE|WITH)", found["sql"])]
+    assert len(queries) >= 3
+    with connection.cursor() as cursor:
+        for query in queries:
+            cursor.execute(f"EXPLAIN ANALYZE {query}")
+            plan = "\n".join(row[0] for row in cursor.fetchall())
+            assert "Seq Scan" not in plan
+            assert all(float(rows) < 10 for rows in re.findall(r"actual time.* rows=([\d.]+)", plan)), plan
 
 
 def test_due_dead_letters_go_back_oldest_first_for_their_output_only(adapted: Consumer, redis_server: Server) -> None:

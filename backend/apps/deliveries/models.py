@@ -60,7 +60,21 @@ class DeadLetter(models.Model):
                 condition=models.Q(state="waiting"),
                 name="dead_letter_waiting",
             ),
-            models.Index(fields=["due_at"], condition=models.Q(state="waiting"), name="dead_letter_due"),
+            models.Index(
+                fields=["pipeline_id", "output"],
+                condition=models.Q(state__in=["waiting", "redelivering"]),
+                name="dead_letter_open",
+            ),
+            models.Index(
+                fields=["pipeline_id", "output", "due_at"],
+                condition=models.Q(reason="rate_limited", state__in=["waiting", "redelivering"]),
+                name="dead_letter_rate_limited",
+            ),
+            models.Index(
+                fields=["pipeline_id", "output", "due_at"],
+                condition=models.Q(state="waiting"),
+                name="dead_letter_due",
+            ),
             models.Index(fields=["claimed_at"], condition=models.Q(state="redelivering"), name="dead_letter_claimed"),
         ]
 

@@ -48,6 +48,23 @@ STAGES = tuple(_ENTRY)
 
 Output = tuple[Any, str]
 
+_WAITING = "state = 'waiting'"
+_RATE_LIMITED = "reason = 'rate_limited' AND state IN ('waiting', 'redelivering')"
+_OUTPUTS = """
+    WITH RECURSIVE found AS (
+        (SELECT pipeline_id, output, due_at FROM deliveries_deadletter WHERE {condition}
+         ORDER BY pipeline_id, output, due_at LIMIT 1)
+        UNION ALL
+        SELECT later.* FROM found CROSS JOIN LATERAL (
+            SELECT pipeline_id, output, due_at FROM deliveries_deadletter
+            WHERE {condition} AND (pipeline_id, output) > (found.pipeline_id, found.output)
+            ORDER BY pipeline_id, output, due_at LIMIT 1
+        ) AS later
+    )
+    SELECT pipeline_id, output, due_at FROM found
+"""
+"""The first dead letter of each output: one step in an index for each, where DISTINCT reads all that wait."""
+
 
 class Redelivery:
     """One worker's rounds. Several may run: rows are claimed with SKIP LOCKED."""
@@ -86,14 +103,8 @@ class Redelivery:
             state=DeadLetter.State.REDELIVERING,
         ).update(state=DeadLetter.State.WAITING, claimed_at=None, sent_at=None)
         self._mark_backlogs()
-        due = (
-            DeadLetter.objects.filter(state=DeadLetter.State.WAITING, due_at__lte=datetime.now(UTC))
-            .filter(stage__in=_ENTRY)
-            .values_list("pipeline_id", "output")
-            .distinct()
-        )
         released = 0
-        for output in due:
+        for output in _outputs(_WAITING, due=now):
             claimed = self._claim(output, self._allowance(output))
             released += len(claimed)
             if claimed:
@@ -131,13 +142,7 @@ class Redelivery:
 
     def _mark_backlogs(self) -> None:
         """While rate-limited messages wait, new ones queue behind them."""
-        waiting = (
-            DeadLetter.objects.filter(reason="rate_limited")
-            .filter(Q(state=DeadLetter.State.WAITING) | Q(state=DeadLetter.State.REDELIVERING))
-            .values_list("pipeline_id", "output")
-            .distinct()
-        )
-        for pipeline_id, name in waiting:
+        for pipeline_id, name in _outputs(_RATE_LIMITED):
             self._redis.set(OutputKey(str(pipeline_id), name).backlog, 1, ex=_BACKLOG_SECONDS)
 
     # -- sending ---------------------------------------------------------------
@@ -184,6 +189,16 @@ class Redelivery:
         self._producer.flush(_ACKNOWLEDGE_SECONDS + 1)
         # The others are claimed again later. Those that came back failed already wait again.
         DeadLetter.objects.filter(pk__in=sent, state=DeadLetter.State.REDELIVERING).update(sent_at=datetime.now(UTC))
+
+
+def _outputs(condition: str, due: datetime | None = None) -> list[Output]:
+    """Outputs with dead letters that meet the condition, of which the first is due."""
+    with connection.cursor() as cursor:
+        cursor.execute(_OUTPUTS.format(condition=condition))
+        found = cursor.fetchall()
+    return [
+        (pipeline_id, name) for pipeline_id, name, first in found if due is None or (first is not None and first <= due)
+    ]
 
 
 def _rate_limit_of(pipeline_id: Any, name: str) -> RateLimitPolicy | None:
