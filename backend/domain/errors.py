@@ -4,11 +4,13 @@ from collections.abc import Sequence
 from typing import Any
 
 from pydantic import ValidationError
+from pydantic_core import ErrorDetails
 
 _SENTENCES = {
     "missing": "This field is required.",
     "extra_forbidden": "Unknown field: remove it, or check its spelling.",
-    "union_tag_not_found": "The field 'type' is required here.",
+    "union_tag_not_found": "The field {discriminator} is required here.",
+    "union_tag_invalid": "Unknown {discriminator} '{tag}': use one of {expected_tags}.",
 }
 
 
@@ -23,14 +25,15 @@ class ConfigError(Exception):
     def of(cls, error: ValidationError, data: Any, *prefix: str | int) -> "ConfigError":
         """From pydantic's error on ``data``; paths begin with ``prefix``."""
         errors: dict[str, list[str]] = {}
-        for item in error.errors(include_url=False, include_input=False, include_context=False):
+        for item in error.errors(include_url=False, include_input=False):
             path = ".".join(str(step) for step in (*prefix, *_without_tags(item["loc"], data, item["type"])))
-            errors.setdefault(path, []).append(_sentence(item["type"], item["msg"]))
+            errors.setdefault(path, []).append(_sentence(item))
         return cls(errors)
 
 
-def _sentence(kind: str, message: str) -> str:
-    text = _SENTENCES.get(kind) or message.removeprefix("Value error, ")
+def _sentence(item: ErrorDetails) -> str:
+    ours = _SENTENCES.get(item["type"])
+    text = ours.format_map(item.get("ctx", {})) if ours else item["msg"].removeprefix("Value error, ")
     return text if text.endswith((".", "!", "?")) else f"{text}."
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
+from backend.runtime.layout import Layout
 from tests.installation import Installation
 
 FLAGS = [
@@ -35,7 +36,9 @@ def browser() -> Iterator[Browser]:
 
 @pytest.fixture
 def page(browser: Browser, installation: Installation) -> Iterator[Page]:
-    """A page of a person who is not signed in. Fails the test on any error in the console."""
+    """A page of a person who is not signed in. Fails the test on any error in its console or of the server."""
+    log = Layout(installation.var).log / "console.log"
+    read = log.stat().st_size
     context = browser.new_context(base_url=installation.endpoint("console"), locale="en-US")
     opened = context.new_page()
     faults: list[str] = []
@@ -46,6 +49,7 @@ def page(browser: Browser, installation: Installation) -> Iterator[Page]:
     # The browser also notes every refused request, beginning with that for the session.
     unexpected = [fault for fault in faults if not fault.startswith("Failed to load resource")]
     assert unexpected == []
+    assert "Traceback" not in log.read_bytes()[read:].decode()
 
 
 def sign_in(page: Page, installation: Installation) -> None:

@@ -143,12 +143,27 @@ def test_secrets_come_from_variables_that_are_meant_for_it(filled: Workspace, va
     assert said in refused.value.errors["connector ERP: connection.authentication.token"][0]
 
 
+def test_what_yaml_aliases_is_named_in_each_place(filled: Workspace) -> None:
+    text = """
+        kind: pipeline
+        name: Asked twice
+        config:
+          transforms:
+          - &ask {type: http_call, name: ask, connector: ERP, to: answer}
+          - *ask
+          outputs: [{name: out, connector: ERP}]
+    """
+    with pytest.raises(ConfigError, match="ask"):  # the name is taken; the connector was found in both
+        applied(filled, text)
+
+
 def test_an_unknown_connector_is_told(filled: Workspace) -> None:
     documents = config_files.export(filled)
     documents[1]["config"]["outputs"][0]["connector"] = "Nobody"
     with pytest.raises(ConfigError) as refused:
         applied(filled, config_files.dump(documents))
-    assert list(refused.value.errors) == ["pipeline Draft: config.outputs.0.connector"]
+    said = "There is no connector 'Nobody', neither here nor in what is applied."
+    assert refused.value.errors == {"pipeline Draft: config.outputs.0.connector": [said]}
 
 
 def test_by_rest_a_plan_comes_first(filled: Workspace, client: APIClient) -> None:

@@ -63,6 +63,37 @@ def test_an_earlier_version_is_restored_as_a_new_one(client: APIClient, config: 
     assert (restored["version"], restored["config"]["transforms"]) == (3, [])
 
 
+def test_rolling_back_puts_an_earlier_version_in_force(
+    client: APIClient, workspace: Workspace, on_commit: Any, config: dict[str, Any]
+) -> None:
+    url = f"{URL}{client.post(URL, {'name': 'Orders', 'config': config}, format='json').json()['id']}/"
+    changed = config | {"transforms": [{"type": "set", "path": "a", "value": 1}]}
+    client.put(url, {"name": "Orders", "config": changed}, format="json")
+    client.post(f"{url}publish/")
+    with on_commit():
+        rolled_back = client.post(f"{url}versions/1/roll-back/").json()
+    assert (rolled_back["version"], rolled_back["published_version"]) == (3, 3)
+    assert rolled_back["config"]["transforms"] == []
+    snapshot = published(rolled_back["id"])
+    assert snapshot is not None
+    assert snapshot.version == 3
+
+
+def test_a_roll_back_that_cannot_be_published_saves_nothing(
+    client: APIClient, workspace: Workspace, config: dict[str, Any]
+) -> None:
+    example = {"name": "one", "input": "{}", "outputs": ['{"a": 2}']}
+    failing = config | {"transforms": [{"type": "set", "path": "a", "value": 1}], "examples": [example]}
+    url = f"{URL}{client.post(URL, {'name': 'Orders', 'config': failing}, format='json').json()['id']}/"
+    client.put(url, {"name": "Orders", "config": config}, format="json")
+    client.post(f"{url}publish/")
+    answer = client.post(f"{url}versions/1/roll-back/")
+    assert answer.status_code == 400
+    assert "config.examples.0" in answer.json()["errors"]
+    found = client.get(url).json()
+    assert (found["version"], found["published_version"]) == (2, 2)
+
+
 def test_pausing_stops_the_input_and_keeps_the_version(client: APIClient, workspace: Workspace, on_commit: Any) -> None:
     pipeline = factories.make_pipeline(workspace)
     url = f"{URL}{pipeline.pk}/"

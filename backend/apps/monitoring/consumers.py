@@ -89,12 +89,16 @@ class LiveConsumer(AsyncJsonWebsocketConsumer):
                         await self.close(code=_UNAUTHENTICATED)
                         return
             try:
-                await self.send_json(
-                    {"type": "counts", "pipelines": await self._counts(), "breakers": await self._breakers()}
-                )
-            except (RedisError, OSError):
-                await self.send_json({"type": "stale", "reason": "Redis is not available."})
+                await self.send_json(await self._live())
+            except OSError:  # the browser has gone, and disconnect() follows
+                return
             await asyncio.sleep(_INTERVAL)
+
+    async def _live(self) -> dict[str, Any]:
+        try:
+            return {"type": "counts", "pipelines": await self._counts(), "breakers": await self._breakers()}
+        except (RedisError, OSError):
+            return {"type": "stale", "reason": "Redis is not available."}
 
     async def _counts(self) -> dict[str, Any]:
         if not self._pipelines:

@@ -9,7 +9,7 @@ begin with ``SECRET_`` are read, so that nobody can have the installation's own 
 import copy
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Annotated, Any, Literal
 
@@ -251,20 +251,30 @@ def _changes(before: dict[str, Any], after: dict[str, Any]) -> list[dict[str, An
 
 
 def _renamed(config: dict[str, Any], names: dict[str, str]) -> dict[str, Any]:
-    """The configuration with each connector under its other name; an unknown one stays, to be refused."""
-    renamed = {**config}
-    for part in ("transforms", "outputs"):
-        if isinstance(config.get(part), list):
-            renamed[part] = [
-                {**item, "connector": names.get(str(item["connector"]), item["connector"])}
-                if isinstance(item, dict) and "connector" in item
-                else item
-                for item in config[part]
-            ]
-    verification = config.get("input", {}).get("verification") if isinstance(config.get("input"), dict) else None
-    if verification is not None:
-        renamed["input"] = {**config["input"], "verification": names.get(str(verification), verification)}
+    """The configuration with each connector under its other name. Raises ConfigError for an unknown one."""
+    renamed = copy.deepcopy(config)
+    errors: dict[str, list[str]] = {}
+    for where, holder, key in _connectors_named(renamed):
+        name = str(holder[key])
+        if name in names:
+            holder[key] = names[name]
+        elif name not in names.values():  # an alias of YAML's is one object in two places
+            errors[f"config.{where}"] = [f"There is no connector {name!r}, neither here nor in what is applied."]
+    if errors:
+        raise ConfigError(errors)
     return renamed
+
+
+def _connectors_named(config: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any], str]]:
+    """Where a configuration, which may be any JSON, names connectors: the path, the object and its key."""
+    for part in ("transforms", "outputs"):
+        items = config.get(part)
+        for index, item in enumerate(items if isinstance(items, list) else ()):
+            if isinstance(item, dict) and "connector" in item:
+                yield f"{part}.{index}.connector", item, "connector"
+    source = config.get("input")
+    if isinstance(source, dict) and source.get("verification") is not None:
+        yield "input.verification", source, "verification"
 
 
 def _with_references(connector: Connector) -> dict[str, Any]:

@@ -65,6 +65,14 @@ def pipeline_restore(*, pipeline: Pipeline, actor: User, number: int) -> Pipelin
     return pipeline_update(pipeline=pipeline, actor=actor, name=pipeline.name, config=version.config)
 
 
+def pipeline_roll_back(*, pipeline: Pipeline, actor: User, number: int) -> Pipeline:
+    """Puts an earlier version's configuration in force as a new version. Raises ConfigError as saving and
+    publishing do; nothing is saved then."""
+    with transaction.atomic():
+        restored = pipeline_restore(pipeline=pipeline, actor=actor, number=number)
+        return pipeline_publish(pipeline=restored, actor=actor)
+
+
 def pipeline_publish(*, pipeline: Pipeline, actor: User) -> Pipeline:
     """Puts the newest version in force. Raises ConfigError when it no longer fits its connectors, or when its
     transforms fail one of its examples."""

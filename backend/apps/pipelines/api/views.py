@@ -47,6 +47,7 @@ _MOST_MINUTES = 60
 _MOST_CAPTURED = 100
 _MOST_HOURS = 720
 _NO_LIST: dict[str, Any] = {"pagination_class": None, "filterset_fields": None, "search_fields": []}
+_NUMBER = OpenApiParameter("number", int, OpenApiParameter.PATH)
 
 
 class UnavailableError(APIException):
@@ -105,21 +106,24 @@ class PipelineViewSet(ETagViewSet[Pipeline]):
         """All versions, newest first."""
         return Response(VersionSerializer(self.get_object().versions.select_related("author"), many=True).data)
 
-    @extend_schema(
-        request=None,
-        responses=PipelineSerializer,
-        parameters=[OpenApiParameter("number", int, OpenApiParameter.PATH)],
-    )
+    @extend_schema(request=None, responses=PipelineSerializer, parameters=[_NUMBER])
     @action(detail=True, methods=["post"], url_path=r"versions/(?P<number>\d+)/restore")
     def restore(self, request: Request, pk: str, number: str) -> Response:
         """Save an earlier version's configuration as the newest version."""
         pipeline = services.pipeline_restore(pipeline=self.get_object(), actor=actor_of(request), number=int(number))
         return self._answer(pipeline)
 
+    @extend_schema(request=None, responses=PipelineSerializer, parameters=[_NUMBER])
+    @action(detail=True, methods=["post"], url_path=r"versions/(?P<number>\d+)/roll-back")
+    def roll_back(self, request: Request, pk: str, number: str) -> Response:
+        """Put an earlier version's configuration in force, as the newest version."""
+        pipeline = services.pipeline_roll_back(pipeline=self.get_object(), actor=actor_of(request), number=int(number))
+        return self._answer(pipeline)
+
     @extend_schema(
         responses=ChangeSerializer(many=True),
         parameters=[
-            OpenApiParameter("number", int, OpenApiParameter.PATH),
+            _NUMBER,
             OpenApiParameter("since", int, description="Version to compare with; the one before without it."),
         ],
     )

@@ -13,6 +13,7 @@ import { useConnectors, useConnectorTypes, useDeleteConnector } from '@/features
 export function ConnectorsPage() {
   const { t } = useTranslation()
   const connectors = useConnectors()
+  const types = useConnectorTypes()
   const remove = useDeleteConnector()
   return (
     <Page title={t('connectors.title')} purpose={t('connectors.purpose')} action={<CreateMenu />}>
@@ -37,7 +38,7 @@ export function ConnectorsPage() {
                           {connector.name}
                         </Anchor>
                       </Table.Td>
-                      <Table.Td>{connector.type}</Table.Td>
+                      <Table.Td>{types.data?.find(({ type }) => type === connector.type)?.title ?? connector.type}</Table.Td>
                       <Table.Td>
                         <Time at={connector.updated_at} />
                       </Table.Td>

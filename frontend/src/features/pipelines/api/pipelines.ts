@@ -173,11 +173,12 @@ export function usePipelineAction(id: string) {
   })
 }
 
-export function useRestoreVersion(id: string) {
+/** Brings an earlier version back: `restore` saves it as the newest, `roll-back` also puts it in force. */
+export function useReturnToVersion(id: string, how: 'restore' | 'roll-back') {
   const client = useQueryClient()
   return useMutation({
     mutationFn: (number: number) =>
-      dataOf(api.POST('/api/v1/pipelines/{id}/versions/{number}/restore/', { params: { path: { id, number } } })),
+      dataOf(api.POST(`/api/v1/pipelines/{id}/versions/{number}/${how}/`, { params: { path: { id, number } } })),
     onSuccess: () => client.invalidateQueries({ queryKey: keys.all }),
   })
 }

@@ -1,4 +1,4 @@
-import { Badge, Button, Code, Collapse, Select, Stack, Table } from '@mantine/core'
+import { Badge, Button, Code, Group, Select, Stack, Table } from '@mantine/core'
 import { useDisclosure } from '@mantine/hooks'
 import { useState } from 'react'
 import { useTranslation } from 'react-i18next'
@@ -7,7 +7,7 @@ import { ChangeList } from '@/components/change-list'
 import { Loaded } from '@/components/states'
 import { Time } from '@/components/time'
 import { toastDone, toastFailed } from '@/components/toasts'
-import { useRestoreVersion, useVersionChanges, useVersions, type Pipeline } from '@/features/pipelines/api/pipelines'
+import { useReturnToVersion, useVersionChanges, useVersions, type Pipeline } from '@/features/pipelines/api/pipelines'
 import type { components } from '@/lib/api/schema'
 
 type Version = components['schemas']['Version']
@@ -43,38 +43,64 @@ export function PipelineVersions({ pipeline }: { pipeline: Pipeline }) {
 function VersionRow({ pipeline, version }: { pipeline: Pipeline; version: Version }) {
   const { t } = useTranslation()
   const [shown, { toggle }] = useDisclosure()
-  const restore = useRestoreVersion(pipeline.id)
+  const restore = useReturnToVersion(pipeline.id, 'restore')
+  const rollBack = useReturnToVersion(pipeline.id, 'roll-back')
   return (
-    <Table.Tr>
-      <Table.Td>
-        <Button variant="subtle" size="compact-sm" onClick={toggle} aria-expanded={shown}>
-          {version.number}
-        </Button>{' '}
-        {version.number === pipeline.published_version && (
-          <Badge variant="light" color="gray" tt="none">
-            {t('pipelines.inForce')}
-          </Badge>
-        )}
-        <Collapse expanded={shown}>{shown && <VersionDetail pipeline={pipeline} version={version} />}</Collapse>
-      </Table.Td>
-      <Table.Td>{version.author}</Table.Td>
-      <Table.Td>
-        <Time at={version.created_at} />
-      </Table.Td>
-      <Table.Td ta="right">
-        {version.number !== pipeline.version && (
-          <Button
-            size="compact-xs"
-            variant="default"
-            onClick={() =>
-              restore.mutate(version.number, { onSuccess: () => toastDone(t('common.saved')), onError: toastFailed })
-            }
-          >
-            {t('pipelines.restore')}
-          </Button>
-        )}
-      </Table.Td>
-    </Table.Tr>
+    <>
+      <Table.Tr>
+        <Table.Td>
+          <Button variant="subtle" size="compact-sm" onClick={toggle} aria-expanded={shown}>
+            {version.number}
+          </Button>{' '}
+          {version.number === pipeline.published_version && (
+            <Badge variant="light" color="gray" tt="none">
+              {t('pipelines.inForce')}
+            </Badge>
+          )}
+        </Table.Td>
+        <Table.Td>{version.author}</Table.Td>
+        <Table.Td>
+          <Time at={version.created_at} />
+        </Table.Td>
+        <Table.Td>
+          <Group gap="xs" justify="flex-end" wrap="nowrap">
+            {version.number !== pipeline.version && (
+              <Button
+                size="compact-xs"
+                variant="default"
+                onClick={() =>
+                  restore.mutate(version.number, { onSuccess: () => toastDone(t('common.saved')), onError: toastFailed })
+                }
+              >
+                {t('pipelines.restore')}
+              </Button>
+            )}
+            {pipeline.published_version !== null && version.number < pipeline.published_version && (
+              <Button
+                size="compact-xs"
+                variant="default"
+                loading={rollBack.isPending}
+                onClick={() =>
+                  rollBack.mutate(version.number, {
+                    onSuccess: () => toastDone(t('pipelines.rolledBack', { version: version.number })),
+                    onError: toastFailed,
+                  })
+                }
+              >
+                {t('pipelines.rollBack')}
+              </Button>
+            )}
+          </Group>
+        </Table.Td>
+      </Table.Tr>
+      {shown && (
+        <Table.Tr>
+          <Table.Td colSpan={4}>
+            <VersionDetail pipeline={pipeline} version={version} />
+          </Table.Td>
+        </Table.Tr>
+      )}
+    </>
   )
 }
 
@@ -85,7 +111,7 @@ function VersionDetail({ pipeline, version }: { pipeline: Pipeline; version: Ver
   const changes = useVersionChanges(pipeline.id, version.number, Number(since))
   const others = Array.from({ length: pipeline.version }, (_, index) => String(index + 1))
   return (
-    <Stack gap="sm" mt="xs">
+    <Stack gap="sm">
       {version.number > 1 && (
         <>
           <Select
@@ -100,7 +126,9 @@ function VersionDetail({ pipeline, version }: { pipeline: Pipeline; version: Ver
           <Loaded query={changes}>{(found) => <ChangeList changes={found} />}</Loaded>
         </>
       )}
-      <Code block>{JSON.stringify(version.config, null, 2)}</Code>
+      <Code block style={{ whiteSpace: 'pre-wrap', overflowWrap: 'anywhere' }}>
+        {JSON.stringify(version.config, null, 2)}
+      </Code>
     </Stack>
   )
 }
