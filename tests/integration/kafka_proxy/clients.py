@@ -16,12 +16,24 @@ MESSAGES = 2000
 PARTITIONS = 6
 
 
-def make_topic(cluster: KafkaCluster, partitions: int = PARTITIONS, **config: str) -> str:
-    name = f"t-{uuid.uuid4().hex[:12]}"
+def make_topic(cluster: KafkaCluster, partitions: int = PARTITIONS, prefix: str = "t", **config: str) -> str:
+    name = f"{prefix}-{uuid.uuid4().hex[:12]}"
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap()})
     admin.create_topics([NewTopic(name, partitions, 3, config=config)])[name].result(30)
-    wait_until(lambda: name in admin.list_topics(timeout=10).topics)
+    wait_until_known(cluster, name, partitions)
     return name
+
+
+def wait_until_known(cluster: KafkaCluster, topic: str, partitions: int) -> None:
+    """Until every broker tells of so many partitions: the one asked next may lag behind the one asked last."""
+    for broker in cluster.brokers:
+        admin = AdminClient({"bootstrap.servers": broker.address()})
+        wait_until(lambda admin=admin: _partitions(admin, topic) == partitions)
+
+
+def _partitions(admin: AdminClient, topic: str) -> int:
+    found = admin.list_topics(timeout=10).topics.get(topic)
+    return len(found.partitions) if found is not None else 0
 
 
 def send(bootstrap: str, topic: str, values: list[bytes], **config: Any) -> None:

@@ -21,7 +21,7 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-from tests.integration.kafka_proxy.clients import received, send, values
+from tests.integration.kafka_proxy.clients import received, send, values, wait_until_known
 from tests.kafka_cluster import KafkaCluster
 from tests.kafka_proxies import Proxies
 from tests.waiting import wait_until
@@ -30,13 +30,14 @@ TOPIC_TOOL = "org.apache.kafka.tools.TopicCommand"
 GROUP_TOOL = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
 
 
-def test_administration_of_topics_and_configurations(front: Proxies) -> None:
+def test_administration_of_topics_and_configurations(cluster: KafkaCluster, front: Proxies) -> None:
     admin = AdminClient({"bootstrap.servers": front.bootstrap})
     name = f"a-{uuid.uuid4().hex[:8]}"
     admin.create_topics([NewTopic(name, 2, 3)])[name].result(30)
-    wait_until(lambda: name in admin.list_topics(timeout=10).topics)
+    wait_until_known(cluster, name, 2)
     admin.create_partitions([NewPartitions(name, 4)])[name].result(30)
-    wait_until(lambda: len(admin.list_topics(name, timeout=10).topics[name].partitions) == 4)
+    wait_until_known(cluster, name, 4)
+    assert len(admin.list_topics(name, timeout=10).topics[name].partitions) == 4
     entry = ConfigEntry("retention.ms", "60000", incremental_operation=AlterConfigOpType.SET)
     resource = ConfigResource(ConfigResource.Type.TOPIC, name, incremental_configs=[entry])
     admin.incremental_alter_configs([resource])[resource].result(30)

@@ -15,7 +15,6 @@ from confluent_kafka.admin import (
     AclOperation,
     AclPermissionType,
     AdminClient,
-    NewTopic,
     ResourcePatternType,
     ResourceType,
     ScramCredentialInfo,
@@ -24,7 +23,7 @@ from confluent_kafka.admin import (
 )
 
 from tests.infra import VAR
-from tests.integration.kafka_proxy.clients import received, send, values
+from tests.integration.kafka_proxy.clients import make_topic, received, send, values
 from tests.kafka_cluster import USERS, KafkaCluster
 from tests.kafka_proxies import Proxies, proxies
 from tests.waiting import wait_until
@@ -55,11 +54,7 @@ def users(cluster: KafkaCluster) -> None:
 
 @pytest.fixture
 def alices(cluster: KafkaCluster, users: None) -> str:
-    name = f"alice-{uuid.uuid4().hex[:8]}"
-    admin = AdminClient({"bootstrap.servers": cluster.bootstrap()})
-    admin.create_topics([NewTopic(name, 6, 3)])[name].result(30)
-    wait_until(lambda: name in admin.list_topics(timeout=10).topics)
-    return name
+    return make_topic(cluster, prefix="alice")
 
 
 @pytest.fixture(scope="module")
