@@ -31,7 +31,7 @@ RATE = 1000
 CONNECTIONS = 128
 BACKLOG = 100_000
 SETTLE_SECONDS = 8.0
-WARM_UP_SECONDS = 30.0
+WARM_UP_SECONDS = 90.0
 DRAIN_SECONDS = 300.0
 
 
@@ -122,7 +122,8 @@ async def run_drain(engine: Engine, times: Times) -> Result:
 
 
 async def measure(engine: Engine, times: Times, seconds: float) -> list[Result]:
-    # Kafka's and Spark's JVMs compile for about a minute; neither engine is measured in it.
+    # Kafka's and Spark's JVMs compile for about a minute, and what Spark does at the end of a batch, each 30 s,
+    # for longer; neither engine is measured in it.
     for warm_up in (None, RATE):
         await load(
             times.begin(), url=engine.url, key=engine.key, body=BODY, seconds=WARM_UP_SECONDS, rate=warm_up,
@@ -267,7 +268,7 @@ def report(results: list[Result], seconds: float, usage: str) -> str:
 
 {datetime.now(UTC):%Y-%m-%d}, {machine()}; Kafka, Spark, PostgreSQL, Valkey, the console, the load and the
 receiver share it. HTTP → Kafka → Spark → HTTP, messages of 1 KB over {CONNECTIONS} connections, {seconds:.0f} s
-each after a minute of warming up, with breaker, ledger, attempts and billing on; made by
+each after three minutes of warming up, with breaker, ledger, attempts and billing on; made by
 `make bench-delivery`. The drain begins with the start of the delivering process, for Headrace a cold JVM.
 
 Rates are counted at the receiver, until the last message was there. Milliseconds run from sending

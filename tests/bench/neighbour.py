@@ -14,7 +14,8 @@ from backend.domain import routing
 from backend.domain.message import Message, new_message_id, utc_now
 from tests.installation import Installation
 
-WARM_UP_SECONDS = 40
+WARM_UP_SECONDS = 180
+"""Until what Spark does at the end of a batch, every 30 s, is compiled."""
 SECONDS = 60
 RATE = 200
 """Messages per second of each of the two lanes, and a quarter of it to the pipeline whose API hangs."""
