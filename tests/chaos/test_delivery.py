@@ -139,7 +139,8 @@ def usage_of(installation: Installation, pipeline: str) -> int:
 
 
 def unsettled(installation: Installation, received: dict[str, Receiver], pipelines: dict[str, str]) -> dict[str, Any]:
-    """What is still under way. Dead letters that wait are redriven: breakers and shares held them back.
+    """What is still under way of these pipelines. Dead letters that wait are redriven: breakers and shares held
+    them back.
 
     A message that came but was refused is under way, in no list, until it is billed.
     """
@@ -147,8 +148,9 @@ def unsettled(installation: Installation, received: dict[str, Receiver], pipelin
     left: dict[str, Any] = {}
     for state in ("waiting", "redelivering"):
         status, groups = installation.api("GET", f"dead-letters/summary/?state={state}")
-        if status != 200 or groups:
-            left[state] = groups
+        own = groups if status != 200 else [group for group in groups if group["pipeline"] in pipelines.values()]
+        if own:
+            left[state] = own
     ids = {name: numbers_and_ids(inbox) for name, inbox in received.items()}
     got = {n for found in ids.values() for numbers in found.values() for n in numbers}
     if missing := set(range(MESSAGES)) - got:
