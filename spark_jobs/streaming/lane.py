@@ -3,7 +3,7 @@ event loop, and commits results and offsets in one Kafka transaction.
 
 Three threads share the work. The *poll thread* owns the consumer: no other thread
 calls it, since a call would wait for a poll to end. The *event loop* runs the handler. The
-*commit thread* owns the transactional producer, which commits the offsets as well. Whatever is
+*commit thread* owns the transactional writer (transaction.py). Whatever is
 done is committed, in order for each key, without waiting for older messages (window.py).
 """
 
@@ -19,17 +19,17 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import uvloop
-from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from confluent_kafka import Message as KafkaRecord
 
 from backend.delivery.results import Record, malformed_dead_letter
 from backend.domain.message import MalformedMessageError, Message
 from backend.environment import Environment
-from backend.kafka_client.producer import PARTITIONER
 from backend.manager_api.client import ConfigClient
 from backend.manager_api.credentials import channel_credentials
 from backend.telemetry.recorder import Recorder
 from spark_jobs.streaming.stop_channel import Address, wait_for_stop
+from spark_jobs.streaming.transaction import CALL_SECONDS, TRANSACTION_SECONDS, Transaction, TransactionalWriter
 from spark_jobs.streaming.window import Entry, PartitionWindow, Progress
 
 log = logging.getLogger(__name__)
@@ -39,13 +39,8 @@ _POLL_RECORDS = 500
 _PATIENCE_SECONDS = 1.0
 _DRAIN_SECONDS = 20.0
 _CONFIG_SECONDS = 60.0
-_TRANSACTION_SECONDS = 30.0
-_CALL_SECONDS = 5.0
 _GENERATION_SECONDS = 0.1
 _GARBAGE = 20_000
-_ABORTS = 12
-_ABORTED_SECONDS = 0.05
-_LONGEST_ABORTED_SECONDS = 5.0
 
 
 class Position(NamedTuple):
@@ -164,6 +159,10 @@ class _LaneTask:
         self._drained = False
         self._committing = False
         self._group: Any = None
+        # Stable per slot: a restarted task fences its predecessor.
+        self._writer = TransactionalWriter(
+            environment.kafka_bootstrap_servers, self._name, lambda: self._group, self._stop
+        )
         self._consumer = Consumer(
             {
                 "bootstrap.servers": environment.kafka_bootstrap_servers,
@@ -237,7 +236,7 @@ class _LaneTask:
             with self._changed:
                 self._drained = True
                 self._changed.notify_all()
-                self._changed.wait_for(lambda: not self._committing, _TRANSACTION_SECONDS)
+                self._changed.wait_for(lambda: not self._committing, TRANSACTION_SECONDS)
             self._consumer.close()
 
     def _poll(self, seconds: float) -> KafkaRecord | None:
@@ -322,7 +321,7 @@ class _LaneTask:
         """Waits for a predecessor's last transaction to end. Raises KafkaException when it may wait no longer."""
         while partitions:
             try:
-                found: list[TopicPartition] = self._consumer.committed(partitions, _CALL_SECONDS)
+                found: list[TopicPartition] = self._consumer.committed(partitions, CALL_SECONDS)
                 return found
             except KafkaException as error:
                 if self._stop.is_set():
@@ -411,29 +410,8 @@ class _LaneTask:
 
     # -- commit thread -------------------------------------------------------
 
-    def _open_producer(self) -> None:
-        self._producer = Producer(
-            {
-                "bootstrap.servers": self._environment.kafka_bootstrap_servers,
-                # Stable per slot: a restarted task fences its predecessor and ends its open transaction.
-                "transactional.id": self._name,
-                "transaction.timeout.ms": int(_TRANSACTION_SECONDS * 1000),
-                # For fuller batches. A commit waits for it.
-                "linger.ms": 1,
-                # The coordinator answers "concurrent transactions" for some milliseconds after a
-                # commit; the default back-off of 100 ms would be paid by every transaction.
-                "retry.backoff.ms": 2,
-                "retry.backoff.max.ms": 1000,
-                "compression.type": "lz4",
-                "message.max.bytes": 4 * 1024 * 1024,
-                "partitioner": PARTITIONER,
-                "reconnect.backoff.max.ms": 1000,
-            }
-        )
-        self._resume(self._producer.init_transactions)
-
     def _commit_loop(self) -> None:
-        self._open_producer()
+        self._writer.open()
         while True:
             with self._changed:
                 self._wait(lambda: self._drained or self._something_done())
@@ -468,65 +446,24 @@ class _LaneTask:
                 self._changed.notify_all()
 
     def _commit(self, done: list[_Done]) -> None:
-        """Tries again when the transaction was aborted: under the group's new generation after a
-        rebalance, with a new producer after Kafka gave the old one up.
+        """Raises KafkaException: the task then ends, and its restart reads everything uncommitted again."""
 
-        Raises KafkaException when that does not help: the task then ends, and its restart reads
-        everything uncommitted again.
-        """
-        for aborts in range(_ABORTS):
+        def transaction() -> Transaction | None:
+            nonlocal done
             # What was lost meanwhile belongs to its new owner, who reads it again.
             with self._changed:
                 done = [part for part in done if self._windows.get(part.partition) is part.window]
             if not done:
-                return
-            try:
-                self._transact(done)
-                return
-            except KafkaException as error:
-                cause: KafkaError = error.args[0]
-                if aborts == _ABORTS - 1 or not (cause.txn_requires_abort() or cause.fatal()):
-                    raise
-                log.warning("Transaction aborted, trying again: %s", cause.str())
-                if cause.fatal():
-                    self._open_producer()
-                else:
-                    self._resume(self._producer.abort_transaction)
-            time.sleep(min(_ABORTED_SECONDS * 2**aborts, _LONGEST_ABORTED_SECONDS))
+                return None
+            topic = self._lane.topic
+            return Transaction(
+                [record for part in done for record in part.records],
+                [
+                    TopicPartition(topic, part.partition, part.progress.offset, metadata=part.progress.metadata)
+                    for part in done
+                ],
+            )
 
-    def _transact(self, done: list[_Done]) -> None:
-        self._producer.begin_transaction()
-        for part in done:
-            for record in part.records:
-                self._produce(record)
-        offsets = [
-            TopicPartition(self._lane.topic, part.partition, part.progress.offset, metadata=part.progress.metadata)
-            for part in done
-        ]
-        group = self._group
-        self._resume(lambda seconds: self._producer.send_offsets_to_transaction(offsets, group, seconds))
-        self._resume(self._producer.commit_transaction)
+        self._writer.commit(transaction)
         for part in done:
             self._offsets[part.partition] = part.progress.offset
-
-    def _resume(self, call: Callable[[float], object]) -> None:
-        """Calls, and goes on with the same call for as long as Kafka is away; when draining, not forever."""
-        began = time.monotonic()
-        while True:
-            try:
-                call(_CALL_SECONDS)
-                return
-            except KafkaException as error:
-                cause: KafkaError = error.args[0]
-                over = self._stop.is_set() and time.monotonic() - began > _TRANSACTION_SECONDS
-                if over or not cause.retriable():
-                    raise
-                log.warning("Waiting for Kafka: %s", cause.str())
-
-    def _produce(self, record: Record) -> None:
-        while True:
-            try:
-                self._producer.produce(record.topic, record.value, record.key, headers=list(record.headers))
-                return
-            except BufferError:
-                self._producer.poll(0.1)
