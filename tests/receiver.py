@@ -17,6 +17,12 @@ class Receiver:
     bodies: list[bytes] = field(default_factory=list)
     headers: list[dict[str, str]] = field(default_factory=list)
 
+    async def received(self, count: int) -> None:
+        """Returns once so many requests have come."""
+        async with asyncio.timeout(10):
+            while len(self.bodies) < count:
+                await asyncio.sleep(0.01)
+
 
 @asynccontextmanager
 async def receiver(answer: Answer) -> AsyncIterator[Receiver]:

@@ -90,7 +90,7 @@ def test_a_slow_api_holds_back_its_own_pipeline_only(installation: Installation,
         counts = installation.api("GET", f"pipelines/{slow}/metrics/")[1]["last_24_hours"]
         return int(counts["adapting.diverted"])
 
-    wait_until(lambda: diverted() >= MANY - 110, 10)
+    wait_until(lambda: diverted() >= MANY - 110)
 
     def goes_the_usual_way() -> bool:
         before, delivered = diverted(), len(numbers(slow_path))

@@ -59,7 +59,7 @@ def test_a_thousand_messages_each_accounted_for(
     accounted = {"input.accepted": MESSAGES + 1, "output.out.delivered": len(expected) + extra}
     if transforms:
         accounted |= {"adapting.transformed": len(expected), "adapting.dropped": MESSAGES + 1 - len(expected)}
-    wait_until(lambda: counts() == accounted, 10)
+    wait_until(lambda: counts() == accounted)
 
 
 @pytest.mark.parametrize(("lane", "transforms"), LANES)

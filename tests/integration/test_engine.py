@@ -130,19 +130,22 @@ async def test_a_redelivery_goes_to_its_output_and_is_resolved_when_it_arrives(
 
 
 async def test_a_slow_output_makes_room_only_when_others_need_it(engine: DeliveryEngine, known: Known) -> None:
+    repaired = asyncio.Event()
+
     async def slow(_: web.Request) -> web.Response:
-        await asyncio.sleep(0.5)
+        await repaired.wait()
         return web.Response()
 
     async with receiver(slow) as hanging, receiver(ok) as good:
         slowly, quickly = known.add(out=hanging.url), known.add(out=good.url)
         sends = [asyncio.ensure_future(engine.deliver(message(slowly), f"0:{n}")) for n in range(30)]
-        await asyncio.sleep(0.1)
+        await hanging.received(5)
         engine.relieve()
         await asyncio.sleep(0)
         assert not any(one.done() for one in sends)  # it is alone, so it may fill the window
         await engine.deliver(message(quickly), "0:99")
         engine.relieve()
+        repaired.set()
         records = [record for one in await asyncio.gather(*sends) for record in one]
     reasons = [dict(record.headers)[DEAD_REASON] for record in by_topic(records, routing.DEAD_LETTER)]
     assert reasons == [b"output_saturated"] * 25
