@@ -69,7 +69,7 @@ class Ingest:
         self._producer = AsyncProducer(
             {
                 "bootstrap.servers": settings.kafka_bootstrap_servers,
-                "linger.ms": 5,
+                "linger.ms": 2,
                 "compression.type": "lz4",
                 "message.max.bytes": 4 * requests.MAX_BODY_BYTES,
                 "message.timeout.ms": int(_ACKNOWLEDGE_SECONDS * 1000),

@@ -88,7 +88,7 @@ def write(records: DataFrame, bootstrap_servers: str, checkpoint: str, batch_sec
         .queryName(STAGE)
         .option("kafka.bootstrap.servers", bootstrap_servers)
         .option("kafka.max.request.size", str(4 * 1024 * 1024))
-        .option("kafka.linger.ms", "3")
+        .option("kafka.linger.ms", "1")
         .option("kafka.compression.type", "lz4")
         .option("includeHeaders", "true")
         .option("checkpointLocation", checkpoint)
