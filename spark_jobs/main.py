@@ -153,7 +153,8 @@ def _check_slots(spark: SparkSession, environment: Environment, stages: tuple[st
     if needed > available:
         raise StartError(
             f"{', '.join(stages)} need {needed} task slots (one per partition of {routing.INPUT} and per lane "
-            f"task), but Spark has {available}. Give it more cores or run fewer stages in this application."
+            f"task), but Spark has {available}. Give it more (HEADRACE_SPARK_MASTER), or run fewer stages in this "
+            "application."
         )
 
 
