@@ -24,6 +24,7 @@ def test_sign_in_make_a_pipeline_by_form_send_a_message_and_see_it_counted(
         "connectors/", {"name": f"{pipeline_name} receiver", "type": "http", "connection": {"url": inbox.url}}
     )
     page.get_by_role("link", name="New pipeline").first.click()
+    expect(page.get_by_role("heading", name="New pipeline")).to_be_visible()  # the list has a "Search by name"
     page.get_by_role("textbox", name="Name").first.fill(pipeline_name)
     page.locator("#config_outputs_0_name").fill("receiver")
     page.locator("#config_outputs_0_connector").click()

@@ -40,7 +40,7 @@ export function AlertRuleDialog({ rule, onClose }: Props) {
     rule ?? { name: '', kind: 'failure_rate', threshold: 5, minutes: 5, enabled: true, email: '' },
   )
   const [errors, setErrors] = useState<Record<string, string[]>>({})
-  const change = (fields: Partial<AlertRuleDraft>) => setDraft({ ...draft, ...fields })
+  const change = (fields: Partial<AlertRuleDraft>) => setDraft((before) => ({ ...before, ...fields }))
   const error = (field: string) => errors[field]?.join(' ')
   const submit = (event: SubmitEvent) => {
     event.preventDefault()

@@ -85,13 +85,13 @@ function ConnectorForm(props: { id?: string; etag?: string; type: ConnectorType;
         mb="md"
         value={draft.name}
         error={errors.name?.join(' ')}
-        onChange={(event) => setDraft({ ...draft, name: event.currentTarget.value })}
+        onChange={({ currentTarget: { value: name } }) => setDraft((before) => ({ ...before, name }))}
       />
       <SchemaForm
         id="connection"
         schema={type.connection_schema}
         value={draft.connection}
-        onChange={(connection) => setDraft({ ...draft, connection })}
+        onChange={(connection) => setDraft((before) => ({ ...before, connection }))}
         onSubmit={submit}
         errors={below(errors, 'connection')}
       >

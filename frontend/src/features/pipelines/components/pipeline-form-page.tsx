@@ -62,12 +62,12 @@ function PipelineForm(props: { id?: string; etag?: string; draft: PipelineDraft 
         mb="md"
         value={draft.name}
         error={errors.name?.join(' ')}
-        onChange={(event) => setDraft({ ...draft, name: event.currentTarget.value })}
+        onChange={({ currentTarget: { value: name } }) => setDraft((before) => ({ ...before, name }))}
       />
       <ConfigForm
         pipeline={id}
         value={draft.config}
-        onChange={(config) => setDraft({ ...draft, config })}
+        onChange={(config) => setDraft((before) => ({ ...before, config }))}
         onSubmit={submit}
         errors={below(errors, 'config')}
       >

@@ -1,6 +1,6 @@
 import { Button, Card, Grid, Group, Select, Stack, Text, Textarea, Title } from '@mantine/core'
 import { useDebouncedValue } from '@mantine/hooks'
-import { useState } from 'react'
+import { useState, type SetStateAction } from 'react'
 import { useTranslation } from 'react-i18next'
 
 import { toastDone, toastFailed } from '@/components/toasts'
@@ -39,7 +39,7 @@ export function Playground({ pipeline }: { pipeline: Pipeline }) {
   const errors = run.error instanceof Problem ? run.error.errors : {}
   const steps = (draft.transforms ?? []) as ({ type?: string } | null)[]
 
-  function change(next: Config) {
+  function change(next: SetStateAction<Config>) {
     setAsked(undefined)
     setDraft(next)
   }
@@ -66,7 +66,7 @@ export function Playground({ pipeline }: { pipeline: Pipeline }) {
               pipeline={pipeline.id}
               only="transforms"
               value={{ transforms: draft.transforms }}
-              onChange={({ transforms }) => change({ ...draft, transforms })}
+              onChange={({ transforms }) => change((before) => ({ ...before, transforms }))}
               onSubmit={() => undefined}
               errors={below(errors, 'config')}
             />
@@ -99,7 +99,7 @@ export function Playground({ pipeline }: { pipeline: Pipeline }) {
         message={body}
         outcome={outcome}
         onOpen={setBody}
-        onChange={(examples) => setDraft({ ...draft, examples })}
+        onChange={(examples) => setDraft((before) => ({ ...before, examples }))}
       />
       <Saving pipeline={pipeline} draft={draft} onRevert={() => change(pipeline.config)} />
     </Stack>
