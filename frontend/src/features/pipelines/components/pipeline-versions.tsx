@@ -1,6 +1,6 @@
 import { Badge, Button, Code, Group, Select, Stack, Table } from '@mantine/core'
 import { useDisclosure } from '@mantine/hooks'
-import { useState } from 'react'
+import { useState, type ReactNode } from 'react'
 import { useTranslation } from 'react-i18next'
 
 import { ChangeList } from '@/components/change-list'
@@ -43,8 +43,6 @@ export function PipelineVersions({ pipeline }: { pipeline: Pipeline }) {
 function VersionRow({ pipeline, version }: { pipeline: Pipeline; version: Version }) {
   const { t } = useTranslation()
   const [shown, { toggle }] = useDisclosure()
-  const restore = useReturnToVersion(pipeline.id, 'restore')
-  const rollBack = useReturnToVersion(pipeline.id, 'roll-back')
   return (
     <>
       <Table.Tr>
@@ -65,30 +63,19 @@ function VersionRow({ pipeline, version }: { pipeline: Pipeline; version: Versio
         <Table.Td>
           <Group gap="xs" justify="flex-end" wrap="nowrap">
             {version.number !== pipeline.version && (
-              <Button
-                size="compact-xs"
-                variant="default"
-                onClick={() =>
-                  restore.mutate(version.number, { onSuccess: () => toastDone(t('common.saved')), onError: toastFailed })
-                }
-              >
+              <ReturnButton pipeline={pipeline} version={version} how="restore" done={t('common.saved')}>
                 {t('pipelines.restore')}
-              </Button>
+              </ReturnButton>
             )}
             {pipeline.published_version !== null && version.number < pipeline.published_version && (
-              <Button
-                size="compact-xs"
-                variant="default"
-                loading={rollBack.isPending}
-                onClick={() =>
-                  rollBack.mutate(version.number, {
-                    onSuccess: () => toastDone(t('pipelines.rolledBack', { version: version.number })),
-                    onError: toastFailed,
-                  })
-                }
+              <ReturnButton
+                pipeline={pipeline}
+                version={version}
+                how="roll-back"
+                done={t('pipelines.rolledBack', { version: version.number })}
               >
                 {t('pipelines.rollBack')}
-              </Button>
+              </ReturnButton>
             )}
           </Group>
         </Table.Td>
@@ -105,6 +92,28 @@ function VersionRow({ pipeline, version }: { pipeline: Pipeline; version: Versio
 }
 
 /** What the version changed, and all that it says. */
+function ReturnButton(props: {
+  pipeline: Pipeline
+  version: Version
+  how: Parameters<typeof useReturnToVersion>[1]
+  done: string
+  children: ReactNode
+}) {
+  const back = useReturnToVersion(props.pipeline.id, props.how)
+  return (
+    <Button
+      size="compact-xs"
+      variant="default"
+      loading={back.isPending}
+      onClick={() =>
+        back.mutate(props.version.number, { onSuccess: () => toastDone(props.done), onError: toastFailed })
+      }
+    >
+      {props.children}
+    </Button>
+  )
+}
+
 function VersionDetail({ pipeline, version }: { pipeline: Pipeline; version: Version }) {
   const { t } = useTranslation()
   const [since, setSince] = useState(String(version.number - 1))
