@@ -26,7 +26,7 @@ from pyspark.sql import SparkSession
 from redis.exceptions import RedisError
 
 from backend.domain import routing
-from backend.environment import Environment
+from backend.settings import Settings
 from backend.telemetry import keys
 from backend.telemetry.metrics_server import serve_metrics
 from spark_jobs.jobs import adapting, adapting_slow, adapting_transformer, filtering, syndicating
@@ -95,7 +95,7 @@ def main() -> int:
 
 def run(job: str, stages: tuple[str, ...], lane_slots: int, query: QueryOptions, stop: threading.Event) -> int:
     """Runs until ``stop`` is set or a stage fails; the process's exit status."""
-    environment = Environment()
+    environment = Settings()
     serve_metrics()
     spark = SparkSession.builder.appName(f"headrace-{job}").getOrCreate()
     spark.sparkContext.setLogLevel("WARN")
@@ -131,7 +131,7 @@ def run(job: str, stages: tuple[str, ...], lane_slots: int, query: QueryOptions,
         spark.stop()
 
 
-def _kafka_answers(environment: Environment) -> bool:
+def _kafka_answers(environment: Settings) -> bool:
     try:
         AdminClient({"bootstrap.servers": environment.kafka_bootstrap_servers}).list_topics(timeout=_KAFKA_SECONDS)
     except KafkaException as error:
@@ -140,7 +140,7 @@ def _kafka_answers(environment: Environment) -> bool:
     return True
 
 
-def _check_slots(spark: SparkSession, environment: Environment, stages: tuple[str, ...], lane_slots: int) -> None:
+def _check_slots(spark: SparkSession, environment: Settings, stages: tuple[str, ...], lane_slots: int) -> None:
     """Real-time mode starves partitions silently without a slot for each, so too few are refused."""
     needed = sum(lane_slots for stage in stages if stage in LANES)
     if adapting.STAGE in stages:
@@ -169,14 +169,14 @@ def _slots(spark: SparkSession, wanted: int) -> int:
 
 
 def _start(
-    spark: SparkSession, environment: Environment, stage: str, lane_slots: int, query: QueryOptions
+    spark: SparkSession, environment: Settings, stage: str, lane_slots: int, query: QueryOptions
 ) -> RunningStage:
     if stage == adapting.STAGE:
         return _start_query(spark, environment, query)
     return _start_lane(spark, environment, LANES[stage], lane_slots)
 
 
-def _start_query(spark: SparkSession, environment: Environment, options: QueryOptions) -> RunningStage:
+def _start_query(spark: SparkSession, environment: Settings, options: QueryOptions) -> RunningStage:
     servers = environment.kafka_bootstrap_servers
     query = adapting.start(
         spark,
@@ -199,7 +199,7 @@ def _start_query(spark: SparkSession, environment: Environment, options: QueryOp
     )
 
 
-def _start_lane(spark: SparkSession, environment: Environment, lane: Lane, slots: int) -> RunningStage:
+def _start_lane(spark: SparkSession, environment: Settings, lane: Lane, slots: int) -> RunningStage:
     context = spark.sparkContext
     channel = StopChannel(context.getConf().get("spark.driver.host", socket.gethostname()))
     body = functools.partial(_run_partition, lane, environment, channel.address, slots)
@@ -223,7 +223,7 @@ def _start_lane(spark: SparkSession, environment: Environment, lane: Lane, slots
 
 
 def _run_partition(
-    lane: Lane, environment: Environment, stop_address: tuple[str, int], slots: int, partition: Iterable[int]
+    lane: Lane, environment: Settings, stop_address: tuple[str, int], slots: int, partition: Iterable[int]
 ) -> None:
     for slot in partition:
         run_slot(lane, environment, stop_address, slot, slots)

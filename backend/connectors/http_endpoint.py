@@ -19,7 +19,7 @@ from backend.domain.connector import (
 from backend.domain.masking import secret_values
 from backend.domain.message import Message
 from backend.domain.model import ADVANCED, StrictModel
-from backend.http_client.client import HttpClient, HttpError, Response
+from backend.network.http_client import HttpClient, HttpError, Response
 
 _CHECK_SECONDS = 10.0
 

@@ -18,8 +18,8 @@ from backend.domain.connector import (
 )
 from backend.domain.message import MESSAGE_ID, Message
 from backend.domain.model import StrictModel
-from backend.kafka_client.producer import AsyncProducer
-from backend.outbound import ForbiddenAddressError, outbound_policy
+from backend.kafka.client.producer import AsyncProducer
+from backend.network.outbound import ForbiddenAddressError, outbound_policy
 
 _CHECK_SECONDS = 10.0
 

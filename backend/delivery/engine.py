@@ -3,14 +3,14 @@
 import asyncio
 import time
 
-from backend.delivery.gate import Gate, Kind
 from backend.delivery.output import Delivered, Output, Suppressed, Undeliverable
-from backend.delivery.results import Record, attempt_record, billing_event, dead_letter, resolved
 from backend.domain import routing
 from backend.domain.breaker import BreakerPolicy
 from backend.domain.message import Message
 from backend.domain.pipeline import RuntimeOutput
+from backend.domain.records import Record, attempt_record, billing_event, dead_letter, resolved
 from backend.manager_api.client import ConfigClient, ConfigUnavailableError, RuntimePipeline, UnknownPipelineError
+from backend.resilience.gate import Gate, Kind
 from backend.telemetry.recorder import Recorder
 
 _STAGE = "syndicating"

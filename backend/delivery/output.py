@@ -9,17 +9,17 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from backend.delivery.gate import Gate, Held, Kind, OutputGate, Repeat, Send
-from backend.delivery.results import Attempt
-from backend.delivery.retries import GivenUpError, with_retries
-from backend.delivery.scripts import OutputKey
-from backend.delivery.share import Share
 from backend.domain.breaker import BreakerPolicy
 from backend.domain.connector import DeliveryError, Destination, connectors
 from backend.domain.masking import redacted
 from backend.domain.message import Message, utc_now
 from backend.domain.pipeline import RuntimeOutput
+from backend.domain.records import Attempt
 from backend.domain.registry import UnknownComponentError
+from backend.resilience.gate import Gate, Held, Kind, OutputGate, Repeat, Send
+from backend.resilience.retries import GivenUpError, with_retries
+from backend.resilience.scripts import OutputKey
+from backend.resilience.share import Share
 from backend.telemetry import events
 from backend.telemetry.recorder import Recorder
 

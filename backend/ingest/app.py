@@ -12,13 +12,13 @@ from confluent_kafka import KafkaException
 
 from backend.domain import json
 from backend.domain.pipeline import HttpInput, PipelineSnapshot
-from backend.environment import environment
 from backend.ingest import idempotency, requests
 from backend.ingest.idempotency import IdempotentRequests
 from backend.ingest.problems import Problem
-from backend.kafka_client.producer import AsyncProducer
+from backend.kafka.client.producer import AsyncProducer
 from backend.manager_api.client import ConfigClient, ConfigUnavailableError
 from backend.manager_api.credentials import channel_credentials
+from backend.settings import platform_settings
 from backend.telemetry import events
 from backend.telemetry.metrics_server import serve_metrics
 from backend.telemetry.recorder import Recorder
@@ -56,7 +56,7 @@ class Ingest:
 
     async def _lifespan(self, receive: Any, send: Any) -> None:
         await receive()
-        settings = environment()
+        settings = platform_settings()
         serve_metrics()
         self._recorder = Recorder(settings.redis_url)
         self._idempotent = IdempotentRequests(settings.redis_url)

@@ -4,14 +4,14 @@ from pathlib import Path
 
 import grpc
 
-from backend.environment import Environment
+from backend.settings import Settings
 
 
 class NoCredentialsError(Exception):
     """Anybody could ask for the configuration; the message says what to set."""
 
 
-def server_credentials(environment: Environment) -> grpc.ServerCredentials | None:
+def server_credentials(environment: Settings) -> grpc.ServerCredentials | None:
     """For the manager; None without certificates. Raises NoCredentialsError when there is no token either."""
     files = _files(environment)
     if files is None:
@@ -25,7 +25,7 @@ def server_credentials(environment: Environment) -> grpc.ServerCredentials | Non
     return grpc.ssl_server_credentials([(key, certificate)], authority, require_client_auth=True)
 
 
-def channel_credentials(environment: Environment) -> grpc.ChannelCredentials | None:
+def channel_credentials(environment: Settings) -> grpc.ChannelCredentials | None:
     """For the data plane; None without certificates."""
     files = _files(environment)
     if files is None:
@@ -34,7 +34,7 @@ def channel_credentials(environment: Environment) -> grpc.ChannelCredentials | N
     return grpc.ssl_channel_credentials(authority, key, certificate)
 
 
-def _files(environment: Environment) -> tuple[bytes, bytes, bytes] | None:
+def _files(environment: Settings) -> tuple[bytes, bytes, bytes] | None:
     if not environment.manager_certificate:
         return None
     certificate, key, authority = (

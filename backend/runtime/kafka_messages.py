@@ -1,4 +1,4 @@
-"""Writes backend/kafka_wire/messages.json from the definitions in the pinned clients jar: ``make kafka-messages``.
+"""Writes backend/kafka/wire/messages.json from the definitions in the pinned clients jar: ``make kafka-messages``.
 
 Only what clients may send is kept, without the texts.
 """
@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-TARGET = Path(__file__).resolve().parents[1] / "kafka_wire/messages.json"
+TARGET = Path(__file__).resolve().parents[1] / "kafka/wire/messages.json"
 
 Json = dict[str, Any]
 

@@ -18,7 +18,7 @@ import redis
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
-from backend.kafka_proxy.config import ConfigError, ProxyConfig, load
+from backend.kafka.proxy.config import ConfigError, ProxyConfig, load
 from backend.runtime import servers
 from backend.runtime.errors import CannotStartError
 from backend.runtime.jars import ensure_jars

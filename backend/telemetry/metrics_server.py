@@ -2,7 +2,7 @@
 
 from prometheus_client import start_http_server
 
-from backend.environment import environment
+from backend.settings import platform_settings
 
 
 def serve_metrics() -> None:
@@ -10,6 +10,6 @@ def serve_metrics() -> None:
 
     Counts of messages are the console's, which adds up what all processes report.
     """
-    port = environment().metrics_port
+    port = platform_settings().metrics_port
     if port:
         start_http_server(port)

@@ -16,7 +16,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from backend.domain import message as names
 from backend.domain import routing
-from backend.kafka_client.ends import end_offsets
+from backend.kafka.client.ends import end_offsets
 
 STAGE = "adapting"
 

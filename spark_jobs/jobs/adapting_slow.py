@@ -3,11 +3,11 @@ its own places here; while others need room, what is above is set aside and trie
 
 import time
 
-from backend.delivery.results import Record
-from backend.delivery.share import Share
 from backend.domain import routing
 from backend.domain.message import Message
+from backend.domain.records import Record
 from backend.manager_api.client import UnknownPipelineError
+from backend.resilience.share import Share
 from spark_jobs.jobs.adapting_transformer import SLOW_STAGE, Transformer
 from spark_jobs.streaming.lane import Handler, Lane, LaneServices, Position
 

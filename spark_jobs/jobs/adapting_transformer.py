@@ -11,18 +11,18 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from backend.adapting.services import Adapting
-from backend.delivery.gate import Gate
-from backend.delivery.results import Record, dead_letter, resolved
-from backend.delivery.share import Share
+from backend.api_calls.services import Adapting
 from backend.domain import routing
 from backend.domain.filters.fields import IndexedField, index_of
 from backend.domain.message import INDEX, Message, Redelivery, child_message_id
 from backend.domain.pipeline import PipelineSnapshot
+from backend.domain.records import Record, dead_letter, resolved
 from backend.domain.stream_processing import CONTENT_TYPE
 from backend.domain.transforms.base import TransformError
 from backend.domain.transforms.chain import Chain, Result
 from backend.manager_api.client import UnknownPipelineError
+from backend.resilience.gate import Gate
+from backend.resilience.share import Share
 from backend.telemetry import events
 from spark_jobs.streaming.configuration import runtime_of, snapshot_of
 from spark_jobs.streaming.diversion import Diversion

@@ -6,13 +6,13 @@ from uuid import UUID
 
 from msgspec.structs import replace
 
-from backend.delivery.results import Record, dead_letter, resolved
 from backend.domain import json, routing
 from backend.domain.filters.conditions import Index
 from backend.domain.filters.fields import index_of
 from backend.domain.filters.index import PredicateIndex
 from backend.domain.message import FILTERED, INDEX, Message, filtered_message_id
 from backend.domain.pipeline import FilterInput, PipelineSnapshot
+from backend.domain.records import Record, dead_letter, resolved
 from backend.manager_api.client import ConfigClient, UnknownPipelineError
 from backend.telemetry import events
 from spark_jobs.streaming.configuration import snapshot_of

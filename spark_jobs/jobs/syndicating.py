@@ -1,10 +1,10 @@
 """Delivers adapted messages to their outputs through the delivery engine."""
 
 from backend.delivery.engine import DeliveryEngine
-from backend.delivery.gate import Gate
-from backend.delivery.results import Record
 from backend.domain import routing
 from backend.domain.message import Message
+from backend.domain.records import Record
+from backend.resilience.gate import Gate
 from spark_jobs.streaming.lane import Handler, Lane, LaneServices, Position
 
 STAGE = "syndicating"

@@ -22,11 +22,11 @@ import uvloop
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from confluent_kafka import Message as KafkaRecord
 
-from backend.delivery.results import Record, malformed_dead_letter
 from backend.domain.message import MalformedMessageError, Message
-from backend.environment import Environment
+from backend.domain.records import Record, malformed_dead_letter
 from backend.manager_api.client import ConfigClient
 from backend.manager_api.credentials import channel_credentials
+from backend.settings import Settings
 from backend.telemetry.recorder import Recorder
 from spark_jobs.streaming.stop_channel import Address, wait_for_stop
 from spark_jobs.streaming.transaction import CALL_SECONDS, TRANSACTION_SECONDS, Transaction, TransactionalWriter
@@ -83,7 +83,7 @@ class LaneServices:
 
     config: ConfigClient
     recorder: Recorder
-    environment: Environment
+    environment: Settings
     slots: int
     committed: Callable[[int], int]
 
@@ -108,7 +108,7 @@ class Lane:
     window_bytes: int = 64 * 1024 * 1024
 
 
-def run_slot(lane: Lane, environment: Environment, stop_address: Address, slot: int, slots: int) -> None:
+def run_slot(lane: Lane, environment: Settings, stop_address: Address, slot: int, slots: int) -> None:
     """The body of a Spark task: runs until the driver says stop, or raises so that Spark restarts it."""
     logging.basicConfig(level=logging.INFO, format=f"%(asctime)s %(levelname)s {lane.stage}[{slot}] %(message)s")
     # Thousands of messages in flight are no garbage: looking through them after every 700 objects cost a tenth.
@@ -143,7 +143,7 @@ def _position(record: KafkaRecord) -> Position:
 
 
 class _LaneTask:
-    def __init__(self, lane: Lane, environment: Environment, slot: int, slots: int) -> None:
+    def __init__(self, lane: Lane, environment: Settings, slot: int, slots: int) -> None:
         self._lane = lane
         self._slots = slots
         self._name = f"headrace-{lane.stage}-{slot}"

@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 
 from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
 
-from backend.delivery.results import Record
-from backend.kafka_client.producer import PARTITIONER
+from backend.domain.records import Record
+from backend.kafka.client.producer import PARTITIONER
 
 log = logging.getLogger(__name__)
 

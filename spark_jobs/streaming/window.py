@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from backend.delivery.results import Record
+from backend.domain.records import Record
 
 _OPEN_BYTES = 2900
 """Of metadata, before they are written in base64: brokers take 4096 (``offset.metadata.max.bytes``)."""

@@ -10,11 +10,11 @@ from kio.index import load_payload_module
 from kio.serial import entity_reader, entity_writer
 from kio.static.constants import EntityType
 
-from backend.kafka_wire import codec
-from backend.kafka_wire.api import ApiKey
-from backend.kafka_wire.codec import Struct
-from backend.kafka_wire.messages import REQUESTS, RESPONSES, Field, Message
-from backend.kafka_wire.primitives import MalformedError
+from backend.kafka.wire import codec
+from backend.kafka.wire.api import ApiKey
+from backend.kafka.wire.codec import Struct
+from backend.kafka.wire.messages import REQUESTS, RESPONSES, Field, Message
+from backend.kafka.wire.primitives import MalformedError
 from backend.runtime import kafka_messages
 from backend.runtime.layout import Layout
 

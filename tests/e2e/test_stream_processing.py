@@ -10,7 +10,7 @@ import requests
 from confluent_kafka import Message
 
 from backend.domain import routing
-from backend.kafka_client.tail import tail
+from backend.kafka.client.tail import tail
 from tests.e2e.test_messages import name
 from tests.infra import Server
 from tests.installation import Installation

@@ -9,7 +9,7 @@ from confluent_kafka.cimpl import NewTopic
 from django.db import connections
 from rest_framework.test import APIClient
 
-from backend.apps.pipelines import grpc as manager
+from backend.apps.manager import grpc as manager
 from backend.apps.workspaces.models import User, Workspace
 from backend.domain import routing
 from tests import factories

@@ -5,9 +5,9 @@ import asyncio
 import random
 import sys
 
-from backend.delivery.results import Record
 from backend.domain.message import Message
-from backend.environment import Environment
+from backend.domain.records import Record
+from backend.settings import Settings
 from spark_jobs.streaming.lane import Handler, Lane, LaneServices, Position, run_slot
 
 
@@ -27,4 +27,4 @@ class Copying(Handler):
 if __name__ == "__main__":
     topic, Copying.topic, slot, stop_port = sys.argv[1:]
     lane = Lane(stage=f"test-{topic}", topic=topic, handler=Copying, commit_seconds=0.0)
-    run_slot(lane, Environment(), ("127.0.0.1", int(stop_port)), int(slot), slots=1)
+    run_slot(lane, Settings(), ("127.0.0.1", int(stop_port)), int(slot), slots=1)

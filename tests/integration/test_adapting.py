@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from backend.adapting.services import Adapting
-from backend.delivery.gate import Gate
+from backend.api_calls.services import Adapting
 from backend.domain.breaker import BreakerPolicy
 from backend.domain.message import new_message_id
 from backend.domain.pipeline import RuntimeConnector
 from backend.domain.transforms.base import CallFailedError, TransformError, transforms
 from backend.domain.transforms.chain import Chain
+from backend.resilience.gate import Gate
 from backend.telemetry.recorder import Recorder
 from tests.infra import REDIS_URL, Server
 from tests.receiver import receiver

@@ -16,8 +16,8 @@ from backend.apps.monitoring.alerts import alerts_evaluate
 from backend.apps.monitoring.models import Alert, AlertRule, CountMinute
 from backend.apps.pipelines.models import Pipeline
 from backend.apps.workspaces.models import Workspace
-from backend.delivery.scripts import OutputKey
 from backend.domain.message import new_message_id
+from backend.resilience.scripts import OutputKey
 from backend.telemetry import keys
 from tests import factories
 from tests.infra import REDIS_URL

@@ -22,11 +22,11 @@ from backend.apps.kafka_sink.models import SinkOffset
 from backend.apps.kafka_sink.sink import Sink, run
 from backend.apps.usage.models import UsageMinute
 from backend.apps.usage.sinks import UsageSink
-from backend.delivery.results import Attempt as Try
-from backend.delivery.results import Record, attempt_record, billing_event, dead_letter, malformed_dead_letter, resolved
-from backend.delivery.scripts import OutputKey
 from backend.domain import routing
 from backend.domain.message import Message, new_message_id, utc_now
+from backend.domain.records import Attempt as Try
+from backend.domain.records import Record, attempt_record, billing_event, dead_letter, malformed_dead_letter, resolved
+from backend.resilience.scripts import OutputKey
 from tests import factories
 from tests.infra import KAFKA, REDIS_URL, Server
 from tests.waiting import wait_until

@@ -11,11 +11,11 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 from standardwebhooks.webhooks import Webhook
 
-from backend.delivery.gate import Gate
 from backend.delivery.output import Delivered, Outcome, Output, Suppressed, Undeliverable
 from backend.domain.breaker import BreakerPolicy
 from backend.domain.message import Message, new_message_id, utc_now
 from backend.domain.pipeline import OutputConfig, RuntimeConnector, RuntimeOutput
+from backend.resilience.gate import Gate
 from backend.telemetry.recorder import Recorder
 from tests.infra import KAFKA, REDIS_URL, Server
 from tests.receiver import receiver

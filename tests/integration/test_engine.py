@@ -10,8 +10,6 @@ import pytest
 from aiohttp import web
 
 from backend.delivery.engine import DeliveryEngine
-from backend.delivery.gate import Gate
-from backend.delivery.results import RESOLVED, Record
 from backend.domain import routing
 from backend.domain.breaker import BreakerPolicy
 from backend.domain.message import (
@@ -24,7 +22,9 @@ from backend.domain.message import (
     utc_now,
 )
 from backend.domain.pipeline import OutputConfig, PipelineConfig, PipelineSnapshot, RuntimeConnector
+from backend.domain.records import RESOLVED, Record
 from backend.manager_api.client import RuntimePipeline
+from backend.resilience.gate import Gate
 from backend.telemetry.recorder import Recorder
 from tests.infra import REDIS_URL, Server
 from tests.receiver import receiver

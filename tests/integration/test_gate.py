@@ -12,12 +12,12 @@ import redis.asyncio as redis
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from backend.delivery.gate import TOKEN_HORIZON_SECONDS, Gate, Held, OutputGate, Repeat, Send
-from backend.delivery.scripts import EVENTS, OutputKey
 from backend.domain import json
 from backend.domain.breaker import Breaker, BreakerPolicy, BreakerState
 from backend.domain.message import new_message_id
 from backend.domain.rate_limit import RateLimit, RateLimitPolicy
+from backend.resilience.gate import TOKEN_HORIZON_SECONDS, Gate, Held, OutputGate, Repeat, Send
+from backend.resilience.scripts import EVENTS, OutputKey
 from tests.infra import REDIS_URL, Server
 
 POLICY = BreakerPolicy(errors=3, window_seconds=10, open_seconds=100)

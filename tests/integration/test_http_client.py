@@ -3,10 +3,10 @@ from collections.abc import AsyncIterator
 
 import pytest
 from aiohttp import web
-
 from backend.http_client import client as http_client
-from backend.http_client.client import HttpClient, HttpError
-from backend.outbound import OutboundPolicy
+
+from backend.network.http_client import HttpClient, HttpError
+from backend.network.outbound import OutboundPolicy
 from tests.receiver import receiver_in_thread
 
 

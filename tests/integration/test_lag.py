@@ -14,7 +14,7 @@ from django.conf import settings
 from backend.apps.jobs.models import SparkJob
 from backend.apps.monitoring.lag import stage_lags
 from backend.domain import routing
-from backend.kafka_client.ends import end_offsets
+from backend.kafka.client.ends import end_offsets
 from backend.telemetry import keys
 from tests.infra import KAFKA, REDIS_URL, Server
 

@@ -12,7 +12,7 @@ from asgiref.sync import sync_to_async
 from django.db import connections
 from django.utils import timezone
 
-from backend.apps.pipelines.leases import (
+from backend.apps.manager.leases import (
     BATCHES_EVERY,
     LOCK,
     LONGEST_BATCH,

@@ -10,18 +10,18 @@ from asgiref.sync import sync_to_async
 from django.db import connections
 from pydantic import SecretStr
 
-from backend.apps.pipelines import grpc as manager
+from backend.apps.manager import grpc as manager
 from backend.apps.pipelines.models import Pipeline
 from backend.apps.pipelines.services import pipeline_pause, pipeline_publish, pipeline_update, snapshot_rewrite
 from backend.apps.workspaces.models import Workspace
 from backend.apps.workspaces.services import api_key_create, api_key_revoke, key_hash
 from backend.delivery.output import build_destination
 from backend.domain.connector import DeliveryError
-from backend.environment import Environment
 from backend.manager_api.client import ConfigClient, UnknownPipelineError
 from backend.manager_api.credentials import NoCredentialsError, channel_credentials, server_credentials
 from backend.manager_api.generated import manager_pb2 as pb
 from backend.manager_api.generated.manager_pb2_grpc import ManagerStub
+from backend.settings import Settings
 from tests import factories
 from tests.certificates import Authority
 from tests.infra import REDIS_URL, SERVICE_TOKEN
@@ -158,9 +158,9 @@ async def test_a_tampered_secret_fails_that_connector_alone(client: ConfigClient
         build_destination(output)
 
 
-def environment_of(authority: Authority, name: str, trusted: Authority) -> Environment:
+def environment_of(authority: Authority, name: str, trusted: Authority) -> Settings:
     certificate, key = authority.issue(name)
-    return Environment(
+    return Settings(
         manager_certificate=str(certificate), manager_key=str(key), manager_authority=str(trusted.certificate)
     )
 
@@ -182,7 +182,7 @@ async def test_with_certificates_both_sides_prove_who_they_are(tmp_path: Path) -
                 await request
             return refused.value.code()
 
-    def secure(environment: Environment) -> grpc.aio.Channel:
+    def secure(environment: Settings) -> grpc.aio.Channel:
         return grpc.aio.secure_channel(MANAGER_ADDRESS, channel_credentials(environment))
 
     async with asyncio.timeout(5):
@@ -201,4 +201,4 @@ async def test_with_certificates_both_sides_prove_who_they_are(tmp_path: Path) -
 
 def test_without_token_and_certificates_nobody_is_served() -> None:
     with pytest.raises(NoCredentialsError, match="HEADRACE_SERVICE_TOKEN"):
-        server_credentials(Environment(service_token=SecretStr("")))
+        server_credentials(Settings(service_token=SecretStr("")))

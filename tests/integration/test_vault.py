@@ -17,8 +17,8 @@ from backend.apps.connectors.models import Connector, StoredSecret
 from backend.apps.connectors.secret_store import connection_with_secrets
 from backend.apps.connectors.secrets import UnreadableSecretError
 from backend.apps.connectors.services import connector_update
+from backend.apps.manager.grpc import _runtime_config
 from backend.apps.pipelines import config_files
-from backend.apps.pipelines.grpc import _runtime_config
 from backend.apps.pipelines.models import Pipeline
 from backend.apps.pipelines.services import pipeline_publish
 from backend.apps.workspaces.models import Workspace

@@ -9,16 +9,16 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from backend.kafka_proxy.activity import Tallies
-from backend.kafka_proxy.config import Address, ConfigError, ProxyConfig, load
-from backend.kafka_proxy.handshake import APIS
-from backend.kafka_proxy.nodes import Nodes
-from backend.kafka_proxy.routes import REFUSED, ROUTES, WITH_SESSIONS
-from backend.kafka_proxy.sasl import ScramExchange, scram_user
-from backend.kafka_proxy.topology import Broker
-from backend.kafka_wire.api import ApiKey
-from backend.kafka_wire.framing import FrameProtocol
-from backend.kafka_wire.primitives import MalformedError
+from backend.kafka.proxy.activity import Tallies
+from backend.kafka.proxy.config import Address, ConfigError, ProxyConfig, load
+from backend.kafka.proxy.handshake import APIS
+from backend.kafka.proxy.nodes import Nodes
+from backend.kafka.proxy.routes import REFUSED, ROUTES, WITH_SESSIONS
+from backend.kafka.proxy.sasl import ScramExchange, scram_user
+from backend.kafka.proxy.topology import Broker
+from backend.kafka.wire.api import ApiKey
+from backend.kafka.wire.framing import FrameProtocol
+from backend.kafka.wire.primitives import MalformedError
 
 PLAIN = {"first_contact_points": ["kafka:9092"], "proxy_nodes": ["a:9092", "b:9092"], "listen": "0.0.0.0:9192"}
 

@@ -2,7 +2,7 @@ import ipaddress
 
 import pytest
 
-from backend.outbound import ForbiddenAddressError, OutboundPolicy
+from backend.network.outbound import ForbiddenAddressError, OutboundPolicy
 
 PUBLIC_ONLY = OutboundPolicy()
 

@@ -4,7 +4,7 @@ from collections.abc import Hashable
 from hypothesis import given
 from hypothesis import strategies as st
 
-from backend.delivery.results import Record
+from backend.domain.records import Record
 from spark_jobs.streaming.window import Entry, PartitionWindow, Progress
 
 NOTHING = Progress((), 0)

@@ -14,7 +14,7 @@ from backend.domain import connector as domain
 from backend.domain.errors import ConfigError, ConflictError
 from backend.domain.masking import MASK, join_secrets, secret_paths, split_secrets, value_at
 from backend.domain.registry import UnknownComponentError
-from backend.outbound import ForbiddenAddressError, outbound_policy
+from backend.network.outbound import ForbiddenAddressError, outbound_policy
 
 
 def connector_type(name: str) -> type[domain.Connector]:

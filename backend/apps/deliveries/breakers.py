@@ -6,8 +6,8 @@ from typing import Any
 
 import redis
 
-from backend.delivery.scripts import OutputKey
 from backend.domain.breaker import BreakerState
+from backend.resilience.scripts import OutputKey
 
 _ERRORS_SHOWN = 5
 

@@ -13,7 +13,7 @@ from redis.exceptions import RedisError
 
 from backend.apps.deliveries.models import OutputEvent
 from backend.apps.pipelines.models import Pipeline
-from backend.delivery.scripts import EVENTS
+from backend.resilience.scripts import EVENTS
 
 log = logging.getLogger(__name__)
 

@@ -15,14 +15,14 @@ from backend.apps.deliveries.breakers import breaker_of
 from backend.apps.deliveries.models import DeadLetter
 from backend.apps.pipelines.models import Pipeline, PipelineVersion
 from backend.apps.redis_client import redis_client
-from backend.delivery.gate import TOKEN_HORIZON_SECONDS
-from backend.delivery.scripts import OutputKey
 from backend.domain import routing
 from backend.domain.breaker import BreakerState
 from backend.domain.message import REDELIVERY, REDELIVERY_OUTPUT, Message
 from backend.domain.rate_limit import RateLimitPolicy
-from backend.environment import environment
-from backend.kafka_client.producer import PARTITIONER
+from backend.kafka.client.producer import PARTITIONER
+from backend.resilience.gate import TOKEN_HORIZON_SECONDS
+from backend.resilience.scripts import OutputKey
+from backend.settings import platform_settings
 
 log = logging.getLogger(__name__)
 
@@ -73,7 +73,7 @@ class Redelivery:
         self._redis = redis_client()
         self._producer = Producer(
             {
-                "bootstrap.servers": environment().kafka_bootstrap_servers,
+                "bootstrap.servers": platform_settings().kafka_bootstrap_servers,
                 "enable.idempotence": True,
                 "acks": "all",
                 "partitioner": PARTITIONER,

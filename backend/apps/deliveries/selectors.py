@@ -9,8 +9,8 @@ from backend.apps.deliveries.models import Attempt, DeadLetter, OutputEvent
 from backend.apps.pipelines.models import Pipeline
 from backend.apps.redis_client import redis_client
 from backend.apps.workspaces.models import Workspace
-from backend.delivery.scripts import OutputKey
 from backend.domain.pipeline import PipelineConfig
+from backend.resilience.scripts import OutputKey
 
 OPEN = (DeadLetter.State.WAITING, DeadLetter.State.REDELIVERING)
 

@@ -12,10 +12,10 @@ from backend.apps.deliveries.redelivery import STAGES
 from backend.apps.pipelines.models import Pipeline
 from backend.apps.redis_client import redis_client
 from backend.apps.workspaces.models import User, Workspace
-from backend.delivery.scripts import EVENTS, OutputKey, script
 from backend.domain.breaker import BreakerState
 from backend.domain.transforms.http_call import BREAKER_PREFIX
-from backend.environment import environment
+from backend.resilience.scripts import EVENTS, OutputKey, script
+from backend.settings import platform_settings
 
 
 def dead_letters_redrive(
@@ -57,7 +57,7 @@ def breaker_set(*, pipeline: Pipeline, output: str, to_open: bool, seconds: floa
     """By hand. Closing lets what the breaker held back go at once."""
     key = OutputKey(str(pipeline.pk), output)
     client = redis_client()
-    penalty = seconds or environment().breaker.open_seconds
+    penalty = seconds or platform_settings().breaker.open_seconds
     state = BreakerState.OPEN if to_open else BreakerState.CLOSED
     cause = f"{'Opened' if to_open else 'Closed'} by {actor.username}."
     client.eval(script("set_breaker").text, 2, key.breaker, EVENTS, "", state, penalty, cause, key.name())

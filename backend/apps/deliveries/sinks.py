@@ -13,9 +13,9 @@ from uuid_utils.compat import uuid7
 from backend.apps.deliveries.models import DeadLetter
 from backend.apps.kafka_sink.sink import Sink
 from backend.apps.pipelines.models import Pipeline
-from backend.delivery.results import RESOLVED
 from backend.domain import message as names
 from backend.domain import routing
+from backend.domain.records import RESOLVED
 
 _KEPT_APART = {names.PIPELINE, names.VERSION, names.MESSAGE_ID, names.RECEIVED_AT, names.CONTENT_TYPE}
 _CAUSE = {

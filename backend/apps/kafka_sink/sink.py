@@ -10,7 +10,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 from django.db import DatabaseError, InterfaceError, close_old_connections, connection, transaction
 
 from backend.apps.kafka_sink.models import SinkOffset
-from backend.environment import environment
+from backend.settings import platform_settings
 
 log = logging.getLogger(__name__)
 
@@ -39,7 +39,7 @@ def run(sink: Sink, stop: threading.Event) -> None:
     """Writes until ``stop`` is set. Waits, however long, while the database or Kafka is away."""
     consumer = Consumer(
         {
-            "bootstrap.servers": environment().kafka_bootstrap_servers,
+            "bootstrap.servers": platform_settings().kafka_bootstrap_servers,
             "group.id": f"headrace-{sink.name}",
             "enable.auto.commit": False,
             "auto.offset.reset": "earliest",

@@ -27,11 +27,11 @@ from backend.apps.monitoring.selectors import counts_by_second
 from backend.apps.pipelines.models import Pipeline
 from backend.apps.redis_client import redis_client
 from backend.delivery.output import build_destination
-from backend.delivery.scripts import OutputKey
 from backend.domain.breaker import BreakerState
 from backend.domain.connector import DeliveryError
 from backend.domain.message import Message, new_message_id, utc_now
 from backend.domain.pipeline import OutputConfig, RuntimeConnector, RuntimeOutput
+from backend.resilience.scripts import OutputKey
 
 log = logging.getLogger(__name__)
 

@@ -25,8 +25,8 @@ from backend.apps.deliveries.breakers import ask_breakers, breakers_shown
 from backend.apps.monitoring.selectors import seconds_of
 from backend.apps.pipelines.models import Pipeline
 from backend.apps.workspaces.models import User
-from backend.delivery.scripts import OutputKey
 from backend.domain.pipeline import breaker_names
+from backend.resilience.scripts import OutputKey
 from backend.telemetry import keys
 
 _INTERVAL = 1.0

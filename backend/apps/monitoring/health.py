@@ -15,7 +15,7 @@ from django.db import OperationalError, close_old_connections, connection
 from redis.exceptions import RedisError
 
 from backend.apps.jobs.services import heartbeat
-from backend.environment import environment
+from backend.settings import platform_settings
 from backend.telemetry import keys
 
 _SECONDS = 2.0
@@ -69,7 +69,7 @@ def _redis() -> None:
 def _admin() -> AdminClient:
     return AdminClient(
         {
-            "bootstrap.servers": environment().kafka_bootstrap_servers,
+            "bootstrap.servers": platform_settings().kafka_bootstrap_servers,
             "reconnect.backoff.max.ms": 1000,
             "log_level": 0,
         }

@@ -7,8 +7,8 @@ from confluent_kafka.admin import AdminClient
 
 from backend.apps.jobs.selectors import adapting_progress
 from backend.domain import routing
-from backend.environment import environment
-from backend.kafka_client.ends import end_offsets
+from backend.kafka.client.ends import end_offsets
+from backend.settings import platform_settings
 
 _SECONDS = 5.0
 
@@ -26,7 +26,7 @@ READERS = {
 
 @lru_cache
 def _admin() -> AdminClient:
-    return AdminClient({"bootstrap.servers": environment().kafka_bootstrap_servers, "log_level": 0})
+    return AdminClient({"bootstrap.servers": platform_settings().kafka_bootstrap_servers, "log_level": 0})
 
 
 def stage_lags() -> dict[str, int]:

@@ -17,9 +17,9 @@ from backend.apps.jobs.models import SparkJob
 from backend.apps.monitoring.lag import stage_lags
 from backend.apps.pipelines.models import Pipeline
 from backend.apps.redis_client import redis_client
-from backend.delivery.scripts import OutputKey
 from backend.domain.breaker import BreakerState
 from backend.domain.pipeline import breaker_names
+from backend.resilience.scripts import OutputKey
 from backend.telemetry import events, keys
 
 _STATES = {BreakerState.CLOSED: 0, BreakerState.HALF_OPEN: 1, BreakerState.OPEN: 2}

@@ -7,8 +7,8 @@ from backend.domain import message as names
 from backend.domain import routing
 from backend.domain.message import Message
 from backend.domain.pipeline import PipelineConfig
-from backend.environment import environment
-from backend.kafka_client.tail import tail
+from backend.kafka.client.tail import tail
+from backend.settings import platform_settings
 
 _TAIL = 2000
 """Records looked at per partition, of all pipelines."""
@@ -22,7 +22,7 @@ def captured_messages(*, pipeline: Pipeline, limit: int) -> list[Message]:
     if newest is not None:
         entry, _ = routing.route(PipelineConfig.model_validate(newest.config), str(pipeline.pk))
     for topic in {routing.INPUT, routing.TRANSFORMER, entry}:
-        for record in tail(environment().kafka_bootstrap_servers, topic, _TAIL):
+        for record in tail(platform_settings().kafka_bootstrap_servers, topic, _TAIL):
             headers: Any = record.headers() or []
             if dict(headers).get(names.PIPELINE, b"").decode() == str(pipeline.pk):
                 found.append(Message.from_kafka(key=record.key(), value=record.value(), headers=headers))  # type: ignore[arg-type]

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 from uuid import UUID
 
-from backend.adapting.api import HttpApi
+from backend.api_calls.api import HttpApi
 from backend.apps.connectors.models import Connector
 from backend.apps.connectors.secret_store import connection_with_secrets
 from backend.apps.connectors.secrets import UnreadableSecretError

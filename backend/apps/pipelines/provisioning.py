@@ -23,7 +23,7 @@ from backend.apps.pipelines.models import Pipeline, PipelineVersion, Provisionin
 from backend.apps.pipelines.schema_registry import RegistryError
 from backend.domain import routing
 from backend.domain.pipeline import PipelineConfig
-from backend.environment import environment
+from backend.settings import platform_settings
 
 _ATTEMPTS = 6
 _KAFKA_SECONDS = 10.0
@@ -190,7 +190,7 @@ def _undo_schema(found: Provisioning, result: dict[str, Any]) -> None:
 
 @lru_cache  # a client that is let go gives up what it was asked
 def _admin() -> AdminClient:
-    return AdminClient({"bootstrap.servers": environment().kafka_bootstrap_servers})
+    return AdminClient({"bootstrap.servers": platform_settings().kafka_bootstrap_servers})
 
 
 STEPS = {"topic": Step(_create_topic, _undo_topic), "schema": Step(_register_schema, _undo_schema)}

@@ -12,7 +12,8 @@ from pydantic import ValidationError
 from backend.apps.audit.services import audit_record
 from backend.apps.connectors.models import Connector
 from backend.apps.connectors.services import connector_type
-from backend.apps.pipelines import leases, provisioning, schema_registry, selectors
+from backend.apps.manager import leases
+from backend.apps.pipelines import provisioning, schema_registry, selectors
 from backend.apps.pipelines.models import Pipeline, PipelineVersion, Provisioning
 from backend.apps.pipelines.schema_registry import RegistryError
 from backend.apps.workspaces.models import User, Workspace

@@ -11,7 +11,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from backend.apps.usage.models import UsageMinute
 from backend.apps.usage.sinks import MinuteKey, minute_key
 from backend.domain import routing
-from backend.environment import environment
+from backend.settings import platform_settings
 
 _SECONDS = 30.0
 
@@ -68,7 +68,7 @@ def reconcile(since: datetime, until: datetime) -> Reconciliation:
 def _events() -> Any:
     consumer = Consumer(
         {
-            "bootstrap.servers": environment().kafka_bootstrap_servers,
+            "bootstrap.servers": platform_settings().kafka_bootstrap_servers,
             "group.id": "headrace-usage-reconcile",
             "enable.auto.commit": False,
             "isolation.level": "read_committed",

@@ -5,13 +5,12 @@ from urllib.parse import unquote, urlsplit
 import django_stubs_ext
 from csp.constants import NONCE, NONE, SELF
 
-from backend.config.environment import ROOT, ConsoleEnvironment
-from backend.environment import environment
+from backend.settings import ROOT, ConsoleSettings, platform_settings
 
 django_stubs_ext.monkeypatch()  # lets Django's generic classes take their types at run time
 
 BASE_DIR = ROOT
-CONSOLE = ConsoleEnvironment()
+CONSOLE = ConsoleSettings()
 
 SECRET_KEY = CONSOLE.django_secret_key.get_secret_value() or "not-for-production"
 DEBUG = False
@@ -89,7 +88,7 @@ DATABASES = {
     }
 }
 
-REDIS_URL = environment().redis_url
+REDIS_URL = platform_settings().redis_url
 
 CELERY_BROKER_URL = REDIS_URL
 CELERY_TASK_IGNORE_RESULT = True

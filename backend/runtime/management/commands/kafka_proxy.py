@@ -6,8 +6,8 @@ from typing import Any
 import uvloop
 from django.core.management.base import BaseCommand, CommandError
 
-from backend.kafka_proxy.config import ConfigError, load
-from backend.kafka_proxy.server import Proxy
+from backend.kafka.proxy.config import ConfigError, load
+from backend.kafka.proxy.server import Proxy
 
 
 class Command(BaseCommand):
@@ -22,7 +22,7 @@ class Command(BaseCommand):
             config = load(options["config"])
         except ConfigError as error:
             raise CommandError(str(error)) from None
-        logging.getLogger("backend.kafka_proxy").setLevel(logging.INFO)
+        logging.getLogger("backend.kafka.proxy").setLevel(logging.INFO)
         try:
             uvloop.run(Proxy(config).run())
         except OSError as error:

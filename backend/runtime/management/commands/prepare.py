@@ -11,7 +11,7 @@ from backend.apps.deliveries.partitions import partitions_ensure
 from backend.apps.demo.services import demo_ensure
 from backend.apps.jobs.services import job_ensure_default
 from backend.domain import routing
-from backend.environment import environment
+from backend.settings import platform_settings
 
 
 class Command(BaseCommand):
@@ -29,7 +29,7 @@ class Command(BaseCommand):
     def _create_topics(self) -> None:
         console = settings.CONSOLE
         retention = str(console.topic_retention_hours * 3600 * 1000)
-        admin = AdminClient({"bootstrap.servers": environment().kafka_bootstrap_servers})
+        admin = AdminClient({"bootstrap.servers": platform_settings().kafka_bootstrap_servers})
         wanted = [
             NewTopic(
                 topic,

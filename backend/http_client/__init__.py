@@ -1,1 +1,0 @@
-"""An HTTP client for many small requests at once."""

@@ -1,0 +1,292 @@
+"""One client's connection to one broker. No two clients share one, so that a broker sees who asks."""
+
+import asyncio
+import logging
+import time
+from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from enum import Enum
+
+from backend.kafka.proxy.activity import Tally
+from backend.kafka.proxy.config import Address, BrokerTls, ProxyConfig
+from backend.kafka.proxy.sasl import Login, RefusedError
+from backend.kafka.wire import codec
+from backend.kafka.wire.api import ApiKey
+from backend.kafka.wire.codec import Parts, Struct
+from backend.kafka.wire.framing import FrameProtocol
+from backend.kafka.wire.primitives import MalformedError
+
+log = logging.getLogger(__name__)
+
+CLIENT_ID = "headrace-proxy"
+
+_FIRST_PAUSE = 0.1
+"""Seconds before the second try to sign in; each further pause is twice as long."""
+
+
+class Lost(Enum):
+    """In place of an answer. What was not sent was certainly not done."""
+
+    UNSENT = 0
+    SENT = 1
+
+
+OnAnswer = Callable[[bytearray | Lost], None]
+
+
+@dataclass(slots=True)
+class _Waiting:
+    correlation_id: int
+    on_answer: OnAnswer
+    deadline: float
+
+
+class BrokerConnection(FrameProtocol):
+    """Opened when the first request is sent; requests wait meanwhile.
+
+    ``on_closed`` is called once, when it is over, and told whether that was a fault: requests were open, and nobody
+    here had closed it. ``on_writable`` says whether the broker keeps up.
+    """
+
+    def __init__(
+        self,
+        address: Address,
+        config: ProxyConfig,
+        *,
+        tally: Tally,
+        tls: BrokerTls | None,
+        login: Login | None,
+        on_closed: Callable[["BrokerConnection", bool], None],
+        on_writable: Callable[[bool], None],
+    ) -> None:
+        super().__init__(config.max_frame_bytes)
+        self.address = address
+        self._config = config
+        self._tally = tally
+        self._tls = tls
+        self._login = login
+        self._on_closed = on_closed
+        self._on_writable = on_writable
+        self._is_reading_paused = False
+        self._is_connected = False
+        self._was_open = False
+        self._is_open = False
+        self._is_closed = False
+        self._unsent: list[tuple[Parts, _Waiting | None]] = []
+        self._waiting: deque[_Waiting] = deque()
+        self._correlation_id = 0
+        self._last_is_unanswered = False
+        self._disconnected = asyncio.Event()
+        self._login_timer: asyncio.TimerHandle | None = None
+        self._opening = asyncio.create_task(self._open())
+
+    @property
+    def has_unsent(self) -> bool:
+        return bool(self._unsent)
+
+    # -- sending
+
+    def send(self, parts: Parts, on_answer: OnAnswer | None, *, patience: float = 0.0) -> None:
+        """A whole frame, whose correlation id is replaced. Without ``on_answer`` none is expected. ``patience`` is
+        for how many seconds beyond the usual the broker may take."""
+        waiting = self._number(parts, on_answer, patience)
+        self._tally.requests += 1
+        if self._is_open:
+            self._write(parts, waiting)
+        else:
+            self._unsent.append((parts, waiting))
+
+    def _number(self, parts: Parts, on_answer: OnAnswer | None, patience: float) -> _Waiting | None:
+        self._correlation_id = (self._correlation_id + 1) & 0x7FFFFFFF
+        codec.put_request_correlation(parts, self._correlation_id)
+        if on_answer is None:
+            return None
+        deadline = time.monotonic() + patience + self._config.request_timeout_ms / 1000
+        return _Waiting(self._correlation_id, on_answer, deadline)
+
+    def _write(self, parts: Parts, waiting: _Waiting | None) -> None:
+        self._tally.bytes_to += sum(map(len, parts))
+        if waiting is not None:
+            self._waiting.append(waiting)
+        self._last_is_unanswered = waiting is None
+        self.transport.writelines(parts)
+
+    async def ask(self, api_key: ApiKey, version: int, body: Struct) -> Struct:
+        """A question of the proxy's own. Raises ConnectionError."""
+        return await self._ask(api_key, version, body, self.send)
+
+    async def _ask_now(self, api_key: ApiKey, version: int, body: Struct) -> Struct:
+        """Before the requests that wait."""
+
+        def send(parts: Parts, on_answer: OnAnswer) -> None:
+            self._write(parts, self._number(parts, on_answer, 0.0))
+
+        return await self._ask(api_key, version, body, send)
+
+    async def _ask(
+        self, api_key: ApiKey, version: int, body: Struct, send: Callable[[Parts, OnAnswer], None]
+    ) -> Struct:
+        answered: asyncio.Future[bytearray | Lost] = asyncio.get_running_loop().create_future()
+
+        def take(answer: bytearray | Lost) -> None:
+            if not answered.done():
+                answered.set_result(answer)
+
+        send(codec.write_request(api_key, version, 0, CLIENT_ID, body), take)
+        frame = await answered
+        if isinstance(frame, Lost):
+            raise ConnectionError("it closed the connection")
+        try:
+            return codec.read_response(api_key, version, frame)
+        except MalformedError as error:
+            raise ConnectionError(f"its answer cannot be read: {error}") from None
+
+    # -- ending
+
+    def close(self) -> None:
+        """What has been written still leaves."""
+        self._opening.cancel()
+        if self._is_connected:
+            self.transport.close()
+        self._end(is_wanted=True)
+
+    def _abort(self) -> None:
+        self._opening.cancel()
+        if self._is_connected:
+            self.transport.abort()
+        self._end()
+
+    def check(self, now: float) -> None:
+        """Ends the connection when the broker has not answered for too long."""
+        if self._waiting and self._waiting[0].deadline < now:
+            log.warning("Broker at %s has not answered in time; the connection is closed.", self.address)
+            self._abort()
+
+    def _end(self, *, is_wanted: bool = False) -> None:
+        if self._is_closed:
+            return
+        self._is_closed = True
+        if self._login_timer is not None:
+            self._login_timer.cancel()
+        # A broker that refuses a write with acks=0 says so by closing the connection.
+        has_failed = not is_wanted and (bool(self._waiting or self._unsent) or self._last_is_unanswered)
+        if has_failed:
+            self._tally.failures += 1
+        if self._was_open:
+            self._tally.connections -= 1
+        self._opening.cancel()
+        self._on_closed(self, has_failed)
+        waiting, self._waiting = self._waiting, deque()
+        for sent in waiting:
+            sent.on_answer(Lost.SENT)
+        unsent, self._unsent = self._unsent, []
+        for _, queued in unsent:
+            if queued is not None:
+                queued.on_answer(Lost.UNSENT)
+
+    # -- opening
+
+    async def _open(self) -> None:
+        tries = self._login.tries if self._login is not None else 1
+        for number in range(1, tries + 1):
+            try:
+                async with asyncio.timeout(self._config.connect_timeout_ms / 1000):
+                    await self._connect()
+                    await self._log_in()
+                self._flush()
+                return
+            except RefusedError as error:
+                reason: Exception = error
+                if number < tries:
+                    await asyncio.sleep(_FIRST_PAUSE * 2 ** (number - 1))
+            except (OSError, TimeoutError) as error:
+                reason = error
+                break
+        log.warning("Broker at %s cannot be used: %s", self.address, str(reason) or "no answer in time")
+        self._abort()
+
+    async def _connect(self) -> None:
+        """Anew when signing in has failed: the broker closes the connection then."""
+        if self._is_connected:
+            self.transport.abort()
+            await self._disconnected.wait()
+        loop = asyncio.get_running_loop()
+        context = self._tls.context if self._tls is not None else None
+        await loop.create_connection(lambda: self, self.address.host, self.address.port, ssl=context)
+
+    async def _log_in(self) -> None:
+        if self._login is None:
+            return
+        seconds = await self._login.run(self._ask_now)
+        if seconds:
+            self._login_timer = asyncio.get_running_loop().call_later(seconds / 2, self._log_in_again)
+
+    def log_in_again(self, login: Login) -> None:
+        """With what the client has just shown anew: KIP-368."""
+        self._login = login
+        self._log_in_again()
+
+    def _log_in_again(self) -> None:
+        """Requests wait meanwhile: the broker would refuse them."""
+        if self._is_open:
+            self._is_open = False
+            self._opening = asyncio.create_task(self._renew())
+
+    async def _renew(self) -> None:
+        try:
+            async with asyncio.timeout(self._config.request_timeout_ms / 1000):
+                await self._log_in()
+            self._flush()
+        except (OSError, TimeoutError) as error:
+            log.warning("Broker at %s: signing in again failed: %s", self.address, str(error) or "no answer in time")
+            self._abort()
+
+    def _flush(self) -> None:
+        if not self._was_open:
+            self._tally.connections += 1
+        self._is_open = self._was_open = True
+        unsent, self._unsent = self._unsent, []
+        for parts, waiting in unsent:
+            self._write(parts, waiting)
+
+    # -- the transport
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        super().connection_made(transport)
+        self._is_connected = True
+        self._disconnected.clear()
+
+    def frame_received(self, frame: bytearray) -> None:
+        self._tally.bytes_from += len(frame)
+        if not self._waiting or self._waiting[0].correlation_id != codec.response_correlation(frame):
+            raise MalformedError("an answer to nothing that was asked")
+        self._waiting.popleft().on_answer(frame)
+
+    def malformed(self, reason: str) -> None:
+        log.error("Broker at %s: %s", self.address, reason)
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._is_connected = False
+        self._disconnected.set()
+        if self._was_open or self._opening.done():
+            self._end()
+            return
+        # While it is being opened: whoever signs in learns of it, and may try again.
+        waiting, self._waiting = self._waiting, deque()
+        for asked in waiting:
+            asked.on_answer(Lost.SENT)
+
+    def pause(self, paused: bool) -> None:
+        """Back-pressure: while the client does not read, nothing is read from the broker."""
+        if self._is_open and paused != self._is_reading_paused:
+            self._is_reading_paused = paused
+            (self.transport.pause_reading if paused else self.transport.resume_reading)()
+
+    def pause_writing(self) -> None:
+        self._on_writable(False)
+
+    def resume_writing(self) -> None:
+        with suppress(RuntimeError):  # the client may be gone
+            self._on_writable(True)

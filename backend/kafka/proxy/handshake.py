@@ -1,0 +1,95 @@
+"""How a connection begins: which APIs there are, and who the client is."""
+
+from backend.kafka.proxy.routes import ROUTES, WITH_SESSIONS
+from backend.kafka.proxy.sasl import REPLAYED, SCRAM, Login, Replay, TokenLogin, Tokens, scram_user
+from backend.kafka.wire import codec
+from backend.kafka.wire.api import ApiKey, ErrorCode
+from backend.kafka.wire.codec import Parts, RequestHeader
+from backend.kafka.wire.messages import REQUESTS
+from backend.kafka.wire.primitives import MalformedError
+
+APIS = {ApiKey.API_VERSIONS, ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE}
+
+_ADVERTISED = {*ROUTES, *WITH_SESSIONS, *APIS}
+_OLDEST_HANDSHAKE = 1
+"""After version 0, SASL messages come without Kafka's headers, which no client of the last years does; it is advertised
+all the same, since librdkafka looks for it."""
+
+
+class Handshake:
+    """The broker that is asked first decides; the proxy notes what is said, to sign in at the others.
+
+    ``login`` is how, once the client is known. ``is_pinned`` tells that no other broker can take the first one's place.
+    """
+
+    def __init__(self, tokens: Tokens | None) -> None:
+        self._tokens = tokens
+        self._mechanism = ""
+        self._messages: list[bytes] = []
+        self.login: Login | None = None
+
+    @property
+    def is_pinned(self) -> bool:
+        return bool(self._mechanism) and self.login is None
+
+    def local_answer(self, header: RequestHeader, frame: bytearray) -> Parts | None:
+        """What the proxy answers by itself; None if a broker is asked. Raises MalformedError."""
+        if header.api_key == ApiKey.API_VERSIONS:
+            return self._too_new(header)
+        body = codec.read_request(header.api_key, header.version, frame, header.body)
+        if header.api_key == ApiKey.SASL_HANDSHAKE:
+            if header.version < _OLDEST_HANDSHAKE:
+                raise MalformedError("SaslHandshake version 0 is not supported.")
+            self._mechanism, self._messages = body.mechanism, []
+        else:
+            self._messages.append(body.auth_bytes)
+        return None
+
+    def answered(self, header: RequestHeader, answer: bytearray, *, is_single: bool) -> tuple[Parts, Login | None]:
+        """The broker's answer as the client gets it, and how to sign in elsewhere if that has just become known.
+        ``is_single``: there is one broker only."""
+        if header.api_key == ApiKey.API_VERSIONS:
+            return self._api_versions(header, answer), None
+        body = codec.read_response(header.api_key, header.version, answer)
+        found = None
+        if header.api_key == ApiKey.SASL_HANDSHAKE:
+            offered = (*REPLAYED, *SCRAM) if is_single or self._tokens is not None else REPLAYED
+            body.mechanisms = [name for name in body.mechanisms if name in offered]
+            if self._mechanism not in body.mechanisms:
+                body.error_code = ErrorCode.UNSUPPORTED_SASL_MECHANISM
+                self._mechanism = ""
+        elif body.error_code == ErrorCode.NONE:
+            found = self._login()
+            self.login = found or self.login
+        return codec.write_response(header.api_key, header.version, header.correlation_id, body), found
+
+    def _login(self) -> Login | None:
+        if self._mechanism in REPLAYED:
+            return Replay(self._mechanism, self._messages[-1])
+        if len(self._messages) == 2 and self._tokens is not None:  # SCRAM takes two
+            return TokenLogin(self._tokens, scram_user(self._messages[0]), self._mechanism)
+        return None
+
+    @staticmethod
+    def _too_new(header: RequestHeader) -> Parts | None:
+        """Protocol guide: error 35 in version 0, with the versions of ApiVersions itself."""
+        versions = REQUESTS[ApiKey.API_VERSIONS].versions
+        if header.version in versions:
+            return None
+        response = codec.response_type(ApiKey.API_VERSIONS)
+        own = response.type_of("api_keys")(
+            api_key=ApiKey.API_VERSIONS, min_version=versions.first, max_version=versions.last
+        )
+        body = response(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=[own])
+        return codec.write_response(ApiKey.API_VERSIONS, 0, header.correlation_id, body)
+
+    @staticmethod
+    def _api_versions(header: RequestHeader, answer: bytearray) -> Parts:
+        if int.from_bytes(answer[8:10], "big") == ErrorCode.UNSUPPORTED_VERSION:
+            codec.put_response_correlation(answer, header.correlation_id)
+            return [answer]
+        body = codec.read_response(header.api_key, header.version, answer)
+        body.api_keys = [api for api in body.api_keys if api.api_key in _ADVERTISED]
+        for api in body.api_keys:
+            api.max_version = min(api.max_version, REQUESTS[api.api_key].versions.last)
+        return codec.write_response(header.api_key, header.version, header.correlation_id, body)

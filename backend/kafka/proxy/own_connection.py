@@ -1,0 +1,43 @@
+"""The proxy's own questions, in its own name: the delegation tokens of users."""
+
+import random
+
+from backend.kafka.proxy.activity import Tally
+from backend.kafka.proxy.broker_connection import BrokerConnection
+from backend.kafka.proxy.config import ProxyConfig
+from backend.kafka.proxy.sasl import Tokens
+from backend.kafka.wire.api import ApiKey
+from backend.kafka.wire.codec import Struct
+
+
+class OwnConnection:
+    """To any of the contact points; opened when there is something to ask."""
+
+    def __init__(self, config: ProxyConfig) -> None:
+        self._config = config
+        self._connection: BrokerConnection | None = None
+
+    async def ask(self, api_key: ApiKey, version: int, body: Struct) -> Struct:
+        """Raises ConnectionError."""
+        tokens = self._config.sasl.delegation_tokens
+        assert tokens is not None
+        if self._connection is None:
+            self._connection = BrokerConnection(
+                random.choice(tokens.contact_points),
+                self._config,
+                tally=Tally(),
+                tls=tokens.tls,
+                login=None,
+                on_closed=self._closed,
+                on_writable=lambda writable: None,
+            )
+        return await self._connection.ask(api_key, version, body)
+
+    def _closed(self, connection: BrokerConnection, has_failed: bool) -> None:
+        if self._connection is connection:
+            self._connection = None
+
+
+def tokens_of(config: ProxyConfig) -> Tokens | None:
+    found = config.sasl.delegation_tokens
+    return Tokens(OwnConnection(config).ask, found.lifetime_seconds) if found is not None else None
