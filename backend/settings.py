@@ -93,7 +93,7 @@ class ConsoleSettings(BaseSettings):
     metrics_token: SecretStr = SecretStr("")
     """What Prometheus sends as bearer token; without it only the embedded installation shows its metrics."""
     java_home: str = ""
-    spark_master: str = "local[6,4]"
+    spark_master: str = "local[8,4]"
     spark_conf: dict[str, str] = {}
     """Further Spark settings, such as an executor's memory and cores, as a JSON object."""
     spark_jars: str = ""

@@ -6,6 +6,7 @@ with 1 when a stage failed and with 2 when it was started wrongly.
 
 import argparse
 import functools
+import importlib
 import json
 import logging
 import os
@@ -25,20 +26,16 @@ from pyspark import InheritableThread
 from pyspark.sql import SparkSession
 from redis.exceptions import RedisError
 
-from backend.domain import routing
+from backend.domain.stages import ADAPTING, STAGES, Form, Stage, stage_named
 from backend.settings import Settings
 from backend.telemetry import keys
 from backend.telemetry.metrics_server import serve_metrics
-from spark_jobs.jobs import adapting, adapting_slow, adapting_transformer, filtering, syndicating
-from spark_jobs.streaming.lane import Lane, run_slot
+from spark_jobs.jobs import adapting
+from spark_jobs.streaming.input_lane import run_input_slot
+from spark_jobs.streaming.lane import run_slot
 from spark_jobs.streaming.stop_channel import StopChannel
 
 log = logging.getLogger("spark_jobs")
-
-LANES: dict[str, Lane] = {
-    lane.stage: lane for lane in (adapting_transformer.LANE, adapting_slow.LANE, filtering.LANE, syndicating.LANE)
-}
-STAGES = (adapting.STAGE, *LANES)
 
 _HEARTBEAT_SECONDS = 2.0
 _HEARTBEAT_KEPT_SECONDS = 3600
@@ -73,7 +70,9 @@ class RunningStage:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--job", required=True, help="name under which the application reports itself")
-    parser.add_argument("--stages", default="all", help=f"comma-separated, of {', '.join(STAGES)}; or all")
+    parser.add_argument(
+        "--stages", default="all", help=f"comma-separated, of {', '.join(stage.name for stage in STAGES)}; or all"
+    )
     parser.add_argument("--slots", type=int, default=1, help="lane tasks per lane stage")
     parser.add_argument("--checkpoints", required=True, help="folder or URL for Spark's checkpoints")
     parser.add_argument("--batch-seconds", type=int, default=30, help="how often the adapting query writes one")
@@ -82,18 +81,19 @@ def main() -> int:
     stop = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: stop.set())
     signal.signal(signal.SIGINT, lambda *_: stop.set())
-    stages = STAGES if arguments.stages == "all" else tuple(arguments.stages.split(","))
-    if unknown := set(stages) - set(STAGES):
-        parser.error(f"unknown stages: {', '.join(sorted(unknown))}")
     try:
-        query = QueryOptions(f"{arguments.checkpoints}/{adapting.STAGE}", arguments.batch_seconds)
+        stages = STAGES if arguments.stages == "all" else tuple(map(stage_named, arguments.stages.split(",")))
+    except KeyError as error:
+        parser.error(f"unknown stage: {error}")
+    try:
+        query = QueryOptions(f"{arguments.checkpoints}/{ADAPTING.name}", arguments.batch_seconds)
         return run(arguments.job, stages, arguments.slots, query, stop)
     except StartError as error:
         log.error("%s", error)
         return 2
 
 
-def run(job: str, stages: tuple[str, ...], lane_slots: int, query: QueryOptions, stop: threading.Event) -> int:
+def run(job: str, stages: tuple[Stage, ...], lane_slots: int, query: QueryOptions, stop: threading.Event) -> int:
     """Runs until ``stop`` is set or a stage fails; the process's exit status."""
     environment = Settings()
     serve_metrics()
@@ -115,7 +115,9 @@ def run(job: str, stages: tuple[str, ...], lane_slots: int, query: QueryOptions,
             heartbeat.send("failing" if failed else "running")
             if failed:
                 for stage in failed:
-                    log.error("Stage %s failed: %s", stage.name, stage.failure() or "it ended unasked")
+                    log.error(
+                        "Stage %s failed: %s", stage.name, stage.failure() or "it ended although nothing stopped it"
+                    )
                 break
             stop.wait(_HEARTBEAT_SECONDS)
         heartbeat.send("stopping")
@@ -140,22 +142,26 @@ def _kafka_answers(environment: Settings) -> bool:
     return True
 
 
-def _check_slots(spark: SparkSession, environment: Settings, stages: tuple[str, ...], lane_slots: int) -> None:
+def _check_slots(spark: SparkSession, environment: Settings, stages: tuple[Stage, ...], lane_slots: int) -> None:
     """Real-time mode starves partitions silently without a slot for each, so too few are refused."""
-    needed = sum(lane_slots for stage in stages if stage in LANES)
-    if adapting.STAGE in stages:
-        admin = AdminClient({"bootstrap.servers": environment.kafka_bootstrap_servers})
-        topic = admin.list_topics(routing.INPUT, timeout=_KAFKA_SECONDS).topics[routing.INPUT]
-        if topic.error is not None:
-            raise StartError(f"Topic {routing.INPUT} cannot be read: {topic.error.str()}.")
-        needed += len(topic.partitions)
+    needed = sum(_partitions(environment, s) if s.form is Form.QUERY else lane_slots for s in stages)
     available = _slots(spark, needed)
     if needed > available:
         raise StartError(
-            f"{', '.join(stages)} need {needed} task slots (one per partition of {routing.INPUT} and per lane "
-            f"task), but Spark has {available}. Give it more (HEADRACE_SPARK_MASTER), or run fewer stages in this "
-            "application."
+            f"{', '.join(stage.name for stage in stages)} need {needed} task slots (one per partition of the adapting "
+            f"query's topic and per lane task), but Spark has {available}. Give it more (HEADRACE_SPARK_MASTER), or "
+            "run fewer stages in this application."
         )
+
+
+def _partitions(environment: Settings, stage: Stage) -> int:
+    """Of the topic that the stage reads. Raises StartError."""
+    assert stage.topic is not None
+    admin = AdminClient({"bootstrap.servers": environment.kafka_bootstrap_servers})
+    topic = admin.list_topics(stage.topic, timeout=_KAFKA_SECONDS).topics[stage.topic]
+    if topic.error is not None:
+        raise StartError(f"Topic {stage.topic} cannot be read: {topic.error.str()}.")
+    return len(topic.partitions)
 
 
 def _slots(spark: SparkSession, wanted: int) -> int:
@@ -169,11 +175,11 @@ def _slots(spark: SparkSession, wanted: int) -> int:
 
 
 def _start(
-    spark: SparkSession, environment: Settings, stage: str, lane_slots: int, query: QueryOptions
+    spark: SparkSession, environment: Settings, stage: Stage, lane_slots: int, query: QueryOptions
 ) -> RunningStage:
-    if stage == adapting.STAGE:
+    if stage.form is Form.QUERY:
         return _start_query(spark, environment, query)
-    return _start_lane(spark, environment, LANES[stage], lane_slots)
+    return _start_tasks(spark, environment, stage, lane_slots)
 
 
 def _start_query(spark: SparkSession, environment: Settings, options: QueryOptions) -> RunningStage:
@@ -190,7 +196,7 @@ def _start_query(spark: SparkSession, environment: Settings, options: QueryOptio
         return str(error).splitlines()[0] if error else None
 
     return RunningStage(
-        adapting.STAGE,
+        ADAPTING.name,
         0,
         lambda: query.isActive,
         failure,
@@ -199,34 +205,38 @@ def _start_query(spark: SparkSession, environment: Settings, options: QueryOptio
     )
 
 
-def _start_lane(spark: SparkSession, environment: Settings, lane: Lane, slots: int) -> RunningStage:
+def _start_tasks(spark: SparkSession, environment: Settings, stage: Stage, slots: int) -> RunningStage:
     context = spark.sparkContext
     channel = StopChannel(context.getConf().get("spark.driver.host", socket.gethostname()))
-    body = functools.partial(_run_partition, lane, environment, channel.address, slots)
+    body = functools.partial(_run_partition, stage, environment, channel.address, slots)
     errors: list[str] = []
 
     def job() -> None:
-        context.setJobDescription(f"lane {lane.stage}")
+        context.setJobDescription(f"lane {stage.name}")
         try:
             context.parallelize(range(slots), slots).foreachPartition(body)
         except Exception as error:
             errors.append(str(error).splitlines()[0])
 
-    thread = InheritableThread(target=job, name=f"lane-{lane.stage}", daemon=True)
+    thread = InheritableThread(target=job, name=f"lane-{stage.name}", daemon=True)
     thread.start()
 
     def stop() -> None:
         channel.stop()
         thread.join()
 
-    return RunningStage(lane.stage, slots, thread.is_alive, lambda: next(iter(errors), None), dict, stop)
+    return RunningStage(stage.name, slots, thread.is_alive, lambda: next(iter(errors), None), dict, stop)
 
 
 def _run_partition(
-    lane: Lane, environment: Settings, stop_address: tuple[str, int], slots: int, partition: Iterable[int]
+    stage: Stage, environment: Settings, stop_address: tuple[str, int], slots: int, partition: Iterable[int]
 ) -> None:
     for slot in partition:
-        run_slot(lane, environment, stop_address, slot, slots)
+        if stage.form is Form.INPUT:
+            run_input_slot(stage, environment, stop_address, slot)
+        else:
+            lane = importlib.import_module(f"spark_jobs.jobs.{stage.name}").LANE
+            run_slot(lane, environment, stop_address, slot, slots)
 
 
 class _Heartbeat:

@@ -1,1 +1,1 @@
-"""What transforms that wait are given: external APIs, and what is remembered of other messages."""
+"""Calls of external systems by the steps of a pipeline, and what steps remember of earlier messages."""

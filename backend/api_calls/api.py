@@ -1,128 +1,138 @@
-"""An external API as one step of one pipeline asks it: in parallel up to a bound, patiently, and not twice for the
-same thing."""
+"""An external system as one step of one pipeline calls it: in parallel up to a bound, with retries, and not twice for
+the same thing."""
 
 import asyncio
 import contextlib
+import logging
 import time
 from typing import Any
 
 from cachetools import TTLCache
 
-from backend.connectors.http_endpoint import HttpConnection, address, refused, sent_secrets, static_headers
-from backend.domain import json
+from backend.domain import capabilities, json
 from backend.domain.breaker import BreakerPolicy
-from backend.domain.connector import DeliveryError
-from backend.domain.pipeline import RuntimeConnector
-from backend.domain.transforms.base import CallFailedError, CallRequest
-from backend.domain.transforms.http_call import HttpCall
-from backend.network.http_client import HttpClient, HttpError, Response
+from backend.domain.capabilities import DeliveryError, internal_error
+from backend.domain.connector import RuntimeConnector
+from backend.domain.reasons import Reason
+from backend.domain.transforms.base import CallFailedError
+from backend.domain.transforms.call import Call
 from backend.resilience.gate import Gate, Held, Send
-from backend.resilience.retries import GivenUpError, with_retries
+from backend.resilience.retries import RetriesExhaustedError, with_retries
 from backend.resilience.scripts import OutputKey
 from backend.telemetry import events
 from backend.telemetry.recorder import Recorder
 
-_ANSWER_BYTES = 1024 * 1024
+log = logging.getLogger(__name__)
+
 _CACHE_BYTES = 16 * 1024 * 1024
 _TURN_SECONDS = 30.0
 """A message waits this long for the rate limit at most."""
 
-_OF_THE_MESSAGE = {"http_400", "http_404", "http_409", "http_410", "http_422", "answer"}
-"""Answers that tell of the message and not of the API: its breaker does not count them."""
 
+class System:
+    """A step's connector, ready to be called. Made, used and closed on one event loop."""
 
-class HttpApi:
-    """An HTTP connector as something to ask. Made, used and closed on one event loop."""
-
-    def __init__(self, connector: RuntimeConnector) -> None:
-        """Raises CallFailedError when the connector could not be had."""
-        if connector.error:
-            raise CallFailedError("configuration", connector.error, retryable=True)
-        connection = HttpConnection.model_validate(connector.connection)
-        self._connection = connection
-        self._headers = [*static_headers(connection), "Accept: application/json"]
-        self._secrets = sent_secrets(connection)
-        self._client = HttpClient(verify_tls=connection.verify_tls, kept_bytes=_ANSWER_BYTES)
-
-    async def ask(self, request: CallRequest, timeout_seconds: float) -> bytes:
-        """The answer, which is JSON or empty. Raises DeliveryError, without secrets."""
-        url = address(self._connection, request.path)
-        headers = self._headers if request.body is None else [*self._headers, "Content-Type: application/json"]
+    def __init__(self, step: Call, connector: RuntimeConnector) -> None:
+        """Raises CallFailedError when the configuration does not work."""
+        self._seconds = step.timeout_seconds
         try:
-            async with asyncio.timeout(timeout_seconds):
-                answer = await self._client.request(request.method, url, headers, request.body)
-            return _json_of(answer)
+            self._call: capabilities.Call[Any, Any] = step.bind(connector)
+        except DeliveryError as error:
+            raise CallFailedError(Reason.CONFIGURATION, str(error), retryable=error.retryable) from None
+        self.request = self._call.request()
+        self.reasons_of_the_message = self._call.reasons_of_the_message
+        self.shown = self._call.shown
+        self._secrets = self._call.secrets()
+        self._opened: asyncio.Future[None] | None = None
+
+    async def ask(self, request: Any) -> bytes:
+        """The answer, which is JSON or empty. Raises DeliveryError, without secrets."""
+        try:
+            async with asyncio.timeout(self._seconds):
+                await self._open()
+                return await self._call.call(request)
         except TimeoutError:
-            text = f"The API gave no answer within {timeout_seconds:g} seconds."
-            raise DeliveryError("timeout", text, retryable=True) from None
-        except HttpError as error:
-            raise DeliveryError(error.kind, f"The API: {error}", retryable=error.kind != "forbidden") from None
+            text = f"The API gave no answer within {self._seconds:g} seconds."
+            raise DeliveryError(Reason.TIMEOUT, text, retryable=True) from None
         except DeliveryError as error:
             raise error.without(self._secrets) from None
+        except Exception as error:
+            log.exception("A connector failed unexpectedly.")
+            raise internal_error(error) from None
 
     async def close(self) -> None:
-        await self._client.close()
+        if self._opened is not None:
+            await self._call.close()
+
+    async def _open(self) -> None:
+        if self._opened is None or (self._opened.done() and self._opened.exception() is not None):
+            self._opened = asyncio.ensure_future(self._call.open())
+        await asyncio.shield(self._opened)
 
 
 class Api:
-    """An API as one step of one pipeline asks it. Made, used and closed on one event loop."""
+    """One step's calls, with its cache, its concurrency, its breaker and its rate limit."""
 
     def __init__(
         self,
         pipeline_id: str,
-        step: HttpCall,
+        step: Call,
         connector: RuntimeConnector,
         *,
         gate: Gate,
         breaker: BreakerPolicy,
         recorder: Recorder,
     ) -> None:
-        """Raises CallFailedError when the connector could not be had."""
+        """Raises CallFailedError when the configuration does not work."""
         self.step = step
         self.connector = connector
-        self._http = HttpApi(connector)
+        self.last_used = time.monotonic()
+        self._system = System(step, connector)
         self._pipeline_id = pipeline_id
         self._recorder = recorder
         self._gate = gate.output(OutputKey(pipeline_id, step.breaker_name), step.breaker or breaker, step.rate_limit)
         self._slots = asyncio.Semaphore(step.concurrency)
-        self._cache: TTLCache[CallRequest, bytes] = TTLCache(_CACHE_BYTES, step.cache_seconds, getsizeof=_size)
-        self._asked: dict[CallRequest, asyncio.Task[bytes]] = {}
-        self._in_flight = 0
+        self._cache: TTLCache[Any, bytes] = TTLCache(_CACHE_BYTES, step.cache_seconds, getsizeof=_size)
+        self._requests: dict[Any, asyncio.Task[bytes]] = {}
+        self.in_flight = 0
 
-    async def call(self, request: CallRequest) -> Any:
-        """The answer's JSON, null for an empty one. Raises CallFailedError."""
-        self._in_flight += 1
+    async def call(self, document: Any) -> Any:
+        """The answer's JSON, null for an empty one. Raises CallFailedError, and TransformError when the document
+        makes no request."""
+        request = self._system.request(document)
+        self.in_flight += 1
+        self.last_used = time.monotonic()
         try:
             answer = await (self._cached(request) if self.step.cache_seconds else self._ask(request))
             return json.loads(answer) if answer else None
         finally:
-            self._in_flight -= 1
+            self.in_flight -= 1
 
     async def close(self) -> None:
-        """Once the last answer has come."""
-        while self._in_flight:
+        """Once the last answer has arrived."""
+        while self.in_flight:
             await asyncio.sleep(0.05)
-        await self._http.close()
+        await self._system.close()
 
-    async def _cached(self, request: CallRequest) -> bytes:
-        kept = self._cache.get(request)
-        if kept is not None:
+    async def _cached(self, request: Any) -> bytes:
+        cached = self._cache.get(request)
+        if cached is not None:
             self._recorder.count(self._pipeline_id, events.call_cached(self.step.name))
-            return kept
-        # All that ask the same at the same time share one request.
-        asked = self._asked.get(request)
-        if asked is None:
-            asked = self._asked[request] = asyncio.create_task(self._ask(request))
-            asked.add_done_callback(lambda _: self._asked.pop(request))
-        answer = await asyncio.shield(asked)
+            return cached
+        # Equal requests at the same time share one call.
+        call = self._requests.get(request)
+        if call is None:
+            call = self._requests[request] = asyncio.create_task(self._ask(request))
+            call.add_done_callback(lambda _: self._requests.pop(request))
+        answer = await asyncio.shield(call)
         with contextlib.suppress(ValueError):  # larger than the whole cache
             self._cache[request] = answer
         return answer
 
-    async def _ask(self, request: CallRequest) -> bytes:
+    async def _ask(self, request: Any) -> bytes:
         async def attempt(_number: int) -> bytes:
             async with self._slots:
-                return await self._try(request)
+                return await self._attempt(request)
 
         try:
             answer = await with_retries(
@@ -131,22 +141,22 @@ class Api:
                 opened=self._gate.opened,
                 on_retry=lambda: self._recorder.count(self._pipeline_id, events.call_retried(self.step.name)),
             )
-        except GivenUpError as given_up:
+        except RetriesExhaustedError as exhausted:
             self._recorder.count(self._pipeline_id, events.unanswered(self.step.name))
             raise CallFailedError(
-                "call_failed", str(given_up), due=given_up.due, retryable=given_up.retryable
+                Reason.CALL_FAILED, str(exhausted), due=exhausted.due, retryable=exhausted.retryable
             ) from None
         self._recorder.count(self._pipeline_id, events.called(self.step.name))
         return answer
 
-    async def _try(self, request: CallRequest) -> bytes:
+    async def _attempt(self, request: Any) -> bytes:
         """Raises DeliveryError; CallFailedError when it may not be made now."""
         admission = await self._admitted()
         began = time.perf_counter()
         try:
-            answer = await self._http.ask(request, self.step.timeout_seconds)
+            answer = await self._system.ask(request)
         except DeliveryError as error:
-            if error.reason in _OF_THE_MESSAGE:
+            if error.reason in self._system.reasons_of_the_message:
                 self._gate.succeeded(probe=admission.probe)
             else:
                 self._gate.failed(str(error)[:300], probe=admission.probe)
@@ -163,25 +173,11 @@ class Api:
                 await asyncio.sleep(admission.wait)
                 return admission
             assert isinstance(admission, Held)  # nothing is a repeat without an id
-            if admission.reason == "breaker_open":
-                raise CallFailedError("breaker_open", "The API's circuit breaker is open.", due=admission.due)
+            if admission.reason is Reason.BREAKER_OPEN:
+                raise CallFailedError(Reason.BREAKER_OPEN, "The API's circuit breaker is open.", due=admission.due)
             if admission.due > until:
-                raise CallFailedError("rate_limited", "The API's rate limit is used up.", due=admission.due)
+                raise CallFailedError(Reason.RATE_LIMITED, "The API's rate limit is used up.", due=admission.due)
             await asyncio.sleep(max(0.005, admission.due - time.time()))
-
-
-def _json_of(answer: Response) -> bytes:
-    """Raises DeliveryError."""
-    if answer.status >= 300:
-        raise refused(answer, who="API", final="correct the step or the message")
-    if not answer.complete:
-        raise DeliveryError("answer", f"The API's answer is longer than {_ANSWER_BYTES:,} bytes.", retryable=False)
-    try:
-        if answer.body:
-            json.loads(answer.body)
-    except json.InvalidJsonError as error:
-        raise DeliveryError("answer", f"The API's answer is not JSON: {error}", retryable=False) from None
-    return answer.body
 
 
 def _size(answer: bytes) -> int:

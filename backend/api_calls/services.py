@@ -1,6 +1,7 @@
-"""What the steps of one lane task, or of one dry run, may use while they wait."""
+"""What the waiting steps of one lane task use: external systems, and what is remembered of earlier messages."""
 
 import asyncio
+import contextlib
 import hashlib
 import time
 from collections.abc import Mapping
@@ -13,17 +14,22 @@ from redis.exceptions import RedisError
 
 from backend.api_calls.api import Api
 from backend.domain.breaker import BreakerPolicy
-from backend.domain.pipeline import RuntimeConnector
-from backend.domain.transforms.base import CallFailedError, CallRequest
-from backend.domain.transforms.http_call import HttpCall
+from backend.domain.connector import RuntimeConnector
+from backend.domain.reasons import Reason
+from backend.domain.transforms.base import CallFailedError, Calls, Memory, StepResources
+from backend.domain.transforms.call import Call
 from backend.resilience.gate import Gate
 from backend.telemetry.recorder import Recorder
 
 _REDIS_SECONDS = 2.0
 _REDIS_BACK_SECONDS = 5.0
+_SWEEP_SECONDS = 15.0
+_API_IDLE_SECONDS = 600.0
+
+_ApiKey = tuple[str, str, UUID]
 
 
-class Adapting:
+class ApiCalls:
     """Owns the APIs. One per task, on one event loop."""
 
     def __init__(self, redis_url: str, *, gate: Gate, breaker: BreakerPolicy, recorder: Recorder) -> None:
@@ -31,27 +37,30 @@ class Adapting:
         self._gate = gate
         self._breaker = breaker
         self._recorder = recorder
-        self._apis: dict[tuple[str, str], Api] = {}
-        self._retired: set[asyncio.Task[None]] = set()
+        self._apis: dict[_ApiKey, list[Api]] = {}
         gate.start()
+        self._sweeper = asyncio.create_task(self._sweep())
 
-    def services(
+    def resources(
         self, pipeline_id: str, message_id: str, connectors: Mapping[UUID, RuntimeConnector]
-    ) -> "MessageServices":
-        """``connectors`` are those of the message's version."""
-        return MessageServices(self, pipeline_id, message_id, connectors)
+    ) -> StepResources:
+        """For one message. ``connectors`` are those of its version."""
+        return StepResources(
+            {
+                Calls: MessageCalls(self, pipeline_id, connectors),
+                Memory: MessageMemory(self, pipeline_id, message_id),
+            }
+        )
 
-    def api(self, pipeline_id: str, step: HttpCall, connector: RuntimeConnector) -> Api:
-        """Raises CallFailedError."""
-        key = (pipeline_id, step.name)
-        api = self._apis.get(key)
-        if api is None or (api.step, api.connector) != (step, connector):
-            made = Api(pipeline_id, step, connector, gate=self._gate, breaker=self._breaker, recorder=self._recorder)
-            if api is not None:
-                closing = asyncio.create_task(api.close())
-                self._retired.add(closing)
-                closing.add_done_callback(self._retired.discard)
-            api = self._apis[key] = made
+    def api(self, pipeline_id: str, step: Call, connector: RuntimeConnector) -> Api:
+        """That of the step's own version: two versions in flight do not close each other's. Raises CallFailedError."""
+        apis = self._apis.setdefault((pipeline_id, step.name, step.connector), [])
+        for api in apis:
+            if (api.step is step or api.step == step) and (api.connector is connector or api.connector == connector):
+                api.connector = connector  # fetched again from the manager: the next comparison is of identities
+                return api
+        api = Api(pipeline_id, step, connector, gate=self._gate, breaker=self._breaker, recorder=self._recorder)
+        apis.append(api)
         return api
 
     async def first_seen(self, pipeline_id: str, key: str, message_id: str, seconds: int) -> bool:
@@ -61,32 +70,55 @@ class Adapting:
             holder: Any = await self._redis.set(name, message_id, nx=True, get=True, ex=seconds)
         except (RedisError, OSError, TimeoutError):
             due = time.time() + _REDIS_BACK_SECONDS
-            text = "Redis, which remembers what was seen, is not available; the message is tried again."
-            raise CallFailedError("deduplication_unavailable", text, due=due) from None
+            text = "Redis, which remembers earlier messages, is unavailable; the message is redelivered automatically."
+            raise CallFailedError(Reason.DEDUPLICATION_UNAVAILABLE, text, due=due) from None
         return holder is None or holder.decode() == message_id
 
     async def close(self) -> None:
-        await asyncio.gather(*(api.close() for api in self._apis.values()), *self._retired)
+        self._sweeper.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await self._sweeper
+        await asyncio.gather(*(api.close() for apis in self._apis.values() for api in apis))
         await self._gate.close()
         await self._redis.aclose()
 
+    async def _sweep(self) -> None:
+        """Closes what nobody uses any more: APIs of former versions and of deleted pipelines."""
+        while True:
+            await asyncio.sleep(_SWEEP_SECONDS)
+            before = time.monotonic() - _API_IDLE_SECONDS
+            for key, apis in list(self._apis.items()):
+                idle = [api for api in apis if not api.in_flight and api.last_used < before]
+                self._apis[key] = [api for api in apis if api not in idle]
+                if not self._apis[key]:
+                    del self._apis[key]
+                await asyncio.gather(*(api.close() for api in idle))
+
 
 @dataclass
-class MessageServices:
-    """What one message may use: a StepServices."""
+class MessageCalls(Calls):
+    """The calls of one message."""
 
-    adapting: Adapting
+    api_calls: ApiCalls
+    pipeline_id: str
+    connectors: Mapping[UUID, RuntimeConnector]
+
+    async def call(self, step: Call, document: Any) -> Any:
+        return await self.api_calls.api(self.pipeline_id, step, self.connectors[step.connector]).call(document)
+
+
+@dataclass
+class MessageMemory(Memory):
+    """What one message is compared with."""
+
+    api_calls: ApiCalls
     pipeline_id: str
     message_id: str
-    connectors: Mapping[UUID, RuntimeConnector]
     _seen: set[str] = field(default_factory=set)
-
-    async def call(self, step: HttpCall, request: CallRequest) -> Any:
-        return await self.adapting.api(self.pipeline_id, step, self.connectors[step.connector]).call(request)
 
     async def first_seen(self, key: str, seconds: int) -> bool:
         # Of several documents that were made of this message only one is the first.
         if key in self._seen:
             return False
         self._seen.add(key)
-        return await self.adapting.first_seen(self.pipeline_id, key, self.message_id, seconds)
+        return await self.api_calls.first_seen(self.pipeline_id, key, self.message_id, seconds)

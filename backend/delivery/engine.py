@@ -1,21 +1,26 @@
 """Delivers messages of all pipelines to all their outputs."""
 
 import asyncio
+import contextlib
 import time
 
-from backend.delivery.output import Delivered, Output, Suppressed, Undeliverable
+from backend.delivery.outcomes import Delivered, Suppressed, Undeliverable
+from backend.delivery.output import Output
 from backend.domain import routing
 from backend.domain.breaker import BreakerPolicy
 from backend.domain.message import Message
 from backend.domain.pipeline import RuntimeOutput
+from backend.domain.reasons import Reason
 from backend.domain.records import Record, attempt_record, billing_event, dead_letter, resolved
+from backend.domain.stages import SYNDICATING
 from backend.manager_api.client import ConfigClient, ConfigUnavailableError, RuntimePipeline, UnknownPipelineError
 from backend.resilience.gate import Gate, Kind
 from backend.telemetry.recorder import Recorder
 
-_STAGE = "syndicating"
 _CONFIG_RETRY_SECONDS = 2.0
 _RECENT_SECONDS = 5.0
+_SWEEP_SECONDS = 15.0
+_OUTPUT_IDLE_SECONDS = 600.0
 
 
 class DeliveryEngine:
@@ -27,16 +32,15 @@ class DeliveryEngine:
         self._gate = gate
         self._breaker = breaker
         self._outputs: dict[tuple[str, str], Output] = {}
-        self._retired: set[asyncio.Task[None]] = set()
         self._waiting: set[str] = set()
         gate.start()
+        self._sweeper = asyncio.create_task(self._sweep())
 
     async def deliver(self, message: Message, position: str) -> list[Record]:
         """Delivers to every output of the message's version, or to the one a redelivery is for.
 
-        ``position`` names the record that was read. Returns what is to be recorded of it: billing
-        events, attempts and dead letters. Waits, however long, while the configuration cannot be
-        had: the message is not its fault.
+        ``position`` names the record that was read. Returns what is to be recorded of it: billing events, attempts
+        and dead letters. Waits, however long, while the configuration is unavailable: the message is not at fault.
         """
         message, redelivery = message.split_redelivery()
         only = redelivery.output if redelivery else ""
@@ -46,34 +50,41 @@ class DeliveryEngine:
             if not outputs:
                 raise UnknownPipelineError(f"Version {message.version} of the pipeline has no output {only}.")
         except UnknownPipelineError as error:
-            reason = "unknown_output" if only else "unknown_pipeline"
-            return [dead_letter(message, stage=_STAGE, reason=reason, error=str(error), output=only)]
+            reason = Reason.UNKNOWN_OUTPUT if only else Reason.UNKNOWN_PIPELINE
+            return [dead_letter(message, stage=SYNDICATING.name, reason=reason, error=str(error), output=only)]
         workspace = str(runtime.snapshot.workspace_id)
         kind: Kind = "redelivery" if redelivery else "first"
         if len(outputs) == 1:
             records = await self._deliver_to(outputs[0], message, position, kind, workspace)
         else:
             parts = [self._deliver_to(output, message, position, kind, workspace) for output in outputs]
-            records = [record for found in await asyncio.gather(*parts) for record in found]
+            records = [record for made in await asyncio.gather(*parts) for record in made]
         # One that failed again for its output is the same dead letter still.
         if redelivery and not (only and any(record.topic == routing.DEAD_LETTER for record in records)):
             records.append(resolved(message, redelivery.dead_letter))
         return records
 
     def relieve(self) -> None:
-        """The window has been full for a while: outputs that are slow make room for the others.
-
-        A single output may fill it, since nobody else waits then.
-        """
+        """The window has been full for a while: batches are sent as they are, and outputs that are slow make room
+        for the others. A single output may fill the window, since nobody else waits then."""
         recent = time.monotonic() - _RECENT_SECONDS
         used = [output for output in self._outputs.values() if output.in_flight or output.last_used > recent]
-        if len(used) > 1:
-            for output in used:
-                if output.is_slow():
-                    output.dismiss_line()
+        for output in used:
+            output.flush()
+            if len(used) > 1 and output.is_slow():
+                output.dismiss_line()
+
+    def flush(self) -> None:
+        """Sends what waits for its batch to fill."""
+        for output in self._outputs.values():
+            output.flush()
 
     async def close(self) -> None:
-        await asyncio.gather(*(output.close() for output in self._outputs.values()), *self._retired)
+        """Once every delivery has ended."""
+        self._sweeper.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await self._sweeper
+        await asyncio.gather(*(output.close() for output in self._outputs.values()))
         await self._gate.close()
 
     async def _runtime(self, message: Message) -> RuntimePipeline:
@@ -88,14 +99,14 @@ class DeliveryEngine:
                 return runtime
 
     def _note_waiting(self, message: Message, error: ConfigUnavailableError) -> None:
-        """Told once for all messages of a pipeline that wait."""
+        """Reported once for all messages of a pipeline that wait."""
         if message.pipeline_id in self._waiting:
             return
         self._waiting.add(message.pipeline_id)
         self._recorder.error(
             message.pipeline_id,
-            stage=_STAGE,
-            reason="configuration_unavailable",
+            stage=SYNDICATING.name,
+            reason=Reason.CONFIGURATION_UNAVAILABLE,
             message=str(error),
             message_id=message.id,
         )
@@ -104,7 +115,7 @@ class DeliveryEngine:
         self, runtime: RuntimeOutput, message: Message, position: str, kind: Kind, workspace: str
     ) -> list[Record]:
         output = self._output(message.pipeline_id, runtime)
-        outcome = await output.send(message, position, kind)
+        outcome = await output.send(runtime, message.version, message, position, kind)
         records = [
             attempt_record(message, attempt, workspace_id=workspace, output=runtime.name)
             for attempt in outcome.attempts
@@ -118,7 +129,7 @@ class DeliveryEngine:
                 records.append(
                     dead_letter(
                         message,
-                        stage=_STAGE,
+                        stage=SYNDICATING.name,
                         reason=reason,
                         error=error,
                         output=runtime.name,
@@ -132,25 +143,19 @@ class DeliveryEngine:
     def _output(self, pipeline_id: str, runtime: RuntimeOutput) -> Output:
         key = (pipeline_id, runtime.name)
         output = self._outputs.get(key)
-        if output is None or output.runtime is not runtime:
-            if output is not None:
-                if output.runtime == runtime:
-                    output.runtime = runtime
-                    return output
-                self._retire(output)
+        if output is None:
             output = self._outputs[key] = Output(
                 pipeline_id, runtime, recorder=self._recorder, gate=self._gate, breaker=self._breaker
             )
         return output
 
-    def _retire(self, output: Output) -> None:
-        """Closes an output whose configuration changed, once its last delivery ended."""
-
-        async def close_when_idle() -> None:
-            while output.in_flight:
-                await asyncio.sleep(0.1)
-            await output.close()
-
-        task = asyncio.create_task(close_when_idle())
-        self._retired.add(task)
-        task.add_done_callback(self._retired.discard)
+    async def _sweep(self) -> None:
+        """Closes what nobody uses any more: clients of former versions, outputs of deleted pipelines."""
+        while True:
+            await asyncio.sleep(_SWEEP_SECONDS)
+            now = time.monotonic()
+            for key, output in list(self._outputs.items()):
+                output.close_idle_clients(now)
+                if not output.in_flight and now - output.last_used > _OUTPUT_IDLE_SECONDS:
+                    del self._outputs[key]
+                    await output.close()

@@ -1,272 +1,410 @@
-"""One output of one pipeline version: bounded share, order per key, retries, breaker and rate limit."""
+"""One output of a pipeline, whatever the version: bounded room, order per key, retries, breaker and rate limit."""
 
 import asyncio
-import contextlib
+import logging
 import random
 import time
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Callable, Sequence
 
-from pydantic import ValidationError
-
+from backend.delivery.batching import Batcher, Pending
+from backend.delivery.client import DeliveryClient
+from backend.delivery.outcomes import Delivered, Outcome, Suppressed, Undeliverable
+from backend.domain.batching import BatchPolicy
 from backend.domain.breaker import BreakerPolicy
-from backend.domain.connector import DeliveryError, Destination, connectors
+from backend.domain.capabilities import BatchRefusedError, DeliveryError, Receipt, internal_error
 from backend.domain.masking import redacted
 from backend.domain.message import Message, utc_now
-from backend.domain.pipeline import RuntimeOutput
+from backend.domain.pipeline import OutputConfig, RuntimeOutput
+from backend.domain.reasons import Reason
 from backend.domain.records import Attempt
-from backend.domain.registry import UnknownComponentError
+from backend.resilience.bulkhead import Bulkhead
 from backend.resilience.gate import Gate, Held, Kind, OutputGate, Repeat, Send
-from backend.resilience.retries import GivenUpError, with_retries
+from backend.resilience.retries import RetriesExhaustedError, with_retries
 from backend.resilience.scripts import OutputKey
-from backend.resilience.share import Share
 from backend.telemetry import events
 from backend.telemetry.recorder import Recorder
 
+log = logging.getLogger(__name__)
+
 _QUEUE_BYTES = 16 * 1024 * 1024
 _SATURATED_SECONDS = 15.0
+_CLIENT_IDLE_SECONDS = 60.0
+_NO_BYTES = 0
 
 _HELD = {
-    "breaker_open": "The circuit breaker of this output is open; the message is delivered once it has closed.",
-    "rate_limited": "The output's rate limit is used up; the message is delivered as the limit allows.",
+    Reason.BREAKER_OPEN: "The circuit breaker of this output is open; the message is delivered once it has closed.",
+    Reason.RATE_LIMITED: "The output's rate limit is used up; the message is delivered as the limit allows.",
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Delivered:
-    """The receiver has the message."""
-
-    status: str
-    attempts: list[Attempt] = field(default_factory=list)
-
-
-@dataclass(frozen=True, slots=True)
-class Suppressed:
-    """The receiver had the message before. ``same_read`` tells that it was this very record, read again."""
-
-    same_read: bool
-    attempts: list[Attempt] = field(default_factory=list)
-
-
-@dataclass(frozen=True, slots=True)
-class Undeliverable:
-    """The message is to become a dead letter; ``due`` and ``retryable`` as for ``dead_letter``."""
-
-    reason: str
-    error: str
-    attempts: list[Attempt] = field(default_factory=list)
-    due: float | None = None
-    retryable: bool = False
-
-
-Outcome = Delivered | Suppressed | Undeliverable
-
-
-def build_destination(output: RuntimeOutput) -> Destination[Any, Any]:
-    """The destination of an output. Raises DeliveryError when its configuration no longer fits, or could
-    not be had."""
-    if output.connector.error:
-        raise DeliveryError("configuration", output.connector.error, retryable=True)
-    try:
-        connector = connectors.get(output.connector.type)
-        if connector.destination is None:
-            raise DeliveryError(
-                "configuration", f"The connector type {connector.type} cannot deliver.", retryable=False
-            )
-        return connector.destination(
-            connector.connection_model.model_validate(output.connector.connection),
-            connector.destination.options_model.model_validate(output.config.options),
-        )
-    except (UnknownComponentError, ValidationError) as error:
-        raise DeliveryError(
-            "configuration", f"The output's configuration is refused: {error}", retryable=False
-        ) from None
-
-
 class Output:
-    """Delivers messages to one destination.
+    """Delivers the messages of all versions of a pipeline to one of its outputs.
 
-    Messages with the same key go one after the other; at most ``concurrency`` at the same time,
-    and no more than ``queue`` of them and 16 MiB are under way or wait for their turn. Further ones
-    wait in line, until ``dismiss_line`` says that others need their place in the window.
+    Messages with the same key go one after the other; at most ``concurrency`` deliveries run at the same time, and
+    no more than ``queue`` messages and 16 MiB are in flight or wait for their turn. Further ones wait in line, until
+    ``dismiss_line`` says that others need their place in the window. The newest configuration that was used decides
+    about these bounds; connector, options, timeout and retries are those of each message's own version.
     """
 
     def __init__(
         self, pipeline_id: str, runtime: RuntimeOutput, *, recorder: Recorder, gate: Gate, breaker: BreakerPolicy
     ) -> None:
-        self.runtime = runtime
+        self.name = runtime.name
         self._pipeline_id = pipeline_id
         self._recorder = recorder
+        self._default_breaker = breaker
+        self._config = config = runtime.config
         self._gate: OutputGate = gate.output(
-            OutputKey(pipeline_id, runtime.name), runtime.config.breaker or breaker, runtime.config.rate_limit
+            OutputKey(pipeline_id, self.name), config.breaker or breaker, config.rate_limit
         )
-        self._slots = asyncio.Semaphore(runtime.config.concurrency)
-        self._tails: dict[bytes, asyncio.Future[None]] = {}
-        self._opened: asyncio.Task[Destination[Any, Any]] | None = None
-        self._secrets: list[str] = []
-        self._share = Share(runtime.config.queue, _QUEUE_BYTES)
+        self._room = Bulkhead(config.queue, _QUEUE_BYTES)
+        self._slots = Bulkhead(config.concurrency, 1)
+        self._version = 0
+        self._clients: list[DeliveryClient] = []
+        self._batchers: dict[DeliveryClient, Batcher] = {}
+        self._tails: dict[bytes, tuple[asyncio.Future[None], DeliveryClient]] = {}
+        self._closing: set[asyncio.Task[None]] = set()
         self.in_flight = 0
-        self.last_used = 0.0
+        self.last_used = time.monotonic()
         self._ended = 0
-        self._pace_since = time.monotonic()
+        self._pace_since = self.last_used
 
-    async def send(self, message: Message, position: str, kind: Kind = "first") -> Outcome:
-        """Delivers the message, read at ``position``, or says why it could not be. Never raises."""
+    async def send(
+        self, runtime: RuntimeOutput, version: int, message: Message, position: str, kind: Kind = "first"
+    ) -> Outcome:
+        """Delivers the message, which was read at ``position``, or says why it could not be. Never raises."""
         self.in_flight += 1
         self.last_used = time.monotonic()
-        if await self._share.enter(len(message.body)):
-            try:
-                outcome = await self._send_in_turn(message, position, kind)
-            finally:
-                self._share.leave(len(message.body))
-        else:
-            outcome = Undeliverable(
-                "output_saturated",
-                f"The output's {self._share.messages} places stayed taken while others waited; the message is "
-                "tried again.",
-                due=time.time() + _SATURATED_SECONDS,
-            )
-        self.in_flight -= 1
-        self._ended += 1
+        try:
+            outcome = await self._send_with_room(runtime, version, message, position, kind)
+        finally:
+            self.in_flight -= 1
+            self._ended += 1
         self._note(message, outcome)
         return outcome
 
     def is_slow(self) -> bool:
-        """Whether what waits in line needs more than a second, at the pace since this was last asked."""
+        """Whether what waits in line needs more than a second, at the pace since this was last called."""
         now = time.monotonic()
         pace = self._ended / max(now - self._pace_since, 0.001)
         self._ended, self._pace_since = 0, now
-        return self._share.waiting > pace
+        return self._room.waiting > pace
 
     def dismiss_line(self) -> None:
-        """What waits for a place is set aside as dead letters, to be delivered later."""
-        self._share.dismiss_line()
+        """What waits for room becomes dead letters, to be delivered later."""
+        self._room.dismiss_line()
+
+    def flush(self) -> None:
+        """Batches are sent as they are."""
+        for batcher in self._batchers.values():
+            batcher.flush()
+
+    def close_idle_clients(self, now: float) -> None:
+        """Those of former configurations, once nobody has used them for a minute."""
+        for client in self._clients[:-1]:
+            if not client.in_flight and now - client.last_used > _CLIENT_IDLE_SECONDS:
+                self._clients.remove(client)
+                task = asyncio.create_task(self._close_client(client))
+                self._closing.add(task)
+                task.add_done_callback(self._closing.discard)
 
     async def close(self) -> None:
-        if self._opened is None:
-            return
-        with contextlib.suppress(DeliveryError):
-            await (await self._opened).close()
+        """Once nothing is in flight."""
+        await asyncio.gather(*(self._close_client(client) for client in self._clients), *self._closing)
 
-    async def _send_in_turn(self, message: Message, position: str, kind: Kind) -> Outcome:
-        before = self._tails.get(message.key)
-        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._tails[message.key] = done
+    # -- room, client and order ------------------------------------------------
+
+    async def _send_with_room(
+        self, runtime: RuntimeOutput, version: int, message: Message, position: str, kind: Kind
+    ) -> Outcome:
+        size = len(message.body)
+        if not await self._room.enter(size):
+            return Undeliverable(
+                Reason.OUTPUT_SATURATED,
+                f"The output's {self._room.capacity} places stayed taken while others waited; the message is "
+                "redelivered automatically.",
+                due=time.time() + _SATURATED_SECONDS,
+            )
         try:
-            if before is not None:
-                await before
-            return await self._deliver_with_retries(message, position, kind)
+            if version > self._version:
+                self._configure(runtime.config, version)
+            client = self._client(runtime)
+            client.in_flight += 1
+            try:
+                return await self._send_in_order(client, message, position, kind)
+            finally:
+                client.in_flight -= 1
+                client.last_used = time.monotonic()
+        finally:
+            self._room.leave(size)
+
+    def _configure(self, config: OutputConfig, version: int) -> None:
+        self._version = version
+        if config is not self._config:
+            self._config = config
+            self._room.resize(config.queue)
+            self._slots.resize(config.concurrency)
+            self._gate.configure(config.breaker or self._default_breaker, config.rate_limit)
+
+    def _client(self, runtime: RuntimeOutput) -> DeliveryClient:
+        for client in self._clients:
+            if client.serves(runtime):
+                return client
+        client = DeliveryClient(runtime)
+        self._clients.append(client)
+        return client
+
+    async def _send_in_order(self, client: DeliveryClient, message: Message, position: str, kind: Kind) -> Outcome:
+        tail = self._tails.get(message.key)
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._tails[message.key] = entry = (done, client)
+        try:
+            # A batcher keeps the order of a key itself: waiting here would put each message of a key into a batch
+            # of its own.
+            if tail is not None and not (client.batched and tail[1] is client):
+                await tail[0]
+            if client.batched:
+                return await self._batcher(client).deliver(
+                    Pending(message, position, kind, asyncio.get_running_loop().create_future())
+                )
+            return await self._deliver_with_retries(client, message, position, kind)
         finally:
             done.set_result(None)
-            if self._tails.get(message.key) is done:
+            if self._tails.get(message.key) is entry:
                 del self._tails[message.key]
 
-    async def _deliver_with_retries(self, message: Message, position: str, kind: Kind) -> Outcome:
+    async def _close_client(self, client: DeliveryClient) -> None:
+        if client in self._batchers:
+            await self._batchers.pop(client).close()
+        await client.close()
+
+    # -- one by one --------------------------------------------------------------
+
+    async def _deliver_with_retries(
+        self, client: DeliveryClient, message: Message, position: str, kind: Kind
+    ) -> Outcome:
         attempts: list[Attempt] = []
 
         async def attempt(number: int) -> Outcome:
-            asked: Kind = kind if number == 1 else "retry"
-            # Asking takes milliseconds, for which no delivery should keep its place. A token of a rate limit is
-            # for now, though: it is taken by who has a place already.
+            purpose: Kind = kind if number == 1 else "retry"
+            # Admission takes milliseconds, during which no delivery should hold a slot. A token of a rate limit is
+            # for now, though: it is taken by what has a slot already.
             epoch = self._gate.epoch
-            admission = await self._gate.admit(asked, message.id) if self._gate.limit_policy is None else None
+            admission = await self._gate.admit(purpose, message.id) if self._gate.limit_policy is None else None
             if isinstance(admission, Repeat | Held):
-                return self._without_try(admission, position, attempts)
-            async with self._slots:
+                return _not_sent(admission, position, attempts)
+            await self._slots.enter(_NO_BYTES)
+            try:
                 if admission is None or self._is_outdated(admission, epoch):
-                    admission = await self._gate.admit(asked, message.id)
+                    admission = await self._gate.admit(purpose, message.id)
                 if isinstance(admission, Repeat | Held):
-                    return self._without_try(admission, position, attempts)
-                return await self._try(message, position, admission, number, attempts)
+                    return _not_sent(admission, position, attempts)
+                return await self._attempt(client, message, position, admission, number=number, attempts=attempts)
+            finally:
+                self._slots.leave(_NO_BYTES)
 
         try:
             return await with_retries(
-                self.runtime.config.retry,
+                client.runtime.config.retry,
                 attempt,
                 opened=self._gate.opened,
-                on_retry=lambda: self._recorder.count(self._pipeline_id, events.retried(self.runtime.name)),
+                on_retry=lambda: self._recorder.count(self._pipeline_id, events.retried(self.name)),
             )
-        except GivenUpError as given_up:
+        except RetriesExhaustedError as exhausted:
             return Undeliverable(
-                given_up.reason, str(given_up), attempts, due=given_up.due, retryable=given_up.retryable
+                exhausted.reason, str(exhausted), attempts, due=exhausted.due, retryable=exhausted.retryable
             )
 
     def _is_outdated(self, admission: Send, epoch: int) -> bool:
-        """Whether the breaker may have opened since it was asked for."""
+        """Whether the breaker may have opened since it was given."""
         return not admission.probe and self._gate.epoch != epoch
 
-    def _without_try(self, admission: Repeat | Held, position: str, attempts: list[Attempt]) -> Outcome:
-        if isinstance(admission, Repeat):
-            return Suppressed(admission.position == position, attempts)
-        return Undeliverable(admission.reason, _HELD[admission.reason], attempts, due=admission.due)
-
-    async def _try(
-        self, message: Message, position: str, admission: Send, number: int, attempts: list[Attempt]
+    async def _attempt(
+        self,
+        client: DeliveryClient,
+        message: Message,
+        position: str,
+        admission: Send,
+        *,
+        number: int,
+        attempts: list[Attempt],
     ) -> Delivered:
         """Raises DeliveryError."""
         if admission.wait > 0:
             await asyncio.sleep(admission.wait)
-        config = self.runtime.config
         began = time.perf_counter()
         try:
-            async with asyncio.timeout(config.timeout_seconds):
-                destination = await self._destination()
-                receipt = await destination.deliver(message)
-        except TimeoutError:
-            error = DeliveryError("timeout", f"No answer within {config.timeout_seconds:g} seconds.", retryable=True)
-        except DeliveryError as refused:
-            error = refused.without(self._secrets)
-        else:
-            self._gate.delivered(message.id, position, probe=admission.probe)
-            took = time.perf_counter() - began
-            self._recorder.latency(self._pipeline_id, self.runtime.name, took)
-            if random.random() < config.logged_successes:
-                attempts.append(
-                    Attempt(
-                        utc_now(),
-                        number,
-                        round(took * 1000, 3),
-                        receipt.status,
-                        response=redacted(receipt.body, self._secrets),
-                    )
-                )
-            return Delivered(receipt.status, attempts)
-        self._gate.failed(f"{error}"[:300], probe=admission.probe)
-        took = time.perf_counter() - began
-        attempts.append(
-            Attempt(
-                utc_now(), number, round(took * 1000, 3), error.status, error.reason, str(error)[:2000], error.response
+            receipt = await client.deliver(message)
+        except DeliveryError as error:
+            self._gate.failed(str(error)[:300], probe=admission.probe)
+            attempts.append(_failed_attempt(error, number, time.perf_counter() - began))
+            raise
+        self._gate.delivered(message.id, position, probe=admission.probe)
+        self._note_success(client, number, time.perf_counter() - began, receipt, attempts)
+        return Delivered(receipt.status, attempts)
+
+    def _note_success(
+        self, client: DeliveryClient, number: int, seconds: float, receipt: Receipt, attempts: list[Attempt]
+    ) -> None:
+        self._recorder.latency(self._pipeline_id, self.name, seconds)
+        if random.random() < client.runtime.config.logged_successes:
+            response = redacted(receipt.body, client.secrets)
+            attempts.append(Attempt(utc_now(), number, _milliseconds(seconds), receipt.status, response=response))
+
+    # -- in batches --------------------------------------------------------------
+
+    def _batcher(self, client: DeliveryClient) -> Batcher:
+        batcher = self._batchers.get(client)
+        if batcher is None:
+            policy = client.runtime.config.batch or BatchPolicy.model_validate({})
+
+            batcher = Batcher(
+                policy,
+                atomic=client.atomic,
+                slots=self._slots,
+                send=lambda batch: self._deliver_batch(client, batch),
             )
+            self._batchers[client] = batcher
+        return batcher
+
+    async def _deliver_batch(self, client: DeliveryClient, batch: Sequence[Pending]) -> None:
+        """As patiently as the policy says. It begins with a slot, which the first attempt gives back."""
+        batcher = self._batchers[client]
+
+        def settle(pending: Pending, outcome: Outcome) -> None:
+            batcher.settled(pending)
+            if not pending.outcome.done():
+                pending.outcome.set_result(outcome)
+
+        remaining = list(batch)
+        number = 0
+
+        async def attempt(attempt_number: int) -> None:
+            """Settles what it can. Raises the first of the errors that are worth another attempt."""
+            nonlocal remaining, number
+            number = attempt_number
+            if number > 1:
+                await self._slots.enter(_NO_BYTES)
+            try:
+                failed = await self._attempt_batch(client, remaining, number, settle)
+            finally:
+                self._slots.leave(_NO_BYTES)
+            remaining = [pending for pending, _ in failed]
+            if failed:
+                raise failed[0][1]
+
+        try:
+            await with_retries(
+                client.runtime.config.retry,
+                attempt,
+                opened=self._gate.opened,
+                on_retry=lambda: self._recorder.count(self._pipeline_id, events.retried(self.name), len(remaining)),
+            )
+        except RetriesExhaustedError as exhausted:
+            for pending in remaining:
+                last = pending.attempts[-1]
+                settle(
+                    pending,
+                    Undeliverable(
+                        last.reason, last.error, pending.attempts, due=exhausted.due, retryable=exhausted.retryable
+                    ),
+                )
+        except Exception as error:  # a fault of ours must not leave messages without an outcome
+            log.exception("A batch could not be delivered.")
+            failure = internal_error(error)
+            for pending in remaining:
+                settle(pending, Undeliverable(failure.reason, str(failure), pending.attempts, retryable=True))
+
+    async def _attempt_batch(
+        self,
+        client: DeliveryClient,
+        batch: Sequence[Pending],
+        number: int,
+        settle: Callable[[Pending, Outcome], None],
+    ) -> list[tuple[Pending, DeliveryError]]:
+        """Sends what is admitted; those that failed and are worth another attempt, each with its error."""
+        admissions = await asyncio.gather(
+            *(self._gate.admit(p.kind if number == 1 else "retry", p.message.id) for p in batch)
         )
-        raise error
+        sent: list[Pending] = []
+        wait, probe = 0.0, False
+        for pending, admission in zip(batch, admissions, strict=True):
+            if isinstance(admission, Repeat | Held):
+                settle(pending, _not_sent(admission, pending.position, pending.attempts))
+            else:
+                sent.append(pending)
+                wait, probe = max(wait, admission.wait), probe or admission.probe
+        if not sent:
+            return []
+        if wait > 0:
+            await asyncio.sleep(wait)
+        began = time.perf_counter()
+        results = await self._send_batch(client, sent)
+        seconds = time.perf_counter() - began
+        if all(isinstance(result, DeliveryError) for result in results):
+            # A batch is one call to the receiver, so it is one failure to its breaker.
+            self._gate.failed(str(results[0])[:300], probe=probe)
+            probe = False
+        worth_retrying: list[tuple[Pending, DeliveryError]] = []
+        for pending, result in zip(sent, results, strict=True):
+            if isinstance(result, DeliveryError):
+                pending.attempts.append(_failed_attempt(result, number, seconds))
+                if result.retryable:
+                    worth_retrying.append((pending, result))
+                else:
+                    settle(pending, Undeliverable(result.reason, str(result), pending.attempts))
+                continue
+            self._gate.delivered(pending.message.id, pending.position, probe=probe)
+            probe = False
+            self._note_success(client, number, seconds, result, pending.attempts)
+            settle(pending, Delivered(result.status, pending.attempts))
+        return worth_retrying
 
-    async def _destination(self) -> Destination[Any, Any]:
-        # Opened once, by the first message; a failed opening is tried anew by the next try.
-        if self._opened is None or (self._opened.done() and self._opened.exception() is not None):
-            self._opened = asyncio.create_task(self._open())
-        if self._opened.done():
-            return self._opened.result()
-        return await asyncio.shield(self._opened)
-
-    async def _open(self) -> Destination[Any, Any]:
-        destination = build_destination(self.runtime)
-        self._secrets = destination.secrets()
-        await destination.open()
-        return destination
+    async def _send_batch(self, client: DeliveryClient, batch: Sequence[Pending]) -> Sequence[Receipt | DeliveryError]:
+        """One result for each. A batch that is refused for what is in it is halved, so that only the message at
+        fault fails; the halves go one after the other, which keeps the order of keys."""
+        try:
+            return await client.deliver_batch([pending.message for pending in batch])
+        except BatchRefusedError as error:
+            if len(batch) == 1:
+                return [error]
+            middle = len(batch) // 2
+            results = await self._send_batch(client, batch[:middle])
+            transient = next((r for r in results if isinstance(r, DeliveryError) and r.retryable), None)
+            if transient is not None:  # what comes later must not overtake it
+                return [*results, *[transient] * (len(batch) - middle)]
+            return [*results, *await self._send_batch(client, batch[middle:])]
+        except DeliveryError as error:
+            return [error] * len(batch)
 
     def _note(self, message: Message, outcome: Outcome) -> None:
-        name = self.runtime.name
         match outcome:
             case Delivered():
-                self._recorder.count(self._pipeline_id, events.delivered(name))
+                self._recorder.count(self._pipeline_id, events.delivered(self.name))
             case Suppressed():
-                self._recorder.count(self._pipeline_id, events.suppressed(name))
+                self._recorder.count(self._pipeline_id, events.suppressed(self.name))
             case Undeliverable():
-                self._recorder.count(self._pipeline_id, events.dead(name))
+                self._recorder.count(self._pipeline_id, events.dead(self.name))
                 self._recorder.error(
                     self._pipeline_id,
-                    stage=f"output {name}",
+                    stage=f"output {self.name}",
                     reason=outcome.reason,
                     message=outcome.error,
                     message_id=message.id,
                 )
+
+
+def _not_sent(admission: Repeat | Held, position: str, attempts: list[Attempt]) -> Outcome:
+    if isinstance(admission, Repeat):
+        return Suppressed(admission.position == position, attempts)
+    return Undeliverable(admission.reason, _HELD[admission.reason], attempts, due=admission.due)
+
+
+def _failed_attempt(error: DeliveryError, number: int, seconds: float) -> Attempt:
+    return Attempt(
+        utc_now(), number, _milliseconds(seconds), error.status, error.reason, str(error)[:2000], error.response
+    )
+
+
+def _milliseconds(seconds: float) -> float:
+    return round(seconds * 1000, 3)

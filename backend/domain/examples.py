@@ -10,9 +10,9 @@ from pydantic import Field, JsonValue
 from backend.domain import json, paths
 from backend.domain.diff import changes
 from backend.domain.model import StrictModel
-from backend.domain.transforms.base import CallFailedError, CallRequest, Transform
+from backend.domain.transforms.base import CallFailedError, Calls, Memory, StepResources, Transform
+from backend.domain.transforms.call import Call
 from backend.domain.transforms.chain import Chain
-from backend.domain.transforms.http_call import HttpCall
 
 _SHOWN = 3
 
@@ -37,15 +37,19 @@ class Example(StrictModel):
 
 
 @dataclass(frozen=True)
-class RecordedAnswers:
-    """Services of an example: nothing is asked, and every message is the first."""
+class RecordedAnswers(Calls):
+    """The answers that an example gives in place of external systems."""
 
     answers: Mapping[str, Any]
 
-    async def call(self, step: HttpCall, request: CallRequest) -> Any:
+    async def call(self, step: Call, document: Any) -> Any:
         if step.name not in self.answers:
             raise CallFailedError("no_answer", f"The example has no answer of {step.name}.")
         return json.loads(json.dumps(self.answers[step.name]))  # its own copy: documents are changed in place
+
+
+class EverythingIsNew(Memory):
+    """Remembers nothing: every message is the first of its kind."""
 
     async def first_seen(self, key: str, seconds: int) -> bool:
         return True
@@ -58,7 +62,8 @@ def check_examples(transforms: Sequence[Transform], examples: Sequence[Example])
 
 
 async def _check(chain: Chain, example: Example) -> str:
-    trace = await chain.trace(example.input.encode(), RecordedAnswers(example.answers))
+    resources = StepResources({Calls: RecordedAnswers(example.answers), Memory: EverythingIsNew()})
+    trace = await chain.trace(example.input.encode(), resources)
     if trace.error or example.error:
         if trace.error.startswith(example.error) and example.error:
             return ""

@@ -1,9 +1,9 @@
 """The base of every configuration model."""
 
 import re
-from typing import Any
+from typing import Any, ClassVar, Self
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, ValidationError
 
 ADVANCED: dict[str, Any] = {"advanced": True}
 """``json_schema_extra`` of a field with a default that few people change: forms fold it."""
@@ -39,3 +39,49 @@ class StrictModel(BaseModel):
         model_title_generator=_model_title,
         field_title_generator=_field_title,
     )
+
+
+class UnreadableConfigError(ValueError):
+    """A stored configuration that this release cannot read; the message is a sentence without values."""
+
+
+class VersionedModel(StrictModel):
+    """A configuration that is stored, and has to be read by later releases.
+
+    A release that changes the form in which it is stored raises ``schema_version`` and extends ``upgrade``. The
+    version is stored beside the configuration, never in it.
+    """
+
+    schema_version: ClassVar[int] = 1
+
+    @classmethod
+    def upgrade(cls, data: dict[str, Any], version: int) -> dict[str, Any]:
+        """The configuration, stored with that version, in the form of the next version."""
+        raise NotImplementedError
+
+    @classmethod
+    def upgraded(cls, data: dict[str, Any], version: int) -> dict[str, Any]:
+        """In the present form, not validated. Raises UnreadableConfigError."""
+        if version > cls.schema_version:
+            raise UnreadableConfigError(
+                f"It was stored by a later release (version {version} of its schema; this one reads up to "
+                f"{cls.schema_version}). Upgrade Headrace, or save it again."
+            )
+        for number in range(version, cls.schema_version):
+            try:
+                data = cls.upgrade(data, number)
+            except (KeyError, TypeError, ValueError, AttributeError) as error:
+                raise UnreadableConfigError(f"It cannot be upgraded from version {number}: {error!r}.") from None
+        return data
+
+    @classmethod
+    def load_stored(cls, data: dict[str, Any], version: int) -> Self:
+        """The stored configuration. Raises UnreadableConfigError."""
+        try:
+            return cls.model_validate(cls.upgraded(data, version))
+        except ValidationError as error:
+            first = error.errors(include_url=False, include_input=False)[0]
+            where = ".".join(map(str, first["loc"]))
+            raise UnreadableConfigError(
+                f"The stored configuration cannot be read: {where}: {first['msg']}. Save it again."
+            ) from None

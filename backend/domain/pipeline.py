@@ -1,102 +1,56 @@
 """The pipeline: what comes in, how it is adapted, where it goes. One declaration for
 validation, OpenAPI, the form and the data plane."""
 
-from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Union
+from typing import TYPE_CHECKING, Annotated, Any, Union
 from uuid import UUID
 
 from pydantic import ConfigDict, Field, ValidationInfo, field_validator, model_validator
 
+from backend.domain.batching import BatchPolicy
 from backend.domain.breaker import BreakerPolicy
+from backend.domain.capabilities import Capability, Deliver, DeliverBatch
+from backend.domain.connector import Connector, RuntimeConnector
 from backend.domain.examples import Example
-from backend.domain.filters.conditions import Condition
 from backend.domain.filters.fields import IndexedField
-from backend.domain.model import ADVANCED, StrictModel
-from backend.domain.paths import FieldPath
+from backend.domain.inputs.base import Input, inputs
+from backend.domain.inputs.http import HttpInput
+from backend.domain.model import ADVANCED, StrictModel, VersionedModel
 from backend.domain.rate_limit import RateLimitPolicy
 from backend.domain.retry import RetryPolicy
 from backend.domain.stream_processing import StreamProcessing
 from backend.domain.transforms.base import Transform, transforms
+from backend.domain.transforms.call import Call
 from backend.domain.transforms.chain import check_order
 from backend.domain.transforms.encode import Encode
-from backend.domain.transforms.http_call import BREAKER_PREFIX, HttpCall
+from backend.domain.uses import Named, PlacedUse, Use, uses_in
 
 if TYPE_CHECKING:
+    AnyInput = Input
     AnyTransform = Transform
 else:
+    AnyInput = Annotated[Union[tuple(inputs)], Field(discriminator="type")]  # noqa: UP007
     AnyTransform = Annotated[Union[tuple(transforms)], Field(discriminator="type")]  # noqa: UP007
 
 
-class Reading(StrEnum):
-    """How the data plane reads an input that sends nothing by itself (seed 003, "Input Batching" and after)."""
-
-    BATCHING = "batching"
-    """To its end, then again from where that was."""
-    STREAMING = "streaming"
-    """For as long as the pipeline is in force."""
-
-
-class Input(StrictModel):
-    """Base of what messages come from. An input that has to be read is leased to one reader at a time."""
-
-    reading: ClassVar[Reading | None] = None
-
-
-class HttpInput(Input):
-    """Messages are posted to the pipeline's own address."""
-
-    type: Literal["http"] = "http"
-    verification: UUID | None = Field(
-        None,
-        description="Connector that verifies each request, for senders that cannot use an API key. Without it, an "
-        "API key of the workspace is needed.",
-    )
-    deduplicate_seconds: int = Field(
-        86_400,
-        ge=0,
-        le=604_800,
-        description="How long a repeated Idempotency-Key or webhook-id is recognised, in seconds; 0 turns it off.",
-        json_schema_extra=ADVANCED,
-    )
-    ordering_key: FieldPath | None = Field(
-        None,
-        description="Field whose value orders messages: those with the same value are delivered in the order "
-        "they came. Without it, messages are independent.",
-        examples=["order.id"],
-    )
-
-
-class FilterInput(Input):
-    """Messages of the workspace's other pipelines, as far as their indexed fields meet a condition."""
-
-    type: Literal["filter"] = "filter"
-    condition: Condition = Field(
-        description="What must hold of the fields that the other pipelines index.",
-        examples=[{"type": "equals", "field": "country", "value": "BR"}],
-    )
-
-
-class OutputConfig(StrictModel):
+class OutputConfig(Use, Named):
     """One place that every message of the pipeline is delivered to."""
 
     model_config = ConfigDict(title="Output")
 
-    name: str = Field(
-        pattern=r"^[a-z0-9][a-z0-9_-]{0,62}$",
-        description="Short name, unique in the pipeline; it appears in metrics and dead letters.",
-        examples=["erp"],
-    )
-    connector: UUID = Field(description="Connector to deliver through.")
-    options: dict[str, Any] = Field(
-        default_factory=dict, description="Settings of this delivery, as the connector's type defines them."
+    capabilities = (Deliver, DeliverBatch)
+
+    batch: BatchPolicy | None = Field(
+        None,
+        description="Sends many messages at a time. Without it each is sent by itself, unless the connector only "
+        "takes batches.",
     )
     timeout_seconds: float = Field(
-        10.0, gt=0, le=120, description="Longest time for one try, in seconds.", json_schema_extra=ADVANCED
+        10.0, gt=0, le=120, description="Longest time for one attempt, in seconds.", json_schema_extra=ADVANCED
     )
     rate_limit: RateLimitPolicy | None = Field(
         None,
-        description="Most that the receiver is sent. What is above it waits and is delivered as the limit allows, "
-        "oldest first.",
+        description="Most messages that the receiver is sent. Those beyond it wait and are delivered as the limit "
+        "allows, oldest first.",
     )
     concurrency: int = Field(
         64, ge=1, le=512, description="Deliveries at the same time, per task.", json_schema_extra=ADVANCED
@@ -105,8 +59,8 @@ class OutputConfig(StrictModel):
         500,
         ge=1,
         le=2000,
-        description="Messages that may be under way to this output or wait for their turn, per task. While other "
-        "outputs need room, what is above it is set aside and delivered later, so that a slow output never slows "
+        description="Messages that may be in flight to this output or wait for their turn, per task. While other "
+        "outputs need room, those beyond it are set aside and delivered later, so that a slow output never slows "
         "another.",
         json_schema_extra=ADVANCED,
     )
@@ -122,17 +76,41 @@ class OutputConfig(StrictModel):
         0.05,
         ge=0,
         le=1,
-        description="Share of the successful deliveries that the attempts log keeps; failures are all kept.",
+        description="Share of the successful deliveries that the attempts log keeps; all failures are kept.",
         json_schema_extra=ADVANCED,
     )
 
+    @property
+    def breaker_name(self) -> str:
+        return self.name
 
-class PipelineConfig(StrictModel):
+    @model_validator(mode="after")
+    def _check_batch_fits_queue(self) -> "OutputConfig":
+        if self.batch is not None and self.batch.messages > self.queue:
+            raise ValueError(
+                f"A batch of {self.batch.messages} messages never fills with a queue of {self.queue}: enlarge the "
+                "queue, or send smaller batches."
+            )
+        return self
+
+    def capability_of(self, connector: type[Connector]) -> type[Capability[Any, Any]] | None:
+        """With a batch policy DeliverBatch and without one Deliver, or the one of the two that there is."""
+        preferred = DeliverBatch if self.batch is not None else Deliver
+        return connector.capability(preferred) or super().capability_of(connector)
+
+    def refusals(self, connector: type[Connector], connector_name: str) -> dict[str, str]:
+        capability = self.capability_of(connector)
+        if self.batch is not None and capability is not None and not issubclass(capability, DeliverBatch):
+            return {"batch": f"{connector_name} cannot {DeliverBatch.purpose}."}
+        return super().refusals(connector, connector_name)
+
+
+class PipelineConfig(VersionedModel):
     """Everything that decides what happens to a message."""
 
-    input: Annotated[HttpInput | FilterInput, Field(discriminator="type")] = Field(
-        default_factory=HttpInput, description="Where messages come from."
-    )
+    schema_version = 2
+
+    input: AnyInput = Field(default_factory=HttpInput, description="Where messages come from.")
     transforms: list[AnyTransform] = Field(
         default_factory=list, max_length=100, description="Steps applied to each message, in order."
     )
@@ -156,9 +134,28 @@ class PipelineConfig(StrictModel):
         description="Where messages are delivered; each gets every message.",
     )
 
+    @classmethod
+    def upgrade(cls, data: dict[str, Any], version: int) -> dict[str, Any]:
+        assert version == 1
+        return _with_uses(data)
+
+    def uses(self) -> list[PlacedUse]:
+        """Every use of a connector and where it stands. The one place that knows."""
+        return list(uses_in(self))
+
+    @property
+    def connectors(self) -> set[UUID]:
+        """Every connector that is used."""
+        return {placed.use.connector for placed in self.uses()}
+
+    @property
+    def breakers(self) -> list[str]:
+        """The names under which its circuit breakers and rate limits are kept."""
+        return [placed.use.breaker_name for placed in self.uses() if placed.use.breaker_name is not None]
+
     @field_validator("input", mode="before")
     @classmethod
-    def _http_unless_said(cls, value: Any) -> Any:
+    def _default_to_http(cls, value: Any) -> Any:
         return {"type": "http", **value} if isinstance(value, dict) else value
 
     @field_validator("index")
@@ -183,27 +180,11 @@ class PipelineConfig(StrictModel):
                 raise ValueError("Messages that were encoded by the last transform cannot be handed over as Avro.")
         return self
 
-    @property
-    def verification(self) -> UUID | None:
-        """The connector that verifies incoming requests."""
-        return self.input.verification if isinstance(self.input, HttpInput) else None
-
-    @property
-    def calls(self) -> dict[int, HttpCall]:
-        """The steps that ask external APIs, by their position from 0."""
-        return {index: step for index, step in enumerate(self.transforms) if isinstance(step, HttpCall)}
-
-    @property
-    def connectors(self) -> set[UUID]:
-        """Every connector that is used."""
-        used = {output.connector for output in self.outputs} | {step.connector for step in self.calls.values()}
-        return used | ({self.verification} if self.verification else set())
-
     @field_validator("transforms")
     @classmethod
     def _check_transforms(cls, transforms: list[Transform]) -> list[Transform]:
         check_order(transforms)
-        _check_names_differ("API call", [step.name for step in transforms if isinstance(step, HttpCall)])
+        _check_names_differ("API call", [step.name for step in transforms if isinstance(step, Call)])
         return transforms
 
     @field_validator("examples")
@@ -219,11 +200,21 @@ class PipelineConfig(StrictModel):
         return outputs
 
 
-def breaker_names(config: dict[str, Any]) -> list[str]:
-    """Under which a saved configuration's circuit breakers and rate limits are kept: those of the outputs and of
-    the external APIs."""
-    calls = [step for step in config.get("transforms", ()) if step["type"] == "http_call"]
-    return [output["name"] for output in config["outputs"]] + [f"{BREAKER_PREFIX}{step['name']}" for step in calls]
+def _with_uses(data: dict[str, Any]) -> dict[str, Any]:
+    """From version 1, in which the verification was a bare id and ``http_call`` had its request beside the rest."""
+    upgraded = dict(data)
+    source = upgraded.get("input")
+    if source and source.get("verification"):
+        upgraded["input"] = source | {"verification": {"connector": source["verification"]}}
+    upgraded["transforms"] = [_with_options(step) for step in upgraded.get("transforms", ())]
+    return upgraded
+
+
+def _with_options(step: dict[str, Any]) -> dict[str, Any]:
+    if step["type"] != "http_call":
+        return step
+    request = {name: step[name] for name in ("method", "path", "body") if name in step}
+    return {name: value for name, value in step.items() if name not in request} | {"type": "call", "options": request}
 
 
 def _check_names_differ(what: str, names: list[str]) -> None:
@@ -239,19 +230,18 @@ class PipelineSnapshot(StrictModel):
     version: int
     accepting: bool
     config: PipelineConfig
+    schema_version: int = PipelineConfig.schema_version
+    """Of the configuration, whose writer and reader may be of different releases."""
     schema_id: int | None = None
     """By which the schema registry knows the Avro schema of stream processing."""
 
-
-class RuntimeConnector(StrictModel):
-    """A connector as the data plane needs it. ``connection`` holds secrets in the clear: memory only.
-
-    ``error`` says why it could not be had.
-    """
-
-    type: str
-    connection: dict[str, Any] = Field(repr=False)
-    error: str = ""
+    @model_validator(mode="before")
+    @classmethod
+    def _upgrade(cls, data: Any) -> Any:
+        if isinstance(data, dict) and isinstance(data.get("config"), dict):
+            config = PipelineConfig.upgraded(data["config"], data.get("schema_version", 1))
+            return data | {"config": config, "schema_version": PipelineConfig.schema_version}
+        return data
 
 
 class RuntimeOutput(StrictModel):

@@ -1,11 +1,13 @@
 """One registry for all pluggable components; a component is added by adding one file."""
 
 import importlib
+import logging
 import pkgutil
 from collections.abc import Iterator
 from typing import Generic, TypeVar
 
 T = TypeVar("T")
+log = logging.getLogger(__name__)
 
 
 def type_name(cls: type) -> str:
@@ -24,9 +26,13 @@ class Registry(Generic[T]):
     Discovery happens on first use, so that importing the registry loads no vendor library.
     """
 
-    def __init__(self, package: str) -> None:
+    def __init__(self, package: str, *, skip_broken: bool = False) -> None:
+        """``skip_broken`` leaves out a module that cannot be imported and notes why in ``broken``; otherwise its
+        exception is raised on first use."""
         self._package = package
+        self._skip_broken = skip_broken
         self._classes: dict[str, type[T]] = {}
+        self._broken: dict[str, str] = {}
         self._discovered = False
 
     def register(self, cls: type[T]) -> type[T]:
@@ -44,7 +50,14 @@ class Registry(Generic[T]):
             return self._classes[name]
         except KeyError:
             known = ", ".join(sorted(self._classes))
-            raise UnknownComponentError(f"Unknown type {name!r}; choose one of: {known}.") from None
+            broken = "".join(f" {module} could not be loaded: {reason}." for module, reason in self._broken.items())
+            raise UnknownComponentError(f"Unknown type {name!r}; choose one of: {known}.{broken}") from None
+
+    @property
+    def broken(self) -> dict[str, str]:
+        """Modules that could not be imported, each with its reason."""
+        self._discover()
+        return dict(self._broken)
 
     def __iter__(self) -> Iterator[type[T]]:
         self._discover()
@@ -55,5 +68,11 @@ class Registry(Generic[T]):
             return
         package = importlib.import_module(self._package)
         for module in pkgutil.iter_modules(package.__path__, self._package + "."):
-            importlib.import_module(module.name)
+            try:
+                importlib.import_module(module.name)
+            except Exception as error:
+                if not self._skip_broken:
+                    raise
+                log.exception("%s cannot be loaded.", module.name)
+                self._broken[module.name] = f"{type(error).__name__}: {error}"
         self._discovered = True

@@ -1,6 +1,6 @@
 """Which topics a message passes, decided once where it enters (seed 003, "Fluxo do pipeline")."""
 
-from backend.domain.pipeline import FilterInput, PipelineConfig
+from backend.domain.pipeline import PipelineConfig
 
 INPUT = "firehose_input"
 TRANSFORMER = "firehose_transformer"
@@ -31,6 +31,6 @@ def route(config: PipelineConfig, pipeline_id: str) -> tuple[str, tuple[str, ...
     ahead = processing + ((FILTER,) if config.index else ()) + ((ADAPTED,) if config.outputs else ())
     if config.transforms or config.stream_processing:
         return TRANSFORMER, ahead
-    if isinstance(config.input, FilterInput):
+    if config.input.adapted:
         return ahead[0], ahead[1:]
     return INPUT, ahead

@@ -11,7 +11,8 @@ from typing import Any
 from confluent_kafka import KafkaException
 
 from backend.domain import json
-from backend.domain.pipeline import HttpInput, PipelineSnapshot
+from backend.domain.inputs.http import HttpInput
+from backend.domain.pipeline import PipelineSnapshot
 from backend.ingest import idempotency, requests
 from backend.ingest.idempotency import IdempotentRequests
 from backend.ingest.problems import Problem

@@ -4,11 +4,12 @@ import hashlib
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from backend.domain import json, paths, routing
-from backend.domain.connector import VerificationError, connectors
-from backend.domain.filters.fields import index_of
-from backend.domain.message import INDEX, TRACEPARENT, Message, new_message_id, utc_now
-from backend.domain.pipeline import HttpInput, PipelineSnapshot
+from backend.domain import json
+from backend.domain.capabilities import DeliveryError, VerificationError, Verify
+from backend.domain.inputs.http import HttpInput, Verification
+from backend.domain.message import TRACEPARENT, Message, utc_now
+from backend.domain.message_maker import MessageMaker
+from backend.domain.pipeline import PipelineSnapshot
 from backend.ingest.problems import Problem
 from backend.manager_api.client import ConfigClient, ConfigUnavailableError, UnknownPipelineError
 
@@ -24,28 +25,34 @@ Receive = Callable[[], Awaitable[dict[str, Any]]]
 def verified_pipeline(config: ConfigClient, pipeline_id: str) -> PipelineSnapshot | None:
     """The pipeline, when its requests are verified by a connector instead of an API key. Raises Problem 503."""
     pipeline = config.pipeline(pipeline_id)
-    if pipeline is None or pipeline.config.verification is None:
+    if pipeline is None or verification_of(pipeline) is None:
         return None
     _check_accepting(pipeline)
     return pipeline
 
 
+def verification_of(pipeline: PipelineSnapshot) -> Verification | None:
+    """How the pipeline's requests are verified, unless an API key does it."""
+    source = pipeline.config.input
+    return source.verification if isinstance(source, HttpInput) else None
+
+
 async def verify(config: ConfigClient, pipeline: PipelineSnapshot, headers: Headers, body: bytes) -> None:
-    """Raises Problem 401 when the request does not prove where it comes from, 503 when that cannot be told now."""
+    """Raises Problem 401 when the request does not prove where it comes from, 503 when that cannot be determined."""
     try:
         runtime = await config.runtime(str(pipeline.id), pipeline.version)
     except (ConfigUnavailableError, UnknownPipelineError) as error:
-        raise Problem(503, "Verification not available", f"{error} Send it again.", retry_after=2) from None
-    assert runtime.snapshot.config.verification is not None
-    found = runtime.connectors[runtime.snapshot.config.verification]
-    connector = connectors.get(found.type)
-    if found.error or connector.verifier is None:
-        raise Problem(503, "Verification not available", "The pipeline's verification is not set up.", retry_after=60)
-    connection = connector.connection_model.model_validate(found.connection)
+        raise Problem(503, "Verification unavailable", f"{error} Send it again.", retry_after=2) from None
+    verification = verification_of(runtime.snapshot)
+    assert verification is not None
     try:
-        connector.verifier(connection).verify(
-            {n.decode("latin-1"): v.decode("latin-1") for n, v in headers.items()}, body
-        )
+        verifier: Verify[Any, Any] = verification.bind(runtime.connectors[verification.connector])
+    except DeliveryError as error:
+        raise Problem(
+            503, "Verification unavailable", f"The pipeline's verification does not work: {error}", retry_after=60
+        ) from None
+    try:
+        verifier.verify({n.decode("latin-1"): v.decode("latin-1") for n, v in headers.items()}, body)
     except VerificationError as error:
         raise Problem(401, "Not verified", str(error)) from None
 
@@ -67,7 +74,9 @@ def authorized_pipeline(config: ConfigClient, pipeline_id: str, headers: Headers
 
 def _check_accepting(pipeline: PipelineSnapshot) -> None:
     if not isinstance(pipeline.config.input, HttpInput):
-        raise Problem(409, "Not an HTTP input", "This pipeline takes other pipelines' messages by a filter.")
+        raise Problem(
+            409, "Not an HTTP input", "This pipeline's input takes no requests; its configuration says what it reads."
+        )
     if not pipeline.accepting:
         raise Problem(503, "Pipeline paused", "The pipeline is paused; send again once it is resumed.", retry_after=60)
 
@@ -102,58 +111,26 @@ async def read_body(headers: Headers, receive: Receive) -> bytes:
 
 def messages(pipeline: PipelineSnapshot, content_type: str, body: bytes, headers: Headers) -> tuple[str, list[Message]]:
     """The entry topic and the messages of a request: all of them, or Problem 400 for the first bad one."""
-    media_type = content_type.partition(";")[0].strip().lower()
-    if media_type == NDJSON:
+    if content_type.partition(";")[0].strip().lower() == NDJSON:
         bodies = [line for line in body.splitlines() if line.strip()]
-        content_type = media_type = "application/json"
+        content_type = "application/json"
         if not bodies:
             raise Problem(400, "Empty batch", "The batch has no line; send one JSON document per line.")
         where = "Line {} is not JSON: {} Nothing of the batch was accepted."
     else:
         bodies = [body]
         where = "The body is not JSON: {1}"
-    is_json = media_type == "application/json" or media_type.endswith("+json")
-    topic, slip = routing.route(pipeline.config, str(pipeline.id))
-    config = pipeline.config
-    ordering_key = config.input.ordering_key if isinstance(config.input, HttpInput) else None
-    # With transforms and stream processing the index is made of their result.
-    indexes = config.index and not config.transforms and not config.stream_processing
-    extra = {}
-    if traceparent := headers.get(b"traceparent"):
-        extra[TRACEPARENT] = traceparent.decode("latin-1")
+    maker = MessageMaker(pipeline)
+    traceparent = headers.get(b"traceparent")
+    extra = {TRACEPARENT: traceparent.decode("latin-1")} if traceparent else {}
     received_at = utc_now()
     made = []
     for number, part in enumerate(bodies, 1):
-        document: Any = None
-        if is_json:
-            try:
-                document = json.loads(part)
-            except json.InvalidJsonError as error:
-                raise Problem(400, "Broken JSON", where.format(number, error)) from None
-        message_id = new_message_id()
-        made.append(
-            Message(
-                id=message_id,
-                pipeline_id=str(pipeline.id),
-                version=pipeline.version,
-                key=_key(document, ordering_key) or message_id.encode(),
-                body=part,
-                content_type=content_type,
-                received_at=received_at,
-                slip=slip,
-                extra=extra | {INDEX: index_of(config.index, document).decode()} if indexes else extra,
-            )
-        )
-    return topic, made
-
-
-def _key(document: Any, ordering_key: str | None) -> bytes | None:
-    if ordering_key is None:
-        return None
-    value = paths.get(document, paths.parse_path(ordering_key))
-    if value is paths.MISSING or value is None:
-        return None
-    return value.encode() if isinstance(value, str) else json.dumps(value)
+        try:
+            made.append(maker.make(part, content_type, received_at=received_at, headers=extra))
+        except json.InvalidJsonError as error:
+            raise Problem(400, "Broken JSON", where.format(number, error)) from None
+    return maker.topic, made
 
 
 def _too_large() -> Problem:

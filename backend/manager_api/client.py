@@ -16,7 +16,9 @@ from pydantic import ValidationError
 from redis.exceptions import RedisError
 
 from backend.domain import json
-from backend.domain.pipeline import PipelineSnapshot, RuntimeConnector, RuntimeOutput
+from backend.domain.connector import RuntimeConnector
+from backend.domain.idle_cache import IdleCache
+from backend.domain.pipeline import PipelineSnapshot, RuntimeOutput
 from backend.manager_api import snapshot as stored
 from backend.manager_api.generated import manager_pb2 as pb
 from backend.manager_api.generated.manager_pb2_grpc import ManagerStub
@@ -30,6 +32,7 @@ _Version = tuple[str, int]
 
 _CALL_SECONDS = 5.0
 _RUNTIME_FRESH_SECONDS = 60.0
+_VERSION_IDLE_SECONDS = 3600.0
 _SILENCE_SECONDS = 150.0
 """The manager sends a snapshot every minute; a stream that is silent for longer is dead."""
 
@@ -39,7 +42,7 @@ class ConfigUnavailableError(Exception):
 
 
 class UnknownPipelineError(LookupError):
-    """The pipeline, or that version of it, does not exist."""
+    """The pipeline, or that version of it, does not exist or cannot be read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,8 +86,8 @@ class ConfigClient:
         self._redis_url = redis_url
         self._pipelines: dict[str, PipelineSnapshot] = {}
         self._keys: dict[str, IngestKey] = {}
-        self._versions: dict[_Version, PipelineSnapshot] = {}
-        self._runtime: dict[_Version, tuple[float, RuntimePipeline]] = {}
+        self._versions: IdleCache[_Version, PipelineSnapshot] = IdleCache(_VERSION_IDLE_SECONDS)
+        self._runtime: IdleCache[_Version, tuple[float, RuntimePipeline]] = IdleCache(_VERSION_IDLE_SECONDS)
         self._fetches: dict[tuple[Any, _Version], asyncio.Task[Any]] = {}
         self._loaded = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
@@ -149,7 +152,7 @@ class ConfigClient:
         Raises UnknownPipelineError, ConfigUnavailableError.
         """
         key = (pipeline_id, version)
-        fetched_at, held = self._runtime.get(key, (float("-inf"), None))
+        fetched_at, held = self._runtime.get(key) or (float("-inf"), None)
         age = time.monotonic() - fetched_at
         if held is not None and age < _RUNTIME_FRESH_SECONDS:
             return held
@@ -180,8 +183,9 @@ class ConfigClient:
 
     async def _fetch_version(self, key: _Version) -> PipelineSnapshot:
         answer = await self._call(self._stub.GetPipeline, *key)
-        known = self._versions[key] = stored.load_pipeline(answer.snapshot)
-        return known
+        snapshot = stored.load_pipeline(answer.snapshot)
+        self._versions[key] = snapshot
+        return snapshot
 
     async def _fetch_runtime(self, key: _Version) -> RuntimePipeline:
         answer = await self._call(self._stub.GetRuntimeConfig, *key)
@@ -190,9 +194,9 @@ class ConfigClient:
             snapshot,
             {
                 UUID(connector_id): RuntimeConnector(
-                    type=found.type, connection=json.loads(found.connection or b"{}"), error=found.error
+                    type=connector.type, connection=json.loads(connector.connection or b"{}"), error=connector.error
                 )
-                for connector_id, found in answer.connectors.items()
+                for connector_id, connector in answer.connectors.items()
             },
         )
         self._runtime[key] = (time.monotonic(), runtime)
@@ -208,6 +212,8 @@ class ConfigClient:
         except grpc.aio.AioRpcError as error:
             if error.code() == grpc.StatusCode.NOT_FOUND:
                 raise UnknownPipelineError(f"Pipeline {pipeline_id} has no version {version}.") from None
+            if error.code() == grpc.StatusCode.FAILED_PRECONDITION:
+                raise UnknownPipelineError(error.details()) from None
             raise ConfigUnavailableError(f"The manager did not answer: {error.details()}") from None
 
     async def _follow(self) -> None:
@@ -264,7 +270,7 @@ class ConfigClient:
 
     def _forget_runtime(self, pipeline_id: str) -> None:
         # Kept, but stale: it serves while the manager cannot be asked.
-        for key, (_, runtime) in list(self._runtime.items()):
+        for key, (_, runtime) in self._runtime.items():
             if key[0] == pipeline_id:
                 self._runtime[key] = (float("-inf"), runtime)
 

@@ -37,6 +37,7 @@ class IngestKey:
 
 
 def load_pipeline(data: bytes) -> PipelineSnapshot:
+    """Raises ValidationError when another release wrote what this one cannot read."""
     return PipelineSnapshot.model_validate_json(data)
 
 

@@ -21,6 +21,7 @@ from redis.exceptions import NoScriptError, RedisError
 
 from backend.domain.breaker import PROBE_SECONDS, Breaker, BreakerPolicy, BreakerState
 from backend.domain.rate_limit import RateLimit, RateLimitPolicy
+from backend.domain.reasons import Reason
 from backend.resilience.scripts import EVENTS, OutputKey, Script, script
 
 log = logging.getLogger(__name__)
@@ -59,7 +60,7 @@ class Repeat:
 class Held:
     """Not now; worth trying again from ``due`` on (Unix time)."""
 
-    reason: Literal["breaker_open", "rate_limited"]
+    reason: Literal[Reason.BREAKER_OPEN, Reason.RATE_LIMITED]
     due: float
 
 
@@ -97,10 +98,20 @@ class OutputGate:
         """Set while the breaker is not closed: no retry is worth waiting for."""
         self.epoch = 0
         """Grows with whatever may open the breaker: an admission from before should be asked for again."""
-        self._limit = RateLimit(gate.share_of(limit)) if limit else None
         self._gate = gate
+        self._limit = self._local_limit()
         self._questions: list[_Question] = []
         self._news = _News()
+
+    def configure(self, breaker: BreakerPolicy, limit: RateLimitPolicy | None) -> None:
+        """With these policies from now on; the breaker's state and the tokens that were taken stay."""
+        self.breaker.policy = breaker
+        if limit != self.limit_policy:
+            self.limit_policy = limit
+            self._limit = self._local_limit()
+
+    def _local_limit(self) -> RateLimit | None:
+        return RateLimit(self._gate.share_of(self.limit_policy)) if self.limit_policy else None
 
     async def admit(self, kind: Kind, message_id: str) -> Admission:
         """Whether a try may be made now. The ledger is asked for all but retries."""
@@ -159,12 +170,12 @@ class OutputGate:
 
     def _local_admission(self, now: float) -> Admission:
         if self.breaker.state is not BreakerState.CLOSED and now < self.breaker.until:
-            return Held("breaker_open", self.breaker.until)
+            return Held(Reason.BREAKER_OPEN, self.breaker.until)
         wait = 0.0
         if self._limit is not None:
             tokens = self._limit.take(now, 1, TOKEN_HORIZON_SECONDS)
             if not tokens:
-                return Held("rate_limited", self._limit.next_at(now))
+                return Held(Reason.RATE_LIMITED, self._limit.next_at(now))
             wait = tokens[0] - now
         return Send(wait, probe=self.breaker.admit(now) is BreakerState.HALF_OPEN)
 
@@ -367,7 +378,7 @@ def _admission(answer: list[bytes]) -> Admission:
         case [b"repeat", position]:
             return Repeat(position.decode())
         case [b"open", until]:
-            return Held("breaker_open", float(until))
+            return Held(Reason.BREAKER_OPEN, float(until))
         case [b"limited", due]:
-            return Held("rate_limited", float(due))
+            return Held(Reason.RATE_LIMITED, float(due))
     raise ValueError(f"Not an answer of admit.lua: {answer!r}")

@@ -1,4 +1,4 @@
-"""Tries again what failed, as patiently as its policy says."""
+"""Repeats what failed, as its policy says."""
 
 import asyncio
 import contextlib
@@ -6,17 +6,17 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
-from backend.domain.connector import DeliveryError
+from backend.domain.capabilities import DeliveryError
 from backend.domain.retry import RetryPolicy
 
 T = TypeVar("T")
 
 _LONGEST_WAIT_SECONDS = 30.0
-"""A longer wait is not spent in the window, whose offsets it would hold back, but as a dead letter."""
+"""A longer wait is spent as a dead letter instead of in the window, whose offsets it would hold back."""
 
 
-class GivenUpError(Exception):
-    """No further try is worth it here. ``due`` and ``retryable`` as for ``dead_letter``."""
+class RetriesExhaustedError(Exception):
+    """No further attempt is made here. ``due`` and ``retryable`` as for ``dead_letter``."""
 
     def __init__(self, error: DeliveryError, *, due: float | None = None, retryable: bool = False) -> None:
         super().__init__(str(error))
@@ -28,7 +28,7 @@ class GivenUpError(Exception):
 async def with_retries(
     policy: RetryPolicy, attempt: Callable[[int], Awaitable[T]], *, opened: asyncio.Event, on_retry: Callable[[], None]
 ) -> T:
-    """The result of the first attempt (counted from 1) that raises no DeliveryError. Raises GivenUpError.
+    """The result of the first attempt (counted from 1) that raises no DeliveryError. Raises RetriesExhaustedError.
 
     ``opened`` is set while the breaker is open, which makes waiting pointless: the next attempt says so.
     """
@@ -39,12 +39,12 @@ async def with_retries(
             return await attempt(number)
         except DeliveryError as error:
             if not error.retryable:
-                raise GivenUpError(error) from None
+                raise RetriesExhaustedError(error) from None
             if number == policy.attempts:
-                raise GivenUpError(error, retryable=True) from None
+                raise RetriesExhaustedError(error, retryable=True) from None
             wait = policy.wait(number, error.retry_after)
             if wait > _LONGEST_WAIT_SECONDS:
-                raise GivenUpError(error, due=time.time() + wait) from None
+                raise RetriesExhaustedError(error, due=time.time() + wait) from None
         on_retry()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(wait):

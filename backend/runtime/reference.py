@@ -22,8 +22,11 @@ def page(connector: type[Connector]) -> str:
     parts = [f"# {connector.title}", f"Type `{connector.type}`. {connector.description()}", "## Connection"]
     parts.append(_table(connector.connection_model.model_json_schema()))
     parts.append(f"Example:\n\n```json\n{json.dumps(connector.example, indent=2)}\n```")
-    if connector.destination is not None:
-        parts += ["## Options of an output", _table(connector.destination.options_model.model_json_schema())]
+    for capability in connector.capabilities:
+        if capability.options_model.model_fields:
+            parts += [f"## Options to {capability.purpose}", _table(capability.options_model.model_json_schema())]
+        else:
+            parts += [f"## It can {capability.purpose}", "There are no options."]
     return "\n\n".join(parts) + "\n"
 
 

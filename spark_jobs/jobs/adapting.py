@@ -16,9 +16,9 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from backend.domain import message as names
 from backend.domain import routing
+from backend.domain.reasons import Reason
+from backend.domain.stages import ADAPTING
 from backend.kafka.client.ends import end_offsets
-
-STAGE = "adapting"
 
 
 def start(spark: SparkSession, *, bootstrap_servers: str, checkpoint: str, batch_seconds: int) -> StreamingQuery:
@@ -50,7 +50,7 @@ def advance(records: DataFrame) -> DataFrame:
         "value"
     ].cast("string")
     next_topic = F.substring_index(slip, ",", 1)
-    known = F.coalesce(next_topic.isin(*routing.TOPICS), F.lit(False))
+    known = F.coalesce(next_topic.isin(*ADAPTING.next), F.lit(False))
     return records.select(
         "key",
         "value",
@@ -72,8 +72,8 @@ def _shortened(slip: Column) -> Column:
 
 def _with_cause() -> Column:
     cause = {
-        names.DEAD_STAGE: STAGE,
-        names.DEAD_REASON: "malformed",
+        names.DEAD_STAGE: ADAPTING.name,
+        names.DEAD_REASON: str(Reason.MALFORMED),
         names.DEAD_ERROR: "The record has no routing slip that names a known topic.",
     }
     return F.concat(
@@ -85,7 +85,7 @@ def _with_cause() -> Column:
 def write(records: DataFrame, bootstrap_servers: str, checkpoint: str, batch_seconds: int) -> StreamingQuery:
     writer = (
         records.writeStream.format("kafka")
-        .queryName(STAGE)
+        .queryName(ADAPTING.name)
         .option("kafka.bootstrap.servers", bootstrap_servers)
         .option("kafka.max.request.size", str(4 * 1024 * 1024))
         .option("kafka.linger.ms", "1")

@@ -1,7 +1,7 @@
 """Adapting for pipelines with transforms: applies the steps of the version a message was accepted under and moves
 it on, exactly once from Kafka to Kafka.
 
-Steps may wait, for external APIs above all. A pipeline has a share of this lane for that; what is above it goes
+Steps may wait, mostly for external APIs. A pipeline has a bulkhead in this lane for that; messages beyond it go
 through the slow lane (adapting_slow).
 """
 
@@ -11,28 +11,29 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from backend.api_calls.services import Adapting
+from backend.api_calls.services import ApiCalls
 from backend.domain import routing
 from backend.domain.filters.fields import IndexedField, index_of
+from backend.domain.idle_cache import IdleCache
 from backend.domain.message import INDEX, Message, Redelivery, child_message_id
 from backend.domain.pipeline import PipelineSnapshot
+from backend.domain.reasons import Reason
 from backend.domain.records import Record, dead_letter, resolved
+from backend.domain.stages import ADAPTING_SLOW, ADAPTING_TRANSFORMER
 from backend.domain.stream_processing import CONTENT_TYPE
 from backend.domain.transforms.base import TransformError
 from backend.domain.transforms.chain import Chain, Result
 from backend.manager_api.client import UnknownPipelineError
+from backend.resilience.bulkhead import Bulkhead
 from backend.resilience.gate import Gate
-from backend.resilience.share import Share
 from backend.telemetry import events
 from spark_jobs.streaming.configuration import runtime_of, snapshot_of
 from spark_jobs.streaming.diversion import Diversion
 from spark_jobs.streaming.lane import Handler, Lane, LaneServices, Position
 
-STAGE = "adapting_transformer"
-SLOW_STAGE = "adapting_slow"
-
-_SHARE = 100
-_SHARE_BYTES = 4 * 1024 * 1024
+_MESSAGES = 100
+_BYTES = 4 * 1024 * 1024
+_VERSION_IDLE_SECONDS = 3600.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +49,7 @@ class Version:
 def _compiled(snapshot: PipelineSnapshot) -> Version:
     config, write = snapshot.config, None
     if config.stream_processing is not None:
-        assert snapshot.schema_id is not None  # it is not in force before it is registered
+        assert snapshot.schema_id is not None  # it is not published before it is registered
         write = config.stream_processing.compile(snapshot.schema_id)
     return Version(Chain(config.transforms), config.index, write)
 
@@ -60,8 +61,8 @@ class Transformer:
         environment = services.environment
         self._config = services.config
         self._recorder = services.recorder
-        self._versions: dict[tuple[str, int], Version] = {}
-        self._adapting = Adapting(
+        self._versions: IdleCache[tuple[str, int], Version] = IdleCache(_VERSION_IDLE_SECONDS)
+        self._api_calls = ApiCalls(
             environment.redis_url,
             gate=Gate(environment.redis_url, share=1 / services.slots),
             breaker=environment.breaker,
@@ -74,15 +75,15 @@ class Transformer:
 
     async def version(self, message: Message) -> Version:
         """Raises UnknownPipelineError."""
-        found = self.known(message)
-        if found is None:
+        version = self.known(message)
+        if version is None:
             snapshot = await snapshot_of(self._config, message)
-            key = (message.pipeline_id, message.version)
             # Of all that waited for the configuration, the first compiles.
-            if key not in self._versions:
-                self._versions[key] = _compiled(snapshot)
-            found = self._versions[key]
-        return found
+            version = self.known(message)
+            if version is None:
+                version = _compiled(snapshot)
+                self._versions[message.pipeline_id, message.version] = version
+        return version
 
     def run(self, message: Message, version: Version) -> list[Record]:
         """For steps none of which waits."""
@@ -97,8 +98,8 @@ class Transformer:
         message, redelivery = message.split_redelivery()
         try:
             runtime = await runtime_of(self._config, message)
-            services = self._adapting.services(message.pipeline_id, message.id, runtime.connectors)
-            records = self._moved(message, version, await version.chain.run_waiting(message.body, services))
+            resources = self._api_calls.resources(message.pipeline_id, message.id, runtime.connectors)
+            records = self._moved(message, version, await version.chain.run_waiting(message.body, resources))
         except UnknownPipelineError as error:
             records = [self.unknown(message, error)]
         except TransformError as error:
@@ -111,15 +112,18 @@ class Transformer:
 
     def unknown(self, message: Message, error: UnknownPipelineError) -> Record:
         plain, _ = message.split_redelivery()
-        return self._dead(plain, "unknown_pipeline", str(error))
+        return self._dead(plain, Reason.UNKNOWN_PIPELINE, str(error))
 
     def saturated(self, message: Message, due: float) -> Record:
         plain, _ = message.split_redelivery()
-        text = "The pipeline's places for external APIs stayed taken while others waited; the message is tried again."
-        return self._dead(plain, "adapting_saturated", text, due=due)
+        text = (
+            "The pipeline's places for external calls stayed taken while others waited; the message is redelivered "
+            "automatically."
+        )
+        return self._dead(plain, Reason.ADAPTING_SATURATED, text, due=due)
 
     async def close(self) -> None:
-        await self._adapting.close()
+        await self._api_calls.close()
 
     def _moved(self, message: Message, version: Version, results: list[Result]) -> list[Record]:
         self._recorder.count(message.pipeline_id, events.TRANSFORMED if results else events.DROPPED)
@@ -143,20 +147,45 @@ class Transformer:
     ) -> Record:
         self._recorder.count(message.pipeline_id, events.ADAPTING_DEAD)
         self._recorder.error(message.pipeline_id, stage="adapting", reason=reason, message=error, message_id=message.id)
-        return dead_letter(message, stage=STAGE, reason=reason, error=error, due=due, retryable=retryable)
+        return dead_letter(
+            message, stage=ADAPTING_TRANSFORMER.name, reason=reason, error=error, due=due, retryable=retryable
+        )
+
+
+class Bulkheads:
+    """One for each pipeline that has messages here."""
+
+    def __init__(self, messages: int, bytes: int) -> None:
+        self._messages = messages
+        self._bytes = bytes
+        self._by_pipeline: dict[str, Bulkhead] = {}
+
+    def of(self, pipeline_id: str) -> Bulkhead:
+        bulkhead = self._by_pipeline.get(pipeline_id)
+        if bulkhead is None:
+            bulkhead = self._by_pipeline[pipeline_id] = Bulkhead(self._messages, self._bytes)
+        return bulkhead
+
+    def forget_empty(self, pipeline_id: str) -> None:
+        bulkhead = self._by_pipeline.get(pipeline_id)
+        if bulkhead is not None and bulkhead.is_empty:
+            del self._by_pipeline[pipeline_id]
+
+    def used(self) -> list[Bulkhead]:
+        return [bulkhead for bulkhead in self._by_pipeline.values() if bulkhead.messages]
 
 
 class TransformerHandler(Handler):
-    """What waits for nothing is done at once; what waits has a share, and the slow lane above it."""
+    """What waits for nothing is handled immediately; what waits has a bulkhead, and the slow lane beyond it."""
 
     def __init__(self, services: LaneServices) -> None:
         self._transformer = Transformer(services)
         self._recorder = services.recorder
-        self._shares: dict[str, Share] = {}
+        self._bulkheads = Bulkheads(_MESSAGES, _BYTES)
         self._diversion = Diversion(
             services.environment.kafka_bootstrap_servers,
             topic=routing.TRANSFORMER_SLOW,
-            group=f"headrace-{SLOW_STAGE}",
+            group=ADAPTING_SLOW.group,
             committed=services.committed,
         )
 
@@ -174,12 +203,13 @@ class TransformerHandler(Handler):
         if version.chain.waits:
             await self._diversion.known(position)
             diverted = self._diversion.follows(message.pipeline_id, position, waits=True)
-            share = self._shares.setdefault(message.pipeline_id, Share(_SHARE, _SHARE_BYTES))
-            if not diverted and share.enter_now(len(message.body)):
+            bulkhead = self._bulkheads.of(message.pipeline_id)
+            if not diverted and bulkhead.enter_now(len(message.body)):
                 try:
                     return await self._transformer.run_waiting(message, version)
                 finally:
-                    share.leave(len(message.body))
+                    bulkhead.leave(len(message.body))
+                    self._bulkheads.forget_empty(message.pipeline_id)
         elif not self._diversion.follows(message.pipeline_id, position):
             return self._transformer.run(message, version)
         self._diversion.divert(message.pipeline_id, position)
@@ -207,4 +237,4 @@ def _indexed(message: Message, fields: list[IndexedField], result: Result) -> Me
     return replace(message, extra=message.extra | {INDEX: index_of(fields, result.document).decode()})
 
 
-LANE = Lane(stage=STAGE, topic=routing.TRANSFORMER, handler=TransformerHandler, commit_seconds=0.0)
+LANE = Lane(ADAPTING_TRANSFORMER, TransformerHandler, commit_seconds=0.0)

@@ -1,5 +1,5 @@
 """Filtering: offers each indexed message to the filters of the workspace's other pipelines, and moves it on by
-its own slip (seed 003, "Filtering")."""
+its own routing slip."""
 
 from collections import defaultdict
 from uuid import UUID
@@ -10,19 +10,20 @@ from backend.domain import json, routing
 from backend.domain.filters.conditions import Index
 from backend.domain.filters.fields import index_of
 from backend.domain.filters.index import PredicateIndex
+from backend.domain.inputs.filter import FilterInput
 from backend.domain.message import FILTERED, INDEX, Message, filtered_message_id
-from backend.domain.pipeline import FilterInput, PipelineSnapshot
+from backend.domain.pipeline import PipelineSnapshot
+from backend.domain.reasons import Reason
 from backend.domain.records import Record, dead_letter, resolved
+from backend.domain.stages import FILTERING
 from backend.manager_api.client import ConfigClient, UnknownPipelineError
 from backend.telemetry import events
 from spark_jobs.streaming.configuration import snapshot_of
 from spark_jobs.streaming.lane import Handler, Lane, LaneServices, Position
 
-STAGE = "filtering"
-
 
 class Filters:
-    """The filters in force, by workspace: as the manager pushes them, and all anew every minute."""
+    """The published filters, by workspace: as the manager pushes them, and all of them every minute."""
 
     def __init__(self, config: ConfigClient) -> None:
         self._config = config
@@ -36,10 +37,10 @@ class Filters:
             self._regroup()
         index = self._indexes.get(workspace)
         if index is None:
-            found = ((key, self._config.pipeline(key)) for key in self._by_workspace.get(workspace, ()))
+            snapshots = ((key, self._config.pipeline(key)) for key in self._by_workspace.get(workspace, ()))
             index = self._indexes[workspace] = PredicateIndex(
                 (key, snapshot.config.input.condition)
-                for key, snapshot in found
+                for key, snapshot in snapshots
                 if snapshot is not None and isinstance(snapshot.config.input, FilterInput)
             )
         return index
@@ -70,10 +71,10 @@ class FilteringHandler(Handler):
             workspace = (await snapshot_of(self._config, message)).workspace_id
             records = self._filter(message, workspace)
         except UnknownPipelineError as error:
-            return [dead_letter(message, stage=STAGE, reason="unknown_pipeline", error=str(error))]
+            return [dead_letter(message, stage=FILTERING.name, reason=Reason.UNKNOWN_PIPELINE, error=str(error))]
         except json.InvalidJsonError as error:
-            said = f"The header {INDEX} is not a JSON object: {error}"
-            return [dead_letter(message, stage=STAGE, reason="malformed", error=said)]
+            text = f"The header {INDEX} is not a JSON object: {error}"
+            return [dead_letter(message, stage=FILTERING.name, reason=Reason.MALFORMED, error=text)]
         return records if redelivery is None else [*records, resolved(message, redelivery.dead_letter)]
 
     def _filter(self, message: Message, workspace: UUID) -> list[Record]:
@@ -94,10 +95,10 @@ class FilteringHandler(Handler):
 
 
 def _object(text: str) -> Index:
-    found = json.loads(text)
-    if not isinstance(found, dict):
+    document = json.loads(text)
+    if not isinstance(document, dict):
         raise json.InvalidJsonError("it is something else.")
-    return found
+    return document
 
 
 def _record_for(subscriber: PipelineSnapshot, message: Message, passed: list[str]) -> Record:
@@ -126,4 +127,4 @@ def _document(body: bytes) -> object:
         return None
 
 
-LANE = Lane(stage=STAGE, topic=routing.FILTER, handler=FilteringHandler, commit_seconds=0.0)
+LANE = Lane(FILTERING, FilteringHandler, commit_seconds=0.0)

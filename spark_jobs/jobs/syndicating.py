@@ -1,13 +1,11 @@
 """Delivers adapted messages to their outputs through the delivery engine."""
 
 from backend.delivery.engine import DeliveryEngine
-from backend.domain import routing
 from backend.domain.message import Message
 from backend.domain.records import Record
+from backend.domain.stages import SYNDICATING
 from backend.resilience.gate import Gate
 from spark_jobs.streaming.lane import Handler, Lane, LaneServices, Position
-
-STAGE = "syndicating"
 
 
 class SyndicatingHandler(Handler):
@@ -24,8 +22,11 @@ class SyndicatingHandler(Handler):
     def relieve(self) -> None:
         self._engine.relieve()
 
+    def flush(self) -> None:
+        self._engine.flush()
+
     async def close(self) -> None:
         await self._engine.close()
 
 
-LANE = Lane(stage=STAGE, topic=routing.ADAPTED, handler=SyndicatingHandler, commit_seconds=0.2)
+LANE = Lane(SYNDICATING, SyndicatingHandler, commit_seconds=0.2)

@@ -24,6 +24,7 @@ from confluent_kafka import Message as KafkaRecord
 
 from backend.domain.message import MalformedMessageError, Message
 from backend.domain.records import Record, malformed_dead_letter
+from backend.domain.stages import Stage
 from backend.manager_api.client import ConfigClient
 from backend.manager_api.credentials import channel_credentials
 from backend.settings import Settings
@@ -72,8 +73,11 @@ class Handler(ABC):
     def relieve(self) -> None:  # noqa: B027
         """The window has been full for a second: what can be set aside should make room."""
 
+    def flush(self) -> None:  # noqa: B027
+        """The task stops, or gives partitions away: whatever waits for more messages should wait no longer."""
+
     async def close(self) -> None:  # noqa: B027
-        """Gives back what is held open."""
+        """Releases what is held open."""
 
 
 @dataclass(frozen=True)
@@ -93,15 +97,14 @@ HandlerFactory = Callable[[LaneServices], Handler]
 
 @dataclass(frozen=True)
 class Lane:
-    """One lane: what is read, by which handler, committed how often.
+    """One lane: whose topic is read, by which handler, committed how often.
 
     ``commit_seconds`` is the least time between two transactions: 0 for the lowest latency,
     more where results matter less than cost. ``window`` bounds the messages in flight per
     task and ``window_bytes`` their size.
     """
 
-    stage: str
-    topic: str
+    stage: Stage
     handler: HandlerFactory
     commit_seconds: float
     window: int = 2000
@@ -110,7 +113,7 @@ class Lane:
 
 def run_slot(lane: Lane, environment: Settings, stop_address: Address, slot: int, slots: int) -> None:
     """The body of a Spark task: runs until the driver says stop, or raises so that Spark restarts it."""
-    logging.basicConfig(level=logging.INFO, format=f"%(asctime)s %(levelname)s {lane.stage}[{slot}] %(message)s")
+    logging.basicConfig(level=logging.INFO, format=f"%(asctime)s %(levelname)s {lane.stage.name}[{slot}] %(message)s")
     # Thousands of messages in flight are no garbage: looking through them after every 700 objects cost a tenth.
     gc.freeze()
     gc.set_threshold(_GARBAGE)
@@ -145,8 +148,10 @@ def _position(record: KafkaRecord) -> Position:
 class _LaneTask:
     def __init__(self, lane: Lane, environment: Settings, slot: int, slots: int) -> None:
         self._lane = lane
+        assert lane.stage.topic is not None
+        self._topic = lane.stage.topic
         self._slots = slots
-        self._name = f"headrace-{lane.stage}-{slot}"
+        self._name = f"{lane.stage.group}-{slot}"
         self._environment = environment
         self._windows: dict[int, PartitionWindow] = {}
         self._offsets: dict[int, int] = {}
@@ -166,7 +171,7 @@ class _LaneTask:
         self._consumer = Consumer(
             {
                 "bootstrap.servers": environment.kafka_bootstrap_servers,
-                "group.id": f"headrace-{lane.stage}",
+                "group.id": lane.stage.group,
                 "client.id": self._name,
                 # A restarted task takes its partitions over at once, without waiting for the
                 # session of a killed predecessor to end.
@@ -222,9 +227,7 @@ class _LaneTask:
     # -- poll thread ---------------------------------------------------------
 
     def _poll_loop(self) -> None:
-        self._consumer.subscribe(
-            [self._lane.topic], on_assign=self._assigned, on_revoke=self._revoked, on_lost=self._lost
-        )
+        self._consumer.subscribe([self._topic], on_assign=self._assigned, on_revoke=self._revoked, on_lost=self._lost)
         try:
             while not self._stop.is_set():
                 first = self._poll(_POLL_SECONDS)
@@ -353,6 +356,8 @@ class _LaneTask:
 
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline:
+            # Again each time: a message may only now have come to where it would wait.
+            self._loop.call_soon_threadsafe(self._handler.flush)
             with self._changed:
                 if self._wait(empty, _GENERATION_SECONDS):
                     return
@@ -397,7 +402,7 @@ class _LaneTask:
         key: Any = record.key()
         value: Any = record.value()
         headers: Any = record.headers() or []
-        return malformed_dead_letter(key=key, value=value, headers=headers, stage=self._lane.stage, error=error)
+        return malformed_dead_letter(key=key, value=value, headers=headers, stage=self._lane.stage.name, error=error)
 
     def _finish(self, finished: list[tuple[_Accepted, list[Record]]]) -> None:
         with self._changed:
@@ -455,7 +460,7 @@ class _LaneTask:
                 done = [part for part in done if self._windows.get(part.partition) is part.window]
             if not done:
                 return None
-            topic = self._lane.topic
+            topic = self._topic
             return Transaction(
                 [record for part in done for record in part.records],
                 [

@@ -15,6 +15,8 @@ from backend.apps.workspaces.models import Workspace
 from backend.domain.connector import connectors
 from backend.domain.errors import ConfigError
 from backend.domain.masking import join_secrets, secret_paths, value_at
+from backend.domain.model import UnreadableConfigError
+from backend.domain.registry import UnknownComponentError
 
 log = logging.getLogger(__name__)
 
@@ -86,10 +88,12 @@ def secrets_reseal() -> tuple[int, list[str]]:
 def connection_with_secrets(connector: Connector) -> dict[str, Any]:
     """For the data plane only. Raises UnreadableSecretError, which names the connector, and
     VaultUnavailableError."""
-    model = connectors.get(connector.type).connection_model
     try:
-        connection = join_secrets(connector.connection, secrets_load(connector))
-        return with_references(connector.workspace, model, connection)
+        model = connectors.get(connector.type).connection_model
+        stored = join_secrets(connector.connection, secrets_load(connector))
+        return with_references(connector.workspace, model, model.upgraded(stored, connector.schema_version))
+    except (UnknownComponentError, UnreadableConfigError) as error:
+        raise UnreadableSecretError(f"Connector {connector.name!r}: {error}") from None
     except UnreadableSecretError as error:
         raise UnreadableSecretError(f"Connector {connector.name!r}: {error} Save its secrets again.") from None
     except ConfigError as error:

@@ -20,9 +20,12 @@ def connector_types() -> list[dict[str, Any]]:
             "type": cls.type,
             "title": cls.title,
             "description": cls.description(),
+            "unavailable": cls.unavailable(),
             "connection_schema": cls.connection_model.model_json_schema(),
-            "verifies": cls.verifier is not None,
-            "destination_schema": cls.destination.options_model.model_json_schema() if cls.destination else None,
+            "capabilities": {
+                capability.name: {"options_schema": capability.options_model.model_json_schema()}
+                for capability in cls.capabilities
+            },
         }
         for cls in connectors
     ]

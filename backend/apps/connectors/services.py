@@ -11,6 +11,7 @@ from backend.apps.connectors.models import Connector
 from backend.apps.connectors.secret_store import secrets_forget, secrets_kept, secrets_store, with_references
 from backend.apps.workspaces.models import User, Workspace
 from backend.domain import connector as domain
+from backend.domain.capabilities import Connection
 from backend.domain.errors import ConfigError, ConflictError
 from backend.domain.masking import MASK, join_secrets, secret_paths, split_secrets, value_at
 from backend.domain.registry import UnknownComponentError
@@ -33,7 +34,12 @@ def connector_create(
     _check_name_is_free(workspace, name)
     with transaction.atomic():
         connector = Connector.objects.create(
-            workspace=workspace, name=name, type=type, connection=public, created_by=actor
+            workspace=workspace,
+            name=name,
+            type=type,
+            connection=public,
+            created_by=actor,
+            schema_version=connector_type(type).connection_model.schema_version,
         )
         secrets_store(connector, secrets)
         audit_record(
@@ -56,7 +62,8 @@ def connector_update(*, connector: Connector, actor: User, name: str, connection
     with transaction.atomic():
         connector.name = name
         connector.connection = public
-        connector.save(update_fields=["name", "connection", "updated_at"])
+        connector.schema_version = connector_type(connector.type).connection_model.schema_version
+        connector.save(update_fields=["name", "connection", "schema_version", "updated_at"])
         secrets_store(connector, secrets)
         audit_record(
             action="connector.update",
@@ -100,7 +107,7 @@ def connector_check(
     if stored is not None:
         _check_secrets_stay(model, connection, stored, secrets)
     try:
-        return asyncio.run(cls.check(model))
+        return asyncio.run(domain.check_connection(cls, model))
     except domain.CheckFailedError as error:
         raise ConfigError({f"connection.{error.field}" if error.field else "connection": [str(error)]}) from None
 
@@ -130,7 +137,7 @@ def _validated(
     return split_secrets(cls.connection_model, data)
 
 
-def _check_hosts(model: domain.Connection) -> None:
+def _check_hosts(model: Connection) -> None:
     errors: dict[str, list[str]] = {}
     for field, hosts in model.hosts().items():
         for host in hosts:
@@ -143,7 +150,7 @@ def _check_hosts(model: domain.Connection) -> None:
 
 
 def _check_secrets_stay(
-    model: domain.Connection, connection: dict[str, Any], saved: Connector, secrets: dict[str, str]
+    model: Connection, connection: dict[str, Any], saved: Connector, secrets: dict[str, str]
 ) -> None:
     """A stored secret goes to no other host than it was entered for: otherwise whoever may change the
     address could have it sent to a system of his own."""
@@ -154,7 +161,7 @@ def _check_secrets_stay(
         raise ConfigError({".".join(("connection", *path)): said for path in kept})
 
 
-def _model(workspace: Workspace, cls: type[domain.Connector], data: dict[str, Any]) -> domain.Connection:
+def _model(workspace: Workspace, cls: type[domain.Connector], data: dict[str, Any]) -> Connection:
     left = [path for path in secret_paths(cls.connection_model, data) if value_at(data, path) == MASK]
     if left:
         said = ["No secret is stored here yet: enter it."]

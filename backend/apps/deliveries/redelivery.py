@@ -15,10 +15,10 @@ from backend.apps.deliveries.breakers import breaker_of
 from backend.apps.deliveries.models import DeadLetter
 from backend.apps.pipelines.models import Pipeline, PipelineVersion
 from backend.apps.redis_client import redis_client
-from backend.domain import routing
 from backend.domain.breaker import BreakerState
 from backend.domain.message import REDELIVERY, REDELIVERY_OUTPUT, Message
 from backend.domain.rate_limit import RateLimitPolicy
+from backend.domain.stages import STAGES
 from backend.kafka.client.producer import PARTITIONER
 from backend.resilience.gate import TOKEN_HORIZON_SECONDS
 from backend.resilience.scripts import OutputKey
@@ -37,14 +37,11 @@ _ANSWER_LIMIT = timedelta(hours=6)
 _BACKLOG_SECONDS = 5
 _ACKNOWLEDGE_SECONDS = 10.0
 
-_ENTRY = {
-    "adapting_transformer": routing.TRANSFORMER,
-    "filtering": routing.FILTER,
-    "syndicating": routing.ADAPTED,
-}
-"""Where a dead letter of a stage goes back in. Others, malformed records among them, cannot be sent again."""
+_ENTRY = {stage.name: stage.topic for stage in STAGES if stage.redelivers and stage.topic}
+"""The topic by which a dead letter of a stage enters again. Others, malformed records among them, cannot be
+redelivered."""
 
-STAGES = tuple(_ENTRY)
+REDELIVERED_STAGES = tuple(_ENTRY)
 
 Output = tuple[Any, str]
 

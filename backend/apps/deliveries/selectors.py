@@ -9,7 +9,7 @@ from backend.apps.deliveries.models import Attempt, DeadLetter, OutputEvent
 from backend.apps.pipelines.models import Pipeline
 from backend.apps.redis_client import redis_client
 from backend.apps.workspaces.models import Workspace
-from backend.domain.pipeline import PipelineConfig
+from backend.domain.model import UnreadableConfigError
 from backend.resilience.scripts import OutputKey
 
 OPEN = (DeadLetter.State.WAITING, DeadLetter.State.REDELIVERING)
@@ -44,13 +44,15 @@ def events_of(workspace: Workspace) -> QuerySet[OutputEvent]:
 
 
 def output_configs(pipeline: Pipeline) -> list[dict[str, Any]]:
-    """The outputs and external APIs in force, or of the newest version of a pipeline never published."""
+    """The published outputs and external calls, or those of the newest version of a pipeline never published."""
     version = pipeline.published or pipeline.versions.first()
     if version is None:
         return []
-    config = PipelineConfig.model_validate(version.config)
-    apis = [step.model_dump(mode="json") | {"name": step.breaker_name} for step in config.calls.values()]
-    return [*version.config["outputs"], *apis]
+    try:
+        uses = [placed.use for placed in version.load().uses() if placed.use.breaker_name is not None]
+    except UnreadableConfigError:
+        return []
+    return [use.model_dump(mode="json") | {"name": use.breaker_name} for use in uses]
 
 
 def outputs_of(pipeline: Pipeline) -> list[dict[str, Any]]:

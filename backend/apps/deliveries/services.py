@@ -8,12 +8,13 @@ from django.db.models import QuerySet
 
 from backend.apps.audit.services import audit_record
 from backend.apps.deliveries.models import DeadLetter
-from backend.apps.deliveries.redelivery import STAGES
+from backend.apps.deliveries.redelivery import REDELIVERED_STAGES
 from backend.apps.pipelines.models import Pipeline
 from backend.apps.redis_client import redis_client
 from backend.apps.workspaces.models import User, Workspace
 from backend.domain.breaker import BreakerState
-from backend.domain.transforms.http_call import BREAKER_PREFIX
+from backend.domain.reasons import Reason
+from backend.domain.transforms.call import BREAKER_PREFIX
 from backend.resilience.scripts import EVENTS, OutputKey, script
 from backend.settings import platform_settings
 
@@ -28,7 +29,7 @@ def dead_letters_redrive(
 ) -> int:
     """Makes those that wait due now; how many. Breakers and rate limits still decide when each goes out."""
     with transaction.atomic():
-        count = letters.filter(state=DeadLetter.State.WAITING, stage__in=STAGES).update(
+        count = letters.filter(state=DeadLetter.State.WAITING, stage__in=REDELIVERED_STAGES).update(
             due_at=datetime.now(UTC), use_current_version=use_current_version
         )
         done = {"filter": filter, "count": count, "current_version": use_current_version}
@@ -68,7 +69,7 @@ def breaker_set(*, pipeline: Pipeline, output: str, to_open: bool, seconds: floa
         DeadLetter.objects.filter(
             pipeline_id=key.pipeline_id,
             output="" if output.startswith(BREAKER_PREFIX) else output,
-            reason="breaker_open",
+            reason=Reason.BREAKER_OPEN,
             state=DeadLetter.State.WAITING,
             due_at__isnull=False,
         ).update(due_at=datetime.now(UTC))

@@ -1,6 +1,8 @@
 from django.contrib.postgres.fields import ArrayField
 from django.db import models
 
+from backend.domain.stages import STAGES
+
 
 class SparkJob(models.Model):
     """A Spark application that should run: what is wanted, and what was last seen of it."""
@@ -17,7 +19,9 @@ class SparkJob(models.Model):
         FAILED = "failed", "Failed, will be started again"
 
     name = models.SlugField(unique=True)
-    stages = ArrayField(models.CharField(max_length=50))
+    stages = ArrayField(
+        models.CharField(max_length=50), default=list, blank=True, help_text="Names of stages; all of them when empty."
+    )
     slots = models.PositiveSmallIntegerField(default=1, help_text="Lane tasks per stage.")
     desired = models.CharField(max_length=10, choices=Desired.choices, default=Desired.RUNNING)
 
@@ -36,3 +40,7 @@ class SparkJob(models.Model):
 
     def __str__(self) -> str:
         return self.name
+
+    def stage_names(self) -> list[str]:
+        """The stages that it runs."""
+        return self.stages or [stage.name for stage in STAGES]

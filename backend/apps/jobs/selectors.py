@@ -9,6 +9,7 @@ from django.conf import settings
 from backend.apps.jobs import spark
 from backend.apps.jobs.models import SparkJob
 from backend.apps.jobs.services import heartbeat
+from backend.domain.stages import ADAPTING
 
 _BATCH_END_SECONDS = 10.0
 """Between the end of a batch and the time by which the console knows of it."""
@@ -16,8 +17,8 @@ _BATCH_END_SECONDS = 10.0
 
 def job_stages(job: SparkJob) -> list[dict[str, Any]]:
     """Each stage and whether it is alive, by the application's last heartbeat."""
-    said: dict[str, Any] = (heartbeat(job.name) or {}) if job.status == SparkJob.Status.RUNNING else {}
-    return [{"name": name, "alive": False, **said.get("stages", {}).get(name, {})} for name in job.stages]
+    beat: dict[str, Any] = (heartbeat(job.name) or {}) if job.status == SparkJob.Status.RUNNING else {}
+    return [{"name": name, "alive": False, **beat.get("stages", {}).get(name, {})} for name in job.stage_names()]
 
 
 @dataclass(frozen=True)
@@ -39,9 +40,11 @@ class AdaptingProgress:
 
 def adapting_progress() -> AdaptingProgress | None:
     """None before the query has ended its first batch."""
-    for job in SparkJob.objects.filter(stages__contains=["adapting"]):
-        said: dict[str, Any] = heartbeat(job.name) or {}
-        stage = said.get("stages", {}).get("adapting", {})
+    for job in SparkJob.objects.all():
+        if ADAPTING.name not in job.stage_names():
+            continue
+        beat: dict[str, Any] = heartbeat(job.name) or {}
+        stage = beat.get("stages", {}).get(ADAPTING.name, {})
         if "ended_at" in stage:
             offsets = {int(partition): int(offset) for partition, offset in stage["offsets"].items()}
             return AdaptingProgress(offsets, stage["behind"], stage["ended_at"])

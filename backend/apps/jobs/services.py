@@ -19,8 +19,6 @@ from backend.telemetry import keys
 
 log = logging.getLogger(__name__)
 
-STAGES = ["adapting", "adapting_transformer", "adapting_slow", "filtering", "syndicating"]
-
 _HEARTBEAT_LIMIT = timedelta(seconds=30)
 _START_LIMIT = timedelta(minutes=3)
 _RUNS_WELL_AFTER = timedelta(minutes=2)
@@ -29,7 +27,7 @@ _LONGEST_BACK_OFF = timedelta(minutes=2)
 
 def job_ensure_default() -> SparkJob:
     """The job that runs every stage in one application, made when it is missing."""
-    return SparkJob.objects.get_or_create(name=keys.DEFAULT_JOB, defaults={"stages": STAGES})[0]
+    return SparkJob.objects.get_or_create(name=keys.DEFAULT_JOB)[0]
 
 
 def job_start(*, job: SparkJob, actor: User, workspace: Workspace) -> None:
@@ -119,7 +117,7 @@ def _start_when_due(job: SparkJob) -> None:
         return
     if job.started_at is not None:
         job.restarts += 1
-    process = spark.submit(job=job.name, stages=job.stages, slots=job.slots)
+    process = spark.submit(job=job.name, stages=job.stage_names(), slots=job.slots)
     job.pid, job.process_started = process.pid, process.create_time()
     job.started_at = now
     job.next_start_at = None

@@ -21,14 +21,16 @@ from backend.apps.connectors.secrets import UnreadableSecretError
 from backend.apps.connectors.vault import VaultUnavailableError
 from backend.apps.manager.leases import batch_complete, leases_claim, leases_renew
 from backend.apps.pipelines.models import InputLease
-from backend.apps.pipelines.selectors import published_snapshots, snapshot_by_number
-from backend.apps.pipelines.services import pipeline_note_failure
+from backend.apps.pipelines.selectors import snapshot_by_number
+from backend.apps.pipelines.services import pipeline_note_failure, published_snapshots
 from backend.apps.workspaces.models import ApiKey
 from backend.apps.workspaces.selectors import ingest_keys, valid_keys
 from backend.apps.workspaces.services import ingest_key
 from backend.domain import json
+from backend.domain.capabilities import Reading
 from backend.domain.errors import ConflictError
-from backend.domain.pipeline import FilterInput, Reading
+from backend.domain.inputs.filter import FilterInput
+from backend.domain.model import UnreadableConfigError
 from backend.manager_api import snapshot as stored
 from backend.manager_api.generated import manager_pb2 as pb
 from backend.manager_api.generated import manager_pb2_grpc
@@ -66,19 +68,24 @@ class ManagerServicer(manager_pb2_grpc.ManagerServicer):
         self._redis_url = redis_url
 
     async def GetPipeline(self, request: pb.PipelineRequest, context: Any) -> pb.Pipeline:
-        found: pb.Pipeline | None = await _in_thread(_pipeline, request.pipeline_id, request.version)
-        if found is None:
+        try:
+            pipeline: pb.Pipeline | None = await _in_thread(_pipeline, request.pipeline_id, request.version)
+        except UnreadableConfigError as error:
+            raise await _abort(context, grpc.StatusCode.FAILED_PRECONDITION, str(error)) from None
+        if pipeline is None:
             raise await _not_found(context)
-        return found
+        return pipeline
 
     async def GetRuntimeConfig(self, request: pb.PipelineRequest, context: Any) -> pb.RuntimeConfig:
         try:
-            found: pb.RuntimeConfig | None = await _in_thread(_runtime_config, request.pipeline_id, request.version)
+            config: pb.RuntimeConfig | None = await _in_thread(_runtime_config, request.pipeline_id, request.version)
         except VaultUnavailableError as error:
             raise await _abort(context, grpc.StatusCode.UNAVAILABLE, str(error)) from None
-        if found is None:
+        except UnreadableConfigError as error:
+            raise await _abort(context, grpc.StatusCode.FAILED_PRECONDITION, str(error)) from None
+        if config is None:
             raise await _not_found(context)
-        return found
+        return config
 
     async def WatchPipelines(self, request: pb.WatchRequest, context: Any) -> AsyncIterator[pb.WatchEvent]:
         client = redis.from_url(self._redis_url)
@@ -220,8 +227,11 @@ def _key(key: ApiKey) -> pb.IngestKey:
 def _change(announced: str) -> pb.WatchEvent:
     kind, _, name = announced.partition(":")
     if kind == "pipeline":
-        found = _pipeline(name, 0)
-        return pb.WatchEvent(pipeline_changed=found) if found else pb.WatchEvent(pipeline_removed=name)
+        try:
+            pipeline = _pipeline(name, 0)
+        except UnreadableConfigError:  # publishing has marked it
+            pipeline = None
+        return pb.WatchEvent(pipeline_changed=pipeline) if pipeline else pb.WatchEvent(pipeline_removed=name)
     key = valid_keys().filter(hash=name).first()
     if key is None or ingest_key(key) is None:
         return pb.WatchEvent(key_removed=name)

@@ -14,10 +14,13 @@ from django.db import transaction
 from django.db.models import Q, QuerySet
 from django.utils import timezone
 
+from backend.apps.connectors.models import Connector
+from backend.apps.connectors.services import connector_type
 from backend.apps.pipelines.models import InputLease, Pipeline
 from backend.domain import json
+from backend.domain.capabilities import ReadBatch, Reading, ReadStream
 from backend.domain.errors import ConflictError
-from backend.domain.pipeline import PipelineConfig, Reading
+from backend.domain.inputs.connector import ConnectorInput
 
 LOCK = timedelta(seconds=60)
 """A reader that is silent for so long has lost its lease."""
@@ -30,19 +33,30 @@ Held = tuple[UUID, UUID]
 
 def lease_follow(pipeline: Pipeline) -> None:
     """Makes the lease that the version in force needs, or takes it away. A reader of what has changed loses it; the
-    breakpoint stays while the input is of the same type."""
-    version = pipeline.published
-    input = PipelineConfig.model_validate(version.config).input if version else None
-    if input is None or input.reading is None:
+    breakpoint stays while it is the same connector's."""
+    reading, config = _read_input(pipeline)
+    if reading is None:
         InputLease.objects.filter(pipeline=pipeline).delete()
         return
-    config = input.model_dump(mode="json")
     with transaction.atomic():
         lease = InputLease.objects.select_for_update().filter(pipeline=pipeline).first()
         if lease is not None and lease.input == config:
             return
-        kept = lease.breakpoint if lease is not None and lease.input["type"] == config["type"] else ""
-        InputLease(pipeline=pipeline, reading=input.reading, input=config, breakpoint=kept).save()
+        kept = lease.breakpoint if lease is not None and lease.input.get("connector") == config["connector"] else ""
+        InputLease(pipeline=pipeline, reading=reading, input=config, breakpoint=kept).save()
+
+
+def _read_input(pipeline: Pipeline) -> tuple[Reading | None, dict[str, Any]]:
+    """How the published input is read, None when it is not, and its configuration."""
+    version = pipeline.published
+    source = version.load().input if version is not None else None
+    if not isinstance(source, ConnectorInput):
+        return None, {}
+    connector = Connector.objects.get(pk=source.connector)
+    capability = source.capability_of(connector_type(connector.type))
+    assert capability is not None
+    assert issubclass(capability, ReadBatch | ReadStream)
+    return capability.reading, source.model_dump(mode="json")
 
 
 def leases_claim(*, reading: Reading, holder: str, limit: int) -> list[InputLease]:

@@ -26,11 +26,12 @@ from backend.apps.monitoring.models import Alert, AlertRule
 from backend.apps.monitoring.selectors import counts_by_second
 from backend.apps.pipelines.models import Pipeline
 from backend.apps.redis_client import redis_client
-from backend.delivery.output import build_destination
+from backend.delivery.client import DeliveryClient
 from backend.domain.breaker import BreakerState
-from backend.domain.connector import DeliveryError
+from backend.domain.capabilities import DeliveryError
+from backend.domain.connector import RuntimeConnector
 from backend.domain.message import Message, new_message_id, utc_now
-from backend.domain.pipeline import OutputConfig, RuntimeConnector, RuntimeOutput
+from backend.domain.pipeline import OutputConfig, RuntimeOutput
 from backend.resilience.scripts import OutputKey
 
 log = logging.getLogger(__name__)
@@ -101,16 +102,21 @@ def _as_message(alert: Alert, state: str) -> Message:
     )
 
 
+def alert_output(connector: Connector) -> OutputConfig:
+    """How alerts use a connector."""
+    return OutputConfig(name="alerts", connector=connector.pk, timeout_seconds=_SEND_SECONDS)
+
+
 async def _send(connector: Connector, connection: dict[str, Any], message: Message) -> None:
-    config = OutputConfig(name="alerts", connector=connector.pk)
-    output = RuntimeOutput(config=config, connector=RuntimeConnector(type=connector.type, connection=connection))
-    destination = build_destination(output)
-    await destination.open()
+    client = DeliveryClient(
+        RuntimeOutput(
+            config=alert_output(connector), connector=RuntimeConnector(type=connector.type, connection=connection)
+        )
+    )
     try:
-        async with asyncio.timeout(_SEND_SECONDS):
-            await destination.deliver(message)
+        await client.deliver_one(message)
     finally:
-        await destination.close()
+        await client.close()
 
 
 # -- what each kind of rule looks at ---------------------------------------------
@@ -171,12 +177,12 @@ def _stage_lag(rule: AlertRule) -> Iterator[Finding]:
 def _breaker_open(rule: AlertRule) -> Iterator[Finding]:
     client = redis_client()
     for pipeline in _pipelines(rule):
-        for output in (pipeline.published.config if pipeline.published else {}).get("outputs", []):
-            state, _ = breaker_of(client, OutputKey(str(pipeline.pk), output["name"]))
+        for name in pipeline.published.breakers if pipeline.published else ():
+            state, _ = breaker_of(client, OutputKey(str(pipeline.pk), name))
             if state is not BreakerState.CLOSED:
                 yield (
-                    f"{pipeline.pk}/{output['name']}",
-                    f"{pipeline.name}: nothing is sent to {output['name']}, whose circuit breaker is open.",
+                    f"{pipeline.pk}/{name}",
+                    f"{pipeline.name}: nothing is sent to {name}, whose circuit breaker is open.",
                 )
 
 

@@ -25,7 +25,6 @@ from backend.apps.deliveries.breakers import ask_breakers, breakers_shown
 from backend.apps.monitoring.selectors import seconds_of
 from backend.apps.pipelines.models import Pipeline
 from backend.apps.workspaces.models import User
-from backend.domain.pipeline import breaker_names
 from backend.resilience.scripts import OutputKey
 from backend.telemetry import keys
 
@@ -68,10 +67,10 @@ class LiveConsumer(AsyncJsonWebsocketConsumer):
         """Only pipelines of the person's own workspaces, with their outputs; others do not exist for them."""
         try:
             mine = Pipeline.objects.filter(workspace__members=self.scope["user"], pk__in=ids)
-            configs = list(mine.values_list("pk", "published__config"))
+            breakers = list(mine.values_list("pk", "published__breakers"))
         except (ValueError, TypeError, ValidationError):
             return {}
-        return {str(pk): breaker_names(config) if config else [] for pk, config in configs}
+        return {str(pk): names or [] for pk, names in breakers}
 
     def _still_signed_in(self) -> bool:
         """The session may have ended or expired since, here or at the identity provider."""

@@ -7,16 +7,14 @@ from confluent_kafka.admin import AdminClient
 
 from backend.apps.jobs.selectors import adapting_progress
 from backend.domain import routing
+from backend.domain.stages import STAGES, Form
 from backend.kafka.client.ends import end_offsets
 from backend.settings import platform_settings
 
 _SECONDS = 5.0
 
 READERS = {
-    "adapting_transformer": routing.TRANSFORMER,
-    "adapting_slow": routing.TRANSFORMER_SLOW,
-    "filtering": routing.FILTER,
-    "syndicating": routing.ADAPTED,
+    **{stage.name: stage.topic for stage in STAGES if stage.form is Form.LANE and stage.topic},
     "dead-letters": routing.DEAD_LETTER,
     "attempts": routing.ATTEMPTS,
     "usage": routing.BILLING,

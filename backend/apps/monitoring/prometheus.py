@@ -18,7 +18,6 @@ from backend.apps.monitoring.lag import stage_lags
 from backend.apps.pipelines.models import Pipeline
 from backend.apps.redis_client import redis_client
 from backend.domain.breaker import BreakerState
-from backend.domain.pipeline import breaker_names
 from backend.resilience.scripts import OutputKey
 from backend.telemetry import events, keys
 
@@ -37,9 +36,9 @@ def exposition() -> bytes:
 class _Installation(Collector):
     def collect(self) -> Iterator[Metric]:
         client = redis_client()
-        pipelines = list(Pipeline.objects.exclude(published=None).values_list("pk", "published__config"))
+        pipelines = list(Pipeline.objects.exclude(published=None).values_list("pk", "published__breakers"))
         yield from _counts(client, [str(pk) for pk, _ in pipelines])
-        yield _breakers(client, [(str(pk), name) for pk, config in pipelines for name in breaker_names(config)])
+        yield _breakers(client, [(str(pk), name) for pk, names in pipelines for name in names])
         yield _dead_letters()
         yield _jobs()
         yield from _lags()

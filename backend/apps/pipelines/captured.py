@@ -1,12 +1,13 @@
 """Messages that came in, as far as Kafka still has them."""
 
+import contextlib
 from typing import Any
 
 from backend.apps.pipelines.models import Pipeline
 from backend.domain import message as names
 from backend.domain import routing
 from backend.domain.message import Message
-from backend.domain.pipeline import PipelineConfig
+from backend.domain.model import UnreadableConfigError
 from backend.kafka.client.tail import tail
 from backend.settings import platform_settings
 
@@ -20,7 +21,8 @@ def captured_messages(*, pipeline: Pipeline, limit: int) -> list[Message]:
     newest = pipeline.versions.first()
     entry = routing.INPUT
     if newest is not None:
-        entry, _ = routing.route(PipelineConfig.model_validate(newest.config), str(pipeline.pk))
+        with contextlib.suppress(UnreadableConfigError):
+            entry, _ = routing.route(newest.load(), str(pipeline.pk))
     for topic in {routing.INPUT, routing.TRANSFORMER, entry}:
         for record in tail(platform_settings().kafka_bootstrap_servers, topic, _TAIL):
             headers: Any = record.headers() or []

@@ -9,7 +9,7 @@ begin with ``SECRET_`` are read, so that nobody can have the installation's own 
 import copy
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Annotated, Any, Literal
 
@@ -39,11 +39,13 @@ from backend.apps.pipelines.services import (
     pipeline_update,
 )
 from backend.apps.workspaces.models import User, Workspace
+from backend.domain.capabilities import Connection
 from backend.domain.diff import changes
 from backend.domain.errors import ConfigError
 from backend.domain.masking import MASK, secret_paths, split_secrets, value_at
-from backend.domain.model import StrictModel
+from backend.domain.model import StrictModel, UnreadableConfigError
 from backend.domain.pipeline import PipelineConfig
+from backend.domain.uses import CONNECTOR_NAMES
 
 _ENV = "env:"
 _PREFIX = "SECRET_"
@@ -53,16 +55,20 @@ class ConnectorDocument(StrictModel):
     kind: Literal["connector"]
     name: str = Field(min_length=1, max_length=100)
     type: str
+    schema_version: int | None = Field(None, description="Of the form of the connection; the present one without it.")
     connection: dict[str, Any]
 
 
 class PipelineDocument(StrictModel):
-    """``published`` puts the configuration in force; connectors are named."""
+    """With ``published`` the configuration is published; connectors are called by their names."""
 
     kind: Literal["pipeline"]
     name: str = Field(min_length=1, max_length=100)
     published: bool = True
     paused: bool = False
+    schema_version: int = Field(
+        PipelineConfig.schema_version, description="Of the form of the configuration; the present one without it."
+    )
     config: dict[str, Any]
 
 
@@ -87,12 +93,13 @@ class _DryRun(Exception):
 def export(workspace: Workspace) -> list[dict[str, Any]]:
     """Every connector and pipeline, each as it would be applied, ordered by kind and name."""
     connectors = list(Connector.objects.filter(workspace=workspace).order_by("name"))
-    names = {str(connector.pk): connector.name for connector in connectors}
+    names = {connector.pk: connector.name for connector in connectors}
     documents: list[dict[str, Any]] = [
         {
             "kind": "connector",
             "name": connector.name,
             "type": connector.type,
+            "schema_version": connector.schema_version,
             "connection": _with_references(connector),
         }
         for connector in connectors
@@ -107,8 +114,9 @@ def export(workspace: Workspace) -> list[dict[str, Any]]:
                 "name": pipeline.name,
                 "published": pipeline.published is not None,
                 "paused": pipeline.paused,
+                "schema_version": PipelineConfig.schema_version,
                 # In the order in which the fields are declared, which is that of the documentation.
-                "config": _renamed(PipelineConfig.model_validate(version.config).model_dump(mode="json"), names),
+                "config": version.load().model_dump(mode="json", context={CONNECTOR_NAMES: names}),
             }
         )
     return documents
@@ -181,9 +189,9 @@ def _at(document: Document, action: Any, *arguments: Any) -> list[Step]:
 def _apply_connector(
     workspace: Workspace, actor: User, document: ConnectorDocument, environment: Mapping[str, str]
 ) -> list[Step]:
-    connection = _resolved(document, environment)
-    found = Connector.objects.filter(workspace=workspace, name=document.name).first()
     model = connector_type(document.type).connection_model
+    connection = _resolved(document, model, environment)
+    found = Connector.objects.filter(workspace=workspace, name=document.name).first()
     public, secrets = split_secrets(model, connection)
     if found is None:
         connector_create(
@@ -203,8 +211,12 @@ def _apply_connector(
 
 
 def _apply_pipeline(workspace: Workspace, actor: User, document: PipelineDocument) -> list[Step]:
-    ids = {name: str(pk) for pk, name in Connector.objects.filter(workspace=workspace).values_list("pk", "name")}
-    config = config_validate(workspace=workspace, config=_renamed(document.config, ids)).model_dump(mode="json")
+    ids = {name: pk for pk, name in Connector.objects.filter(workspace=workspace).values_list("pk", "name")}
+    try:
+        present = PipelineConfig.upgraded(document.config, document.schema_version)
+    except UnreadableConfigError as error:
+        raise ConfigError({"config": [str(error)]}) from None
+    config = config_validate(workspace=workspace, config=present, connector_ids=ids).model_dump(mode="json")
     pipeline = Pipeline.objects.filter(workspace=workspace, name=document.name).select_related("published").first()
     steps: list[Step] = []
     if pipeline is None:
@@ -220,7 +232,7 @@ def _apply_pipeline(workspace: Workspace, actor: User, document: PipelineDocumen
         pipeline_publish(pipeline=pipeline, actor=actor)
         steps.append(Step("publish", "pipeline", document.name))
     if not document.published and pipeline.published is not None:
-        raise ConfigError({"published": ["What was published stays in force; to stop its input, set paused."]})
+        raise ConfigError({"published": ["A published pipeline stays published; to stop its input, set paused."]})
     if document.paused and not pipeline.paused:
         pipeline_pause(pipeline=pipeline, actor=actor)
         steps.append(Step("pause", "pipeline", document.name))
@@ -250,33 +262,6 @@ def _changes(before: dict[str, Any], after: dict[str, Any]) -> list[dict[str, An
     return [asdict(change) for change in changes(before, after)]
 
 
-def _renamed(config: dict[str, Any], names: dict[str, str]) -> dict[str, Any]:
-    """The configuration with each connector under its other name. Raises ConfigError for an unknown one."""
-    renamed = copy.deepcopy(config)
-    errors: dict[str, list[str]] = {}
-    for where, holder, key in _connectors_named(renamed):
-        name = str(holder[key])
-        if name in names:
-            holder[key] = names[name]
-        elif name not in names.values():  # an alias of YAML's is one object in two places
-            errors[f"config.{where}"] = [f"There is no connector {name!r}, neither here nor in what is applied."]
-    if errors:
-        raise ConfigError(errors)
-    return renamed
-
-
-def _connectors_named(config: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any], str]]:
-    """Where a configuration, which may be any JSON, names connectors: the path, the object and its key."""
-    for part in ("transforms", "outputs"):
-        items = config.get(part)
-        for index, item in enumerate(items if isinstance(items, list) else ()):
-            if isinstance(item, dict) and "connector" in item:
-                yield f"{part}.{index}.connector", item, "connector"
-    source = config.get("input")
-    if isinstance(source, dict) and source.get("verification") is not None:
-        yield "input.verification", source, "verification"
-
-
 def _with_references(connector: Connector) -> dict[str, Any]:
     connection = copy.deepcopy(connector.connection)
     stored = secrets_kept(connector)
@@ -287,11 +272,15 @@ def _with_references(connector: Connector) -> dict[str, Any]:
     return dict(connection)
 
 
-def _resolved(document: ConnectorDocument, environment: Mapping[str, str]) -> dict[str, Any]:
+def _resolved(document: ConnectorDocument, model: type[Connection], environment: Mapping[str, str]) -> dict[str, Any]:
     """The connection with the values that its secrets refer to. A mask keeps what is stored."""
-    connection = copy.deepcopy(document.connection)
+    try:
+        version = model.schema_version if document.schema_version is None else document.schema_version
+        connection = copy.deepcopy(model.upgraded(document.connection, version))
+    except UnreadableConfigError as error:
+        raise ConfigError({"connection": [str(error)]}) from None
     errors: dict[str, list[str]] = {}
-    for path in secret_paths(connector_type(document.type).connection_model, connection):
+    for path in secret_paths(model, connection):
         value = value_at(connection, path)
         if value == MASK or is_reference(str(value)):
             continue

@@ -6,20 +6,22 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 from uuid import UUID
 
-from backend.api_calls.api import HttpApi
+from backend.api_calls.api import System
 from backend.apps.connectors.models import Connector
 from backend.apps.connectors.secret_store import connection_with_secrets
 from backend.apps.connectors.secrets import UnreadableSecretError
 from backend.apps.connectors.vault import VaultUnavailableError
 from backend.apps.pipelines.services import config_validate
 from backend.apps.workspaces.models import Workspace
-from backend.delivery.output import build_destination
 from backend.domain import json, routing
-from backend.domain.connector import DeliveryError
-from backend.domain.pipeline import PipelineConfig, RuntimeConnector, RuntimeOutput
-from backend.domain.transforms.base import CallFailedError, CallRequest
-from backend.domain.transforms.chain import Chain, NotAskedError, Trace
-from backend.domain.transforms.http_call import HttpCall
+from backend.domain.capabilities import DeliveryError
+from backend.domain.connector import RuntimeConnector
+from backend.domain.examples import EverythingIsNew
+from backend.domain.pipeline import PipelineConfig, RuntimeOutput
+from backend.domain.reasons import Reason
+from backend.domain.transforms.base import CallFailedError, Calls, Memory, StepResources
+from backend.domain.transforms.call import Call
+from backend.domain.transforms.chain import Chain, Trace
 
 
 @dataclass(frozen=True)
@@ -57,8 +59,8 @@ class DryRun:
 def dry_run(
     *, workspace: Workspace, pipeline_id: str, config: dict[str, Any], body: bytes, call_apis: bool = False
 ) -> DryRun:
-    """Nothing is sent, stored or counted; external APIs are asked with ``call_apis`` only, once and past their
-    circuit breakers, and their steps are passed over otherwise. Raises ConfigError when the configuration is
+    """Nothing is sent, stored or counted; external systems are called with ``call_apis`` only, once and whatever their
+    circuit breakers say, and their steps are passed over otherwise. Raises ConfigError when the configuration is
     refused."""
     validated = config_validate(workspace=workspace, config=config)
     entry, slip = routing.route(validated, pipeline_id)
@@ -77,44 +79,42 @@ def dry_run(
     )
 
 
-class _Services:
-    """Asks each API once per document. Every message is the first of its kind."""
+class _SingleCalls(Calls):
+    """Calls each external system once for each document."""
 
-    def __init__(self, connectors: Mapping[UUID, RuntimeConnector] | None) -> None:
+    def __init__(self, connectors: Mapping[UUID, RuntimeConnector]) -> None:
         self._connectors = connectors
         self.calls: list[DryRunCall] = []
 
-    async def call(self, step: HttpCall, request: CallRequest) -> Any:
-        if self._connectors is None:
-            raise NotAskedError
-        body = f" {request.body.decode()}" if request.body is not None else ""
-        asked = f"{request.method} {request.path}{body}"
+    async def call(self, step: Call, document: Any) -> Any:
+        system = System(step, self._connectors[step.connector])
+        request = system.request(document)
+        shown = system.shown(request)
         try:
-            api = HttpApi(self._connectors[step.connector])
-            try:
-                answer = await api.ask(request, step.timeout_seconds)
-            finally:
-                await api.close()
-        except (DeliveryError, CallFailedError) as error:
-            self.calls.append(DryRunCall(step.name, asked, error=str(error)))
-            raise CallFailedError("call_failed", str(error)) from None
-        self.calls.append(DryRunCall(step.name, asked, answer.decode() or "null"))
+            answer = await system.ask(request)
+        except DeliveryError as error:
+            self.calls.append(DryRunCall(step.name, shown, error=str(error)))
+            raise CallFailedError(Reason.CALL_FAILED, str(error)) from None
+        finally:
+            await system.close()
+        self.calls.append(DryRunCall(step.name, shown, answer.decode() or "null"))
         return json.loads(answer) if answer else None
-
-    async def first_seen(self, key: str, seconds: int) -> bool:
-        return True
 
 
 async def _trace(
     config: PipelineConfig, body: bytes, connectors: Mapping[UUID, RuntimeConnector] | None
 ) -> tuple[Trace, list[DryRunCall]]:
-    services = _Services(connectors)
-    return await Chain(config.transforms).trace(body, services), services.calls
+    """Without connectors the steps that call are passed over."""
+    chain = Chain(config.transforms)
+    if connectors is None:
+        return await chain.trace(body, StepResources({Memory: EverythingIsNew()})), []
+    calls = _SingleCalls(connectors)
+    return await chain.trace(body, StepResources({Calls: calls, Memory: EverythingIsNew()})), calls.calls
 
 
 def _connectors(workspace: Workspace, config: PipelineConfig) -> dict[UUID, RuntimeConnector]:
-    found = Connector.objects.filter(workspace=workspace).in_bulk(config.connectors)
-    return {pk: _runtime(connector) for pk, connector in found.items()}
+    used = Connector.objects.filter(workspace=workspace).in_bulk(config.connectors)
+    return {pk: _runtime(connector) for pk, connector in used.items()}
 
 
 def _runtime(connector: Connector) -> RuntimeConnector:
@@ -130,6 +130,6 @@ def _outputs(config: PipelineConfig, connectors: Mapping[UUID, RuntimeConnector]
 
 def _output(output: RuntimeOutput) -> DryRunOutput:
     try:
-        return DryRunOutput(output.name, build_destination(output).target())
+        return DryRunOutput(output.name, output.config.bind(output.connector).target())
     except DeliveryError as error:
         return DryRunOutput(output.name, "", str(error))

@@ -1,9 +1,11 @@
+from django.contrib.postgres.fields import ArrayField
 from django.db import models
 from django.utils import timezone
 from uuid_utils.compat import uuid7
 
 from backend.apps.workspaces.models import User, Workspace
-from backend.domain.pipeline import Reading
+from backend.domain.capabilities import Reading
+from backend.domain.pipeline import PipelineConfig
 
 
 class Pipeline(models.Model):
@@ -114,11 +116,16 @@ class InputLease(models.Model):
 
 
 class PipelineVersion(models.Model):
-    """One saved configuration. Never changed, but for what other systems call it."""
+    """One saved configuration. It never changes; only the id that the schema registry gives it is added."""
 
     pipeline = models.ForeignKey(Pipeline, on_delete=models.CASCADE, related_name="versions")
     number = models.PositiveIntegerField()
     config = models.JSONField()
+    schema_version = models.PositiveSmallIntegerField(help_text="Of the form in which the configuration is stored.")
+    connectors = ArrayField(models.UUIDField(), default=list, help_text="Every connector that it uses.")
+    breakers = ArrayField(
+        models.CharField(max_length=80), default=list, help_text="Names of its circuit breakers and rate limits."
+    )
     schema_id = models.PositiveIntegerField(
         null=True, blank=True, help_text="By which the schema registry knows the Avro schema of stream processing."
     )
@@ -131,3 +138,7 @@ class PipelineVersion(models.Model):
 
     def __str__(self) -> str:
         return f"Version {self.number}"
+
+    def load(self) -> PipelineConfig:
+        """Raises UnreadableConfigError."""
+        return PipelineConfig.load_stored(self.config, self.schema_version)

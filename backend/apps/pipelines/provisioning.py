@@ -168,7 +168,7 @@ def _delete_topic(pipeline_id: str) -> None:
 
 
 def _register_schema(found: Provisioning) -> dict[str, Any]:
-    stage = PipelineConfig.model_validate(found.version.config).stream_processing
+    stage = found.version.load().stream_processing
     assert stage is not None
     try:
         schema_id, added = schema_registry.register(str(found.pipeline_id), stage.avro_schema)

@@ -4,62 +4,66 @@ from dataclasses import asdict
 from typing import Any
 from uuid import UUID
 
-from django.db.models import OuterRef, Q, QuerySet, Subquery
+from django.db.models import OuterRef, QuerySet, Subquery
 from django.http import Http404
 
 from backend.apps.connectors.models import Connector
 from backend.apps.pipelines.models import Pipeline, PipelineVersion
 from backend.apps.workspaces.models import Workspace
 from backend.domain.diff import changes
+from backend.domain.model import UnreadableConfigError
 from backend.domain.pipeline import PipelineConfig, PipelineSnapshot
 
 
 def pipelines_of(workspace: Workspace) -> QuerySet[Pipeline]:
-    """With ``latest_number`` and ``latest_config``: those of the newest version."""
+    """With ``latest_number``, ``latest_config`` and ``latest_schema_version``: those of the newest version."""
     newest = PipelineVersion.objects.filter(pipeline=OuterRef("pk")).order_by("-number")
     return (
         Pipeline.objects.filter(workspace=workspace)
         .select_related("published", "workspace")
         .prefetch_related("provisionings__version", "provisionings__steps")
         .annotate(
-            latest_number=Subquery(newest.values("number")[:1]), latest_config=Subquery(newest.values("config")[:1])
+            latest_number=Subquery(newest.values("number")[:1]),
+            latest_config=Subquery(newest.values("config")[:1]),
+            latest_schema_version=Subquery(newest.values("schema_version")[:1]),
         )
     )
 
 
 def pipelines_using(connector: Connector) -> QuerySet[Pipeline]:
     """Pipelines any version of which uses the connector."""
-    versions = PipelineVersion.objects.filter(
-        Q(config__outputs__contains=[{"connector": str(connector.pk)}])
-        | Q(config__transforms__contains=[{"connector": str(connector.pk)}])
-        | Q(config__input__verification=str(connector.pk))
-    )
+    versions = PipelineVersion.objects.filter(connectors__contains=[connector.pk])
     return Pipeline.objects.filter(pk__in=versions.values("pipeline"))
 
 
-def published_snapshots() -> list[PipelineSnapshot]:
-    """All that is in force."""
-    return [
-        snapshot_of(pipeline, pipeline.published)
-        for pipeline in Pipeline.objects.exclude(published=None).select_related("published")
-        if pipeline.published is not None
-    ]
+def published_snapshots() -> tuple[list[PipelineSnapshot], list[tuple[Pipeline, str]]]:
+    """Everything that is published, and what of it cannot be read, with the reason."""
+    snapshots: list[PipelineSnapshot] = []
+    unreadable: list[tuple[Pipeline, str]] = []
+    for pipeline in Pipeline.objects.exclude(published=None).select_related("published"):
+        assert pipeline.published is not None
+        try:
+            snapshots.append(snapshot_of(pipeline, pipeline.published))
+        except UnreadableConfigError as error:
+            unreadable.append((pipeline, str(error)))
+    return snapshots, unreadable
 
 
 def snapshot_of(pipeline: Pipeline, version: PipelineVersion) -> PipelineSnapshot:
+    """Raises UnreadableConfigError."""
     return PipelineSnapshot(
         id=pipeline.id,
         workspace_id=pipeline.workspace_id,
         version=version.number,
         accepting=not pipeline.paused,
         # Examples are the console's: the data plane need not carry them.
-        config=PipelineConfig.model_validate({**version.config, "examples": []}),
+        config=PipelineConfig.load_stored({**version.config, "examples": []}, version.schema_version),
         schema_id=version.schema_id,
     )
 
 
 def snapshot_by_number(pipeline_id: UUID, number: int) -> PipelineSnapshot | None:
-    """A version, or with number 0 the published one."""
+    """A version, or with number 0 the published one. Raises UnreadableConfigError."""
     pipeline = Pipeline.objects.select_related("published").filter(pk=pipeline_id).first()
     if pipeline is None:
         return None
@@ -72,11 +76,23 @@ def version_changes(*, pipeline: Pipeline, number: int, since: int | None) -> li
     return [asdict(change) for change in changes(_config(pipeline, since or number - 1), _config(pipeline, number))]
 
 
+def shown_config(config: dict[str, Any], schema_version: int) -> dict[str, Any]:
+    """In the present form, or as it was stored when that cannot be read any more."""
+    try:
+        return PipelineConfig.upgraded(config, schema_version)
+    except UnreadableConfigError:
+        return config
+
+
+def latest_config(pipeline: Pipeline) -> dict[str, Any]:
+    """The newest version's, of a pipeline that ``pipelines_of`` gave."""
+    return shown_config(pipeline.latest_config, pipeline.latest_schema_version)  # type: ignore[attr-defined]
+
+
 def _config(pipeline: Pipeline, number: int) -> dict[str, Any]:
     if number == 0:
         return {}
     version = PipelineVersion.objects.filter(pipeline=pipeline, number=number).first()
     if version is None:
         raise Http404
-    config: dict[str, Any] = version.config
-    return config
+    return shown_config(version.config, version.schema_version)

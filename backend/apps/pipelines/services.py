@@ -1,6 +1,6 @@
 """Changes to pipelines: every save makes a version, publishing puts one in force."""
 
-from collections.abc import Callable
+import logging
 from typing import Any
 from uuid import UUID
 
@@ -19,12 +19,14 @@ from backend.apps.pipelines.schema_registry import RegistryError
 from backend.apps.workspaces.models import User, Workspace
 from backend.apps.workspaces.selectors import ingest_keys
 from backend.apps.workspaces.services import ingest_key
-from backend.domain.connector import Connector as ConnectorType
 from backend.domain.errors import ConfigError, ConflictError
 from backend.domain.examples import check_examples
-from backend.domain.pipeline import PipelineConfig
-from backend.domain.transforms.http_call import HttpCall
+from backend.domain.model import UnreadableConfigError
+from backend.domain.pipeline import PipelineConfig, PipelineSnapshot
+from backend.domain.uses import CONNECTOR_IDS, PlacedUse
 from backend.manager_api import snapshot as stored
+
+log = logging.getLogger(__name__)
 
 
 def pipeline_create(*, workspace: Workspace, actor: User, name: str, config: dict[str, Any]) -> Pipeline:
@@ -59,11 +61,11 @@ def pipeline_update(*, pipeline: Pipeline, actor: User, name: str, config: dict[
 
 
 def pipeline_restore(*, pipeline: Pipeline, actor: User, number: int) -> Pipeline:
-    """Saves the configuration of an earlier version as a new one."""
+    """Saves the configuration of an earlier version as a new one. Raises ConfigError."""
     version = pipeline.versions.filter(number=number).first()
     if version is None:
         raise ConfigError({"number": [f"The pipeline has no version {number}."]})
-    return pipeline_update(pipeline=pipeline, actor=actor, name=pipeline.name, config=version.config)
+    return pipeline_update(pipeline=pipeline, actor=actor, name=pipeline.name, config=_upgraded(version))
 
 
 def pipeline_roll_back(*, pipeline: Pipeline, actor: User, number: int) -> Pipeline:
@@ -80,7 +82,7 @@ def pipeline_publish(*, pipeline: Pipeline, actor: User) -> Pipeline:
     newest = pipeline.versions.first()
     if newest is None:
         raise ConflictError("The pipeline has no version to publish.")
-    validated = config_validate(workspace=pipeline.workspace, config=newest.config)
+    validated = config_validate(workspace=pipeline.workspace, config=_upgraded(newest))
     failures = enumerate(check_examples(validated.transforms, validated.examples))
     if errors := {
         f"config.examples.{index}": [f"The example {validated.examples[index].name!r} fails. {failure}"]
@@ -133,25 +135,22 @@ def pipeline_delete(*, pipeline: Pipeline, actor: User) -> None:
         transaction.on_commit(lambda: pipeline_announce(pipeline_id=pipeline_id))
 
 
-def config_validate(*, workspace: Workspace, config: dict[str, Any]) -> PipelineConfig:
-    """The configuration, checked against the workspace's connectors too. Raises ConfigError."""
+def config_validate(
+    *, workspace: Workspace, config: dict[str, Any], connector_ids: dict[str, UUID] | None = None
+) -> PipelineConfig:
+    """The configuration, checked against the workspace's connectors too. Raises ConfigError.
+
+    With ``connector_ids`` the configuration calls connectors by name.
+    """
+    context = None if connector_ids is None else {CONNECTOR_IDS: connector_ids}
     try:
-        validated = PipelineConfig.model_validate(config)
+        validated = PipelineConfig.model_validate(config, context=context)
     except ValidationError as error:
         raise ConfigError.of(error, config, "config") from None
+    connectors = Connector.objects.filter(workspace=workspace).in_bulk(validated.connectors)
     errors: dict[str, list[str]] = {}
-    found = Connector.objects.filter(workspace=workspace).in_bulk(validated.connectors)
-    if validated.verification is not None:
-        verifier = found.get(validated.verification)
-        errors |= _errors_at("input.verification", verifier, "verify requests", lambda type: type.verifier is not None)
-    for index, step in validated.calls.items():
-        api = found.get(step.connector)
-        errors |= _errors_at(f"transforms.{index}.connector", api, "be called", _can_be_called)
-    for index, output in enumerate(validated.outputs):
-        target = found.get(output.connector)
-        where = f"outputs.{index}.connector"
-        wrong = _errors_at(where, target, "deliver messages", lambda type: type.destination is not None)
-        errors |= wrong or _option_errors(target, output.options, index)
+    for placed in validated.uses():
+        errors |= _use_errors(placed, connectors.get(placed.use.connector))
     if errors:
         raise ConfigError(errors)
     return validated
@@ -160,7 +159,11 @@ def config_validate(*, workspace: Workspace, config: dict[str, Any]) -> Pipeline
 def pipeline_announce(*, pipeline_id: UUID) -> None:
     """Writes the pipeline's present state into the data plane's snapshot and says that it changed."""
     client = redis.from_url(settings.REDIS_URL)
-    current = selectors.snapshot_by_number(pipeline_id, 0)
+    try:
+        current = selectors.snapshot_by_number(pipeline_id, 0)
+    except UnreadableConfigError as error:
+        current = None
+        pipeline_mark_unreadable(pipeline_id=pipeline_id, failure=str(error))
     with client.pipeline() as batch:
         if current is None:
             batch.hdel(stored.PIPELINES, str(pipeline_id))
@@ -170,13 +173,28 @@ def pipeline_announce(*, pipeline_id: UUID) -> None:
         batch.execute()
 
 
+def published_snapshots() -> list[PipelineSnapshot]:
+    """Everything that is published. A pipeline whose stored configuration cannot be read is left out and marked, so
+    that it stops nobody else's."""
+    snapshots, unreadable = selectors.published_snapshots()
+    for pipeline, reason in unreadable:
+        pipeline_mark_unreadable(pipeline_id=pipeline.pk, failure=reason)
+    return snapshots
+
+
+def pipeline_mark_unreadable(*, pipeline_id: UUID, failure: str) -> None:
+    """Keeps why the published version is not in the data plane."""
+    log.error("Pipeline %s is left out: %s", pipeline_id, failure)
+    Pipeline.objects.filter(pk=pipeline_id).exclude(failure=failure).update(failure=failure)
+
+
 def snapshot_rewrite() -> None:
-    """Makes the whole snapshot in Redis anew from the database, at start and after Redis was lost."""
+    """Rewrites the whole snapshot in Redis from the database, at start and after Redis was lost."""
     client = redis.from_url(settings.REDIS_URL)
     usable = [found for found in map(ingest_key, ingest_keys()) if found is not None]
     with client.pipeline(transaction=True) as batch:
         batch.delete(stored.PIPELINES, stored.INGEST_KEYS)
-        for snapshot in selectors.published_snapshots():
+        for snapshot in published_snapshots():
             batch.hset(stored.PIPELINES, str(snapshot.id), stored.dump_pipeline(snapshot))
         for key in usable:
             batch.hset(stored.INGEST_KEYS, key.hash, key.to_json())
@@ -227,32 +245,46 @@ def _audit(action: str, pipeline: Pipeline, actor: User, **told: Any) -> None:
 
 def _add_version(pipeline: Pipeline, number: int, config: PipelineConfig, actor: User) -> None:
     PipelineVersion.objects.create(
-        pipeline=pipeline, number=number, config=config.model_dump(mode="json"), author=actor
+        pipeline=pipeline,
+        number=number,
+        config=config.model_dump(mode="json"),
+        schema_version=config.schema_version,
+        connectors=sorted(config.connectors),
+        breakers=config.breakers,
+        author=actor,
     )
 
 
-def _errors_at(
-    where: str, connector: Connector | None, purpose: str, fits: Callable[[type[ConnectorType]], bool]
-) -> dict[str, list[str]]:
-    if connector is None:
-        return {f"config.{where}": ["This workspace has no such connector."]}
-    if not fits(connector_type(connector.type)):
-        return {f"config.{where}": [f"{connector.name} cannot {purpose}."]}
-    return {}
-
-
-def _can_be_called(type: type[ConnectorType]) -> bool:
-    return type.type == HttpCall.connector_type
-
-
-def _option_errors(connector: Connector | None, options: dict[str, Any], index: int) -> dict[str, list[str]]:
-    destination = connector_type(connector.type).destination if connector else None
-    assert destination is not None
+def _upgraded(version: PipelineVersion) -> dict[str, Any]:
+    """A saved configuration in the present form. Raises ConfigError."""
     try:
-        destination.options_model.model_validate(options)
+        return PipelineConfig.upgraded(version.config, version.schema_version)
+    except UnreadableConfigError as error:
+        raise ConfigError({"config": [str(error)]}) from None
+
+
+def _use_errors(placed: PlacedUse, connector: Connector | None) -> dict[str, list[str]]:
+    """What is wrong with one use of a connector, by the fields to blame."""
+    path = ("config", *placed.path)
+    if connector is None:
+        return {_dotted(*path, "connector"): ["This workspace has no such connector."]}
+    try:
+        type = connector_type(connector.type)
+    except ConfigError as error:
+        return {_dotted(*path, "connector"): error.errors["type"]}
+    if refusals := placed.use.refusals(type, connector.name):
+        return {_dotted(*path, field): [sentence] for field, sentence in refusals.items()}
+    capability = placed.use.capability_of(type)
+    assert capability is not None
+    try:
+        capability.options_model.model_validate(placed.use.options)
     except ValidationError as error:
-        return ConfigError.of(error, options, "config", "outputs", index, "options").errors
+        return ConfigError.of(error, placed.use.options, *path, "options").errors
     return {}
+
+
+def _dotted(*path: str | int) -> str:
+    return ".".join(map(str, path))
 
 
 def _check_name_is_free(workspace: Workspace, name: str, but: Pipeline | None = None) -> None:

@@ -1,9 +1,9 @@
 """What a transform is, and how a list of them becomes one function."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, Protocol
+from typing import Any, ClassVar, Literal, TypeVar
 
 from pydantic import Field
 
@@ -55,28 +55,47 @@ class CallFailedError(TransformError):
         self.retryable = retryable
 
 
-@dataclass(frozen=True, slots=True)
-class CallRequest:
-    """One request to an external API. ``path`` is appended to the connector's address; ``body`` is JSON."""
-
-    method: str
-    path: str
-    body: bytes | None
+class NotProvidedError(Exception):
+    """A step needs a resource that its runner does not provide; a trace passes the step over."""
 
 
-class StepServices(Protocol):
-    """What steps that wait may use for one message; given by whoever runs the chain."""
+ResourceT = TypeVar("ResourceT")
 
-    async def call(self, step: Any, request: CallRequest) -> Any:
-        """The JSON that the API of that ``http_call`` step answers. Raises CallFailedError."""
 
+class StepResources:
+    """What steps that wait may use for one message, by its class; provided by whoever runs the chain."""
+
+    def __init__(self, resources: Mapping[type, Any]) -> None:
+        self._resources = resources
+
+    def get(self, kind: type[ResourceT]) -> ResourceT:
+        """Raises NotProvidedError."""
+        try:
+            return self._resources[kind]  # type: ignore[no-any-return]
+        except KeyError:
+            raise NotProvidedError(kind.__name__) from None
+
+
+class Calls(ABC):
+    """Calls of external systems through connectors."""
+
+    @abstractmethod
+    async def call(self, step: Any, document: Any) -> Any:
+        """The answer's JSON for that ``call`` step. Raises CallFailedError, and TransformError when the document
+        makes no request."""
+
+
+class Memory(ABC):
+    """What is remembered of earlier messages of the pipeline."""
+
+    @abstractmethod
     async def first_seen(self, key: str, seconds: int) -> bool:
-        """Whether this message is the first with the key within so many seconds. The same when the message is
-        read again. Raises CallFailedError when that cannot be told now."""
+        """Whether this message is the first with the key within so many seconds; the same when the message is
+        read again. Raises CallFailedError while that cannot be determined."""
 
 
-WaitingStep = Callable[[Any, StepServices], Awaitable[Sequence[Any]]]
-"""As a Step, of a document and the services of its message."""
+WaitingStep = Callable[[Any, StepResources], Awaitable[Sequence[Any]]]
+"""As a Step, of a document and the resources of its message."""
 
 
 class WaitingTransform(Transform):

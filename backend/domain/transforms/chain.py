@@ -11,8 +11,9 @@ from backend.domain import json
 from backend.domain.transforms.base import (
     CallFailedError,
     Encoded,
+    NotProvidedError,
     Step,
-    StepServices,
+    StepResources,
     Transform,
     TransformError,
     WaitingStep,
@@ -54,10 +55,6 @@ class Trace:
     results: list[Result] = field(default_factory=list)
 
 
-class NotAskedError(Exception):
-    """Raised by the services of a trace for what is not to be asked now."""
-
-
 def check_order(transforms: Sequence[Transform]) -> None:
     """Raises ValueError when a step stands where it cannot work."""
     for index, transform in enumerate(transforms):
@@ -86,14 +83,14 @@ class Chain:
             documents = step.apply(documents)
         return _written(documents)
 
-    async def run_waiting(self, body: bytes, services: StepServices) -> list[Result]:
+    async def run_waiting(self, body: bytes, resources: StepResources) -> list[Result]:
         documents = self._read(body)
         for step in self._steps:
-            documents = await step.apply_waiting(documents, services)
+            documents = await step.apply_waiting(documents, resources)
         return _written(documents)
 
-    async def trace(self, body: bytes, services: StepServices) -> Trace:
-        """What is between the steps. Those for which ``services`` raise NotAskedError are passed over."""
+    async def trace(self, body: bytes, resources: StepResources) -> Trace:
+        """What is between the steps. Those that need a resource which is not provided are passed over."""
         trace = Trace()
         try:
             documents = self._read(body)
@@ -102,8 +99,8 @@ class Chain:
                 passed_over = False
                 trace.steps.append(StepTrace(step.name, before, []))
                 try:
-                    documents = await step.apply_waiting(documents, services)
-                except NotAskedError:
+                    documents = await step.apply_waiting(documents, resources)
+                except NotProvidedError:
                     passed_over = True
                 trace.steps[-1] = StepTrace(step.name, before, _shown(documents), passed_over)
             trace.results = _written(documents)
@@ -136,11 +133,11 @@ class _NamedStep:
         except (ValueError, RecursionError) as error:
             raise self._named(error) from None
 
-    async def apply_waiting(self, documents: Sequence[Any], services: StepServices) -> Sequence[Any]:
+    async def apply_waiting(self, documents: Sequence[Any], resources: StepResources) -> Sequence[Any]:
         if self.waiting is None:
             return self.apply(documents)
         try:
-            made = await asyncio.gather(*(self.waiting(document, services) for document in documents))
+            made = await asyncio.gather(*(self.waiting(document, resources) for document in documents))
         except (ValueError, RecursionError) as error:
             raise self._named(error) from None
         return [result for results in made for result in results]

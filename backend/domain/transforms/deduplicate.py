@@ -6,8 +6,9 @@ from pydantic import Field
 from backend.domain import json
 from backend.domain.paths import MISSING, FieldPath, get, parse_path
 from backend.domain.transforms.base import (
+    Memory,
     OnMissing,
-    StepServices,
+    StepResources,
     WaitingStep,
     WaitingTransform,
     on_missing,
@@ -35,7 +36,7 @@ class Deduplicate(WaitingTransform):
     def compile_waiting(self) -> WaitingStep:
         fields = [(path, parse_path(path)) for path in self.paths]
 
-        async def step(document: Any, services: StepServices) -> Sequence[Any]:
+        async def step(document: Any, resources: StepResources) -> Sequence[Any]:
             values = []
             for path, steps in fields:
                 value = get(document, steps)
@@ -43,6 +44,6 @@ class Deduplicate(WaitingTransform):
                     return on_missing(path, self.on_missing)(document)
                 values.append(value)
             key = json.dumps([self.paths, values]).decode()
-            return (document,) if await services.first_seen(key, self.seconds) else ()
+            return (document,) if await resources.get(Memory).first_seen(key, self.seconds) else ()
 
         return step

@@ -4,14 +4,20 @@ from backend.apps.connectors.models import Connector
 from backend.apps.workspaces.api.etag import ETagField
 
 
+class CapabilitySerializer(serializers.Serializer):
+    options_schema = serializers.DictField(help_text="JSON Schema of the options of one use.")
+
+
 class ConnectorTypeSerializer(serializers.Serializer):
     type = serializers.CharField()
     title = serializers.CharField()
     description = serializers.CharField()
+    unavailable = serializers.CharField(help_text="Why it cannot be used on this server; empty when it can.")
     connection_schema = serializers.DictField(help_text="JSON Schema of the connection; secrets are writeOnly.")
-    verifies = serializers.BooleanField(help_text="Whether it can verify what comes in to a pipeline.")
-    destination_schema = serializers.DictField(
-        allow_null=True, help_text="JSON Schema of an output's options; null when the type cannot deliver."
+    capabilities = serializers.DictField(
+        child=CapabilitySerializer(),
+        help_text="What pipelines can use it for: deliver, deliver_batch, read_batch, read_stream, verify, call, "
+        "export or register.",
     )
 
 

@@ -1,13 +1,9 @@
 from django.db import migrations
 
 
-def add_adapting_slow(apps, schema_editor):
-    before = ["adapting", "adapting_transformer", "filtering", "syndicating"]
-    jobs = apps.get_model("jobs", "SparkJob").objects.filter(stages=before)
-    jobs.update(stages=["adapting", "adapting_transformer", "adapting_slow", "filtering", "syndicating"])
-
-
 class Migration(migrations.Migration):
+    """Once added a stage to every job; 0004 replaces such lists."""
+
     dependencies = [("jobs", "0002_filtering")]
 
-    operations = [migrations.RunPython(add_adapting_slow, migrations.RunPython.noop)]
+    operations: list[migrations.RunPython] = []

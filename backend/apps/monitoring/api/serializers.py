@@ -3,6 +3,7 @@ from typing import Any
 from rest_framework import serializers
 
 from backend.apps.connectors.models import Connector
+from backend.apps.monitoring.alerts import alert_output
 from backend.apps.monitoring.models import Alert, AlertRule
 from backend.apps.pipelines.models import Pipeline
 from backend.apps.workspaces.api.base import workspace_of
@@ -26,12 +27,14 @@ class AlertRuleSerializer(serializers.ModelSerializer):
         return fields
 
     def validate_connector(self, connector: Connector | None) -> Connector | None:
-        destination = connectors.get(connector.type).destination if connector else None
-        if connector is not None and (
-            destination is None or destination.options_model.model_json_schema().get("required")
-        ):
+        if connector is not None and not _takes_alerts(connector):
             raise serializers.ValidationError(f"{connector.name} cannot take alerts; choose one that needs no options.")
         return connector
+
+
+def _takes_alerts(connector: Connector) -> bool:
+    capability = alert_output(connector).capability_of(connectors.get(connector.type))
+    return capability is not None and not capability.options_model.model_json_schema().get("required")
 
 
 class AlertSerializer(serializers.ModelSerializer):

@@ -6,6 +6,7 @@ from rest_framework import serializers
 
 from backend.apps.audit.api.serializers import ChangeSerializer
 from backend.apps.pipelines.models import Pipeline, PipelineVersion, Provisioning, ProvisioningStep
+from backend.apps.pipelines.selectors import latest_config, shown_config
 from backend.apps.workspaces.api.etag import ETagField
 from backend.domain.message import Message
 from backend.domain.pipeline import PipelineConfig
@@ -74,17 +75,21 @@ class PipelineSerializer(serializers.ModelSerializer):
         return f"{settings.CONSOLE.ingest_url}/v1/pipelines/{pipeline.pk}/messages"
 
     def to_representation(self, instance: Pipeline) -> dict[str, Any]:
-        instance.config = instance.latest_config  # type: ignore[attr-defined]
+        instance.config = latest_config(instance)  # type: ignore[attr-defined]
         return super().to_representation(instance)
 
 
 class VersionSerializer(serializers.ModelSerializer):
-    config = ConfigField()
+    config = serializers.SerializerMethodField()
     author = serializers.CharField(source="author.username")
 
     class Meta:
         model = PipelineVersion
         fields = ["number", "config", "author", "created_at"]
+
+    @extend_schema_field(ConfigField)
+    def get_config(self, version: PipelineVersion) -> Any:
+        return shown_config(version.config, version.schema_version)
 
 
 class CountsSerializer(serializers.Serializer):

@@ -34,7 +34,7 @@ from backend.apps.pipelines.api.serializers import (
 from backend.apps.pipelines.captured import captured_messages
 from backend.apps.pipelines.dry_run import dry_run
 from backend.apps.pipelines.models import Pipeline
-from backend.apps.pipelines.selectors import pipelines_of, version_changes
+from backend.apps.pipelines.selectors import latest_config, pipelines_of, version_changes
 from backend.apps.workspaces.api.base import actor_of, query_number, role_of, workspace_of
 from backend.apps.workspaces.api.etag import ETagViewSet
 from backend.apps.workspaces.models import Role
@@ -147,7 +147,7 @@ class PipelineViewSet(ETagViewSet[Pipeline]):
         found = dry_run(
             workspace=workspace_of(request),
             pipeline_id=pk,
-            config=asked.validated_data.get("config", self.get_object().latest_config),  # type: ignore[attr-defined]
+            config=asked.validated_data.get("config") or latest_config(self.get_object()),
             body=asked.validated_data["body"].encode(),
             call_apis=asked.validated_data["call_apis"],
         )
@@ -159,7 +159,7 @@ class PipelineViewSet(ETagViewSet[Pipeline]):
         """Whether the transforms keep to the examples, as is checked before a version is published."""
         asked = CheckExamplesRequestSerializer(data=request.data)
         asked.is_valid(raise_exception=True)
-        given = asked.validated_data.get("config", self.get_object().latest_config)  # type: ignore[attr-defined]
+        given = asked.validated_data.get("config") or latest_config(self.get_object())
         config = services.config_validate(workspace=workspace_of(request), config=given)
         failures = check_examples(config.transforms, config.examples)
         checked = zip(config.examples, failures, strict=True)

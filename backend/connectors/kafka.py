@@ -6,22 +6,14 @@ from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 from pydantic import Field, SecretStr
 
-from backend.domain.connector import (
-    CheckFailedError,
-    Connection,
-    Connector,
-    DeliveryError,
-    Destination,
-    DestinationOptions,
-    Receipt,
-    connectors,
-)
+from backend.domain.capabilities import Connection, Deliver, DeliveryError, Options, Receipt
+from backend.domain.connector import CheckFailedError, Connector, connectors
 from backend.domain.message import MESSAGE_ID, Message
 from backend.domain.model import StrictModel
 from backend.kafka.client.producer import AsyncProducer
 from backend.network.outbound import ForbiddenAddressError, outbound_policy
 
-_CHECK_SECONDS = 10.0
+_METADATA_SECONDS = 10.0
 
 
 class Plaintext(StrictModel):
@@ -59,7 +51,7 @@ class KafkaConnection(Connection):
         return {"bootstrap_servers": [broker.rpartition(":")[0] for broker in brokers]}
 
 
-class KafkaOptions(DestinationOptions):
+class KafkaOptions(Options):
     """One delivery to a Kafka topic."""
 
     topic: str = Field(
@@ -80,25 +72,26 @@ def _client_config(connection: KafkaConnection) -> dict[str, Any]:
 
 
 def _checked_metadata(connection: KafkaConnection, **config: Any) -> Any:
-    """The cluster's metadata. librdkafka connects by itself, so the hosts are checked before, and the
-    brokers' own addresses when the cluster has told them. Raises ForbiddenAddressError and KafkaException."""
+    """The cluster's metadata. librdkafka opens connections itself, so the bootstrap hosts are checked before it does,
+    and the brokers' advertised addresses afterwards. Raises ForbiddenAddressError and KafkaException."""
     policy = outbound_policy()
     for host in connection.hosts()["bootstrap_servers"]:
         policy.check_host(host)
-    metadata = AdminClient(_client_config(connection) | config).list_topics(timeout=_CHECK_SECONDS)
+    metadata = AdminClient(_client_config(connection) | config).list_topics(timeout=_METADATA_SECONDS)
     for broker in metadata.brokers.values():
         policy.check_host(broker.host)
     return metadata
 
 
-class KafkaDestination(Destination[KafkaConnection, KafkaOptions]):
+class KafkaDeliver(Deliver[KafkaConnection, KafkaOptions]):
     """An idempotent producer with acknowledgement by all in-sync replicas."""
 
     options_model = KafkaOptions
+    _producer: AsyncProducer | None = None
 
     async def open(self) -> None:
         try:
-            # A cluster that does not answer now is told by the first delivery.
+            # The first delivery reports a cluster that does not answer.
             with contextlib.suppress(KafkaException):
                 await asyncio.to_thread(_checked_metadata, self.connection)
         except ForbiddenAddressError as error:
@@ -107,7 +100,7 @@ class KafkaDestination(Destination[KafkaConnection, KafkaOptions]):
             {
                 **_client_config(self.connection),
                 "linger.ms": 2,
-                # A missing topic is told before an attempt's default time limit ends.
+                # A missing topic is reported before an attempt's default time limit ends.
                 "topic.metadata.propagation.max.ms": 3000,
             }
         )
@@ -116,6 +109,7 @@ class KafkaDestination(Destination[KafkaConnection, KafkaOptions]):
         return f"topic {self.options.topic} at {self.connection.bootstrap_servers}"
 
     async def deliver(self, message: Message) -> Receipt:
+        assert self._producer is not None
         try:
             record = await self._producer.send(
                 self.options.topic,
@@ -133,7 +127,8 @@ class KafkaDestination(Destination[KafkaConnection, KafkaOptions]):
         return Receipt(status=f"{record.topic()}[{record.partition()}]@{record.offset()}")
 
     async def close(self) -> None:
-        await self._producer.close()
+        if self._producer is not None:
+            await self._producer.close()
 
 
 _FINAL_CODES = {
@@ -152,7 +147,7 @@ class KafkaCluster(Connector):
     type = "kafka"
     title = "Kafka cluster"
     connection_model = KafkaConnection
-    destination = KafkaDestination
+    capabilities = (KafkaDeliver,)
     example = {
         "bootstrap_servers": "broker-1:9092",
         "security": {"type": "sasl", "mechanism": "SCRAM-SHA-512", "username": "headrace", "password": "s3cret"},
@@ -169,7 +164,7 @@ class KafkaCluster(Connector):
         except ForbiddenAddressError as error:
             raise CheckFailedError(str(error), field="bootstrap_servers") from None
         except KafkaException as error:
-            said = errors[0] if errors else error.args[0].str()
-            field = "security" if "uthentication" in said else "bootstrap_servers"
-            raise CheckFailedError(f"No connection to the cluster: {said}.", field=field) from None
+            cause = errors[0] if errors else error.args[0].str()
+            field = "security" if "uthentication" in cause else "bootstrap_servers"
+            raise CheckFailedError(f"No connection to the cluster: {cause}.", field=field) from None
         return f"Connected to {len(metadata.brokers)} broker(s); {len(metadata.topics)} topics are visible."

@@ -5,8 +5,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, SecretStr, field_validator
 
+from backend.connectors.parts import authentication
 from backend.domain import webhook_signature
-from backend.domain.connector import Connection, Connector, VerificationError, Verifier, connectors
+from backend.domain.capabilities import Connection, Options, VerificationError, Verify
+from backend.domain.connector import Connector, connectors
 from backend.domain.model import StrictModel
 
 Headers = dict[str, str]
@@ -51,33 +53,27 @@ class HmacHeader(StrictModel):
     prefix: str = Field("", description="Text before the signature in the header.", examples=["sha256="])
 
     def verify(self, headers: Headers, body: bytes) -> None:
-        made = hmac.new(self.secret.get_secret_value().encode(), body, getattr(hashlib, self.algorithm)).digest()
-        expected = self.prefix + (made.hex() if self.encoding == "hex" else base64.b64encode(made).decode())
+        digest = hmac.new(self.secret.get_secret_value().encode(), body, getattr(hashlib, self.algorithm)).digest()
+        expected = self.prefix + (digest.hex() if self.encoding == "hex" else base64.b64encode(digest).decode())
         if not _same(headers.get(self.header.lower(), ""), expected):
             raise VerificationError(f"The signature in the header {self.header} does not fit the body.")
 
 
-class BasicAuthentication(StrictModel):
+class BasicAuthentication(authentication.BasicAuthentication):
     """A user name and password."""
 
-    type: Literal["basic"] = "basic"
-    username: str = Field(min_length=1, description="User name.")
     password: SecretStr = Field(min_length=1, description="Password.")
 
     def verify(self, headers: Headers, body: bytes) -> None:
-        pair = f"{self.username}:{self.password.get_secret_value()}".encode()
-        if not _same(headers.get("authorization", ""), f"Basic {base64.b64encode(pair).decode()}"):
+        if not _same(headers.get("authorization", ""), self.header()):
             raise VerificationError("The user name or the password is wrong.")
 
 
-class BearerAuthentication(StrictModel):
+class BearerAuthentication(authentication.BearerAuthentication):
     """A bearer token."""
 
-    type: Literal["bearer"] = "bearer"
-    token: SecretStr = Field(min_length=1, description="Token that the sender sends as 'Authorization: Bearer …'.")
-
     def verify(self, headers: Headers, body: bytes) -> None:
-        if not _same(headers.get("authorization", ""), f"Bearer {self.token.get_secret_value()}"):
+        if not _same(headers.get("authorization", ""), self.header()):
             raise VerificationError("The bearer token is wrong.")
 
 
@@ -89,7 +85,7 @@ class WebhookConnection(Connection):
     ] = Field(description="How each request is verified.")
 
 
-class WebhookVerifier(Verifier[WebhookConnection]):
+class WebhookVerify(Verify[WebhookConnection, Options]):
     def verify(self, headers: Headers, body: bytes) -> None:
         self.connection.scheme.verify(headers, body)
 
@@ -105,10 +101,10 @@ class WebhookSource(Connector):
     type = "webhook"
     title = "Incoming webhooks"
     connection_model = WebhookConnection
-    verifier = WebhookVerifier
+    capabilities = (WebhookVerify,)
     example = {"scheme": {"type": "standard_webhooks", "secrets": {"2026": "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"}}}
 
     @staticmethod
     async def check(connection: Any) -> str:
-        """There is nobody to connect to: the sender comes to us."""
+        """Nothing to connect to: the sender connects to Headrace."""
         return "Complete. Choose it as the verification of a pipeline's input; the sender's first request proves it."

@@ -1,21 +1,36 @@
-"""An output's or a pipeline's share of the window."""
+"""How much of a task one output or one pipeline may occupy, so that a slow one cannot starve the others."""
 
 import asyncio
 from collections import deque
 
 
-class Share:
-    """Room for so many messages and bytes at the same time; those that find none wait in line.
+class Bulkhead:
+    """Room for so many messages and bytes at the same time; those that find none wait in line, first come first
+    served.
 
     A message that is alone always has room, however large it is.
     """
 
     def __init__(self, messages: int, bytes: int) -> None:
-        self._most_messages = messages
-        self._most_bytes = bytes
+        self._max_messages = messages
+        self._max_bytes = bytes
         self.messages = 0
         self._bytes = 0
         self._line: deque[tuple[asyncio.Future[bool], int]] = deque()
+
+    @property
+    def capacity(self) -> int:
+        """Most messages at the same time."""
+        return self._max_messages
+
+    @property
+    def is_empty(self) -> bool:
+        return self.messages == 0 and not self._line
+
+    def resize(self, messages: int) -> None:
+        """From now on for so many messages; those inside stay."""
+        self._max_messages = messages
+        self._admit_from_line()
 
     async def enter(self, size: int) -> bool:
         """Takes room, once there is some; False when the line was dismissed."""
@@ -35,10 +50,7 @@ class Share:
     def leave(self, size: int) -> None:
         self.messages -= 1
         self._bytes -= size
-        while self._line and self._has_room(self._line[0][1]):
-            place, wanted = self._line.popleft()
-            self._take(wanted)
-            place.set_result(True)
+        self._admit_from_line()
 
     @property
     def waiting(self) -> int:
@@ -46,11 +58,19 @@ class Share:
 
     def dismiss_line(self) -> None:
         for place, _ in self._line:
-            place.set_result(False)
+            if not place.done():
+                place.set_result(False)
         self._line.clear()
 
+    def _admit_from_line(self) -> None:
+        while self._line and self._has_room(self._line[0][1]):
+            place, size = self._line.popleft()
+            if not place.done():  # otherwise whoever waited was cancelled
+                self._take(size)
+                place.set_result(True)
+
     def _has_room(self, size: int) -> bool:
-        return self.messages == 0 or (self.messages < self._most_messages and self._bytes + size <= self._most_bytes)
+        return self.messages == 0 or (self.messages < self._max_messages and self._bytes + size <= self._max_bytes)
 
     def _take(self, size: int) -> None:
         self.messages += 1

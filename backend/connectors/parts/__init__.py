@@ -1,0 +1,1 @@
+"""Parts of connections that several connectors share."""

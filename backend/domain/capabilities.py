@@ -1,0 +1,303 @@
+"""What a connector can do for a pipeline: each capability is a small protocol with options of its own.
+
+A connector (``backend.domain.connector``) names the capabilities that it has; a pipeline asks for one where it uses
+the connector (``backend.domain.uses``). An instance joins the connection with the options of one use; it is made,
+opened, used and closed on one event loop.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator, Callable, Hashable, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, ClassVar, Generic, TypeVar
+
+import msgspec
+
+from backend.domain.masking import redacted, secret_values
+from backend.domain.message import Message
+from backend.domain.model import StrictModel, VersionedModel
+
+
+class Connection(VersionedModel):
+    """Base of a connector type's address and credentials. Secrets are ``SecretStr`` fields."""
+
+    def hosts(self) -> dict[str, list[str]]:
+        """The hosts that will be connected to, by the field that names them."""
+        return {}
+
+
+class Options(StrictModel):
+    """Base of what a pipeline sets for one use of a connector: a path, a topic, a table."""
+
+
+ConnectionT = TypeVar("ConnectionT", bound=Connection)
+OptionsT = TypeVar("OptionsT", bound=Options)
+
+
+class Capability(ABC, Generic[ConnectionT, OptionsT]):
+    """Base of all capabilities. ``name`` is how the API and the forms call it."""
+
+    name: ClassVar[str]
+    purpose: ClassVar[str]
+    """Completes the sentence "this connector cannot …"."""
+    options_model: ClassVar[type[Options]] = Options
+
+    def __init__(self, connection: ConnectionT, options: OptionsT) -> None:
+        self.connection = connection
+        self.options = options
+
+    async def open(self) -> None:
+        """Called once before the first use. Raises DeliveryError."""
+
+    async def close(self) -> None:
+        """Releases connections. Called once, also after a failed ``open``."""
+
+    def secrets(self) -> list[str]:
+        """Every secret, in each form in which it is sent: an answer may repeat what it was sent."""
+        return list(secret_values(self.connection))
+
+
+class DeliveryError(Exception):
+    """A call to an outside system that failed.
+
+    ``reason`` is a stable word for counting; the message says what happened and what to do. ``retryable``
+    distinguishes a transient fault from a final answer; ``retry_after`` is the number of seconds that the other side
+    asked to be left alone. ``status`` and ``response`` are its answer, for the attempts log.
+    """
+
+    def __init__(
+        self,
+        reason: str,
+        message: str,
+        *,
+        retryable: bool,
+        retry_after: float | None = None,
+        status: str = "",
+        response: str = "",
+    ) -> None:
+        super().__init__(message)
+        self.reason = reason
+        self.retryable = retryable
+        self.retry_after = retry_after
+        self.status = status
+        self.response = response
+
+    def without(self, secrets: Sequence[str]) -> "DeliveryError":
+        """The same error with a mask in place of each secret."""
+        return type(self)(
+            self.reason,
+            redacted(str(self), secrets),
+            retryable=self.retryable,
+            retry_after=self.retry_after,
+            status=self.status,
+            response=redacted(self.response, secrets),
+        )
+
+
+class BatchRefusedError(DeliveryError):
+    """The receiver refused a batch, and took none of it, because of something in it.
+
+    The engine sends each half of the batch by itself, so that only the message at fault fails.
+    """
+
+
+def internal_error(error: Exception) -> DeliveryError:
+    """What an exception that a connector should not have raised becomes: retried, and without its text, which may
+    hold a secret."""
+    return DeliveryError(
+        "internal",
+        f"The connector failed unexpectedly ({type(error).__name__}); the server's log has the details.",
+        retryable=True,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Receipt:
+    """What the receiver answered to a delivery, for the attempts log."""
+
+    status: str
+    body: str = ""
+
+
+class _Delivering(Capability[ConnectionT, OptionsT]):
+    @abstractmethod
+    def target(self) -> str:
+        """Where messages go, for people: without secrets. May be called without ``open``."""
+
+
+class Deliver(_Delivering[ConnectionT, OptionsT]):
+    """Writes messages to one output, each by itself."""
+
+    name = "deliver"
+    purpose = "deliver messages"
+
+    @abstractmethod
+    async def deliver(self, message: Message) -> Receipt:
+        """Delivers one message; returns once the receiver has it. Raises DeliveryError."""
+
+
+class DeliverBatch(_Delivering[ConnectionT, OptionsT]):
+    """Writes messages to one output, many at a time. The engine gathers them by the output's batch policy."""
+
+    name = "deliver_batch"
+    purpose = "deliver messages in batches"
+
+    @property
+    def atomic(self) -> bool:
+        """Whether the receiver takes all of a batch or nothing, in order. Several messages with the same ordering
+        key may share a batch only then."""
+        return False
+
+    @abstractmethod
+    async def deliver(self, messages: Sequence[Message]) -> Sequence[Receipt | DeliveryError]:
+        """Delivers a batch; one result for each message, in order.
+
+        Raises DeliveryError when the whole batch failed for a cause of its own, such as a lost connection, and
+        BatchRefusedError when it was refused for what is in it.
+        """
+
+
+class InputRecord(msgspec.Struct, frozen=True):
+    """A record that an input read.
+
+    ``identity`` names it within the pipeline, so that reading it again makes a message with the same id; without it
+    each reading makes a new one. ``key`` is the record's own ordering key, which the pipeline's overrides.
+    """
+
+    body: bytes
+    content_type: str = "application/json"
+    key: bytes | None = None
+    identity: str = ""
+
+
+class Batch(msgspec.Struct, frozen=True):
+    """Records, and where reading goes on after them: any JSON value."""
+
+    records: Sequence[InputRecord]
+    breakpoint: Any
+
+
+class Reading(StrEnum):
+    """How the data plane reads an input that sends nothing by itself."""
+
+    BATCHING = "batching"
+    """To its end, then again from there."""
+    STREAMING = "streaming"
+    """For as long as the pipeline is published and not paused."""
+
+
+class ReadBatch(Capability[ConnectionT, OptionsT]):
+    """Reads an input to its end, again and again. One reader at a time, by a lease (``apps/manager/leases.py``)."""
+
+    name = "read_batch"
+    purpose = "be read in batches"
+    reading: ClassVar[Reading] = Reading.BATCHING
+
+    @abstractmethod
+    def read(self, breakpoint: Any) -> AsyncIterator[Batch]:
+        """What follows the breakpoint, which is None at the first time. A batch's breakpoint is kept once Kafka has
+        acknowledged its records. Raises DeliveryError."""
+
+
+class ReadStream(Capability[ConnectionT, OptionsT]):
+    """Reads an input without end. One reader at a time, by a lease."""
+
+    name = "read_stream"
+    purpose = "be read as a stream"
+    reading: ClassVar[Reading] = Reading.STREAMING
+
+    @abstractmethod
+    def stream(self) -> AsyncIterator[Batch]:
+        """Records as they come. Positions are kept at the source; see ``acknowledge``. Raises DeliveryError."""
+
+    @abstractmethod
+    async def acknowledge(self, position: Any) -> None:
+        """Kafka has everything up to that batch's breakpoint. Raises DeliveryError."""
+
+
+class VerificationError(Exception):
+    """A request that does not prove where it comes from; the message says what is missing or wrong."""
+
+
+class Verify(Capability[ConnectionT, OptionsT]):
+    """Verifies requests that a system sends to a pipeline. Needs neither ``open`` nor ``close``."""
+
+    name = "verify"
+    purpose = "verify requests"
+
+    @abstractmethod
+    def verify(self, headers: dict[str, str], body: bytes) -> None:
+        """``headers`` by their lower-case names. Raises VerificationError."""
+
+
+class Call(Capability[ConnectionT, OptionsT]):
+    """Asked by a step of a pipeline for something that its messages lack."""
+
+    name = "call"
+    purpose = "be called by a step"
+    reasons_of_the_message: ClassVar[frozenset[str]] = frozenset()
+    """Reasons of a DeliveryError that blame the message and not the system: its circuit breaker ignores them."""
+
+    @abstractmethod
+    def request(self) -> Callable[[Any], Hashable]:
+        """The request as a function of a document. Equal requests have equal answers, so it is what the cache goes
+        by. The function raises TransformError on a document that does not fit."""
+
+    @abstractmethod
+    async def call(self, request: Any) -> bytes:
+        """The answer as JSON, empty for none. Raises DeliveryError."""
+
+    @abstractmethod
+    def shown(self, request: Any) -> str:
+        """The request for people, without address and credentials."""
+
+
+class Export(Capability[ConnectionT, OptionsT]):
+    """Writes a staged data set as files. A partial file is never visible: ``commit`` publishes it, ``abort`` leaves
+    nothing behind."""
+
+    name = "export"
+    purpose = "store files"
+
+    @abstractmethod
+    async def begin(self, path: str) -> Any:
+        """Begins a file; what it returns is passed to the calls below. Raises DeliveryError, as they do."""
+
+    @abstractmethod
+    async def write(self, upload: Any, number: int, part: bytes) -> None:
+        """Writes part ``number``, counted from 1. The same part may be written again."""
+
+    @abstractmethod
+    async def commit(self, upload: Any) -> None:
+        """Makes the file visible, as a whole. May be repeated."""
+
+    @abstractmethod
+    async def abort(self, upload: Any) -> None:
+        """Removes what was written. May be repeated."""
+
+
+class Register(Capability[ConnectionT, OptionsT]):
+    """Makes what a use needs in the other system before its pipeline is published, and removes it again."""
+
+    name = "register"
+    purpose = "be prepared in the other system"
+
+    @abstractmethod
+    async def register(self) -> dict[str, Any]:
+        """Makes it; the JSON that ``unregister`` needs. May be repeated. Raises DeliveryError."""
+
+    @abstractmethod
+    async def unregister(self, made: dict[str, Any]) -> None:
+        """Removes what ``register`` made. May be repeated. Raises DeliveryError."""
+
+
+CAPABILITIES: tuple[type[Capability[Any, Any]], ...] = (
+    Deliver,
+    DeliverBatch,
+    ReadBatch,
+    ReadStream,
+    Verify,
+    Call,
+    Export,
+    Register,
+)

@@ -1,0 +1,1 @@
+"""Where a pipeline's messages come from: one file for each kind of input."""

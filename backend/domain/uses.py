@@ -1,0 +1,142 @@
+"""Where a pipeline uses connectors. A connector is named nowhere else."""
+
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any, ClassVar, NamedTuple
+from uuid import UUID
+
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    Field,
+    GetJsonSchemaHandler,
+    PlainSerializer,
+    ValidationError,
+    ValidationInfo,
+)
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema
+from pydantic_core.core_schema import SerializationInfo
+
+from backend.domain.capabilities import Capability, DeliveryError
+from backend.domain.connector import Connector, RuntimeConnector, connectors
+from backend.domain.model import StrictModel
+from backend.domain.registry import UnknownComponentError
+
+CONNECTOR_IDS = "connector_ids"
+"""Key of the validation context: ids of connectors by the names that a configuration file calls them."""
+CONNECTOR_NAMES = "connector_names"
+"""Key of the serialization context: names of connectors by their ids."""
+
+
+def _id_of(value: Any, info: ValidationInfo) -> Any:
+    ids: Mapping[str, UUID] | None = (info.context or {}).get(CONNECTOR_IDS)
+    if ids is None:
+        return value
+    if value in ids.values():
+        return value
+    if value not in ids:
+        raise ValueError(f"There is no connector {value!r}, neither here nor in what is applied.")
+    return ids[value]
+
+
+def _name_of(value: UUID, info: SerializationInfo) -> Any:
+    names: Mapping[UUID, str] | None = (info.context or {}).get(CONNECTOR_NAMES)
+    if names is not None:
+        return names[value]
+    return str(value) if info.mode == "json" else value
+
+
+class Named(StrictModel):
+    """What a pipeline has several of."""
+
+    name: str = Field(
+        pattern=r"^[a-z0-9][a-z0-9_-]{0,62}$",
+        description="Short name, unique in the pipeline; it appears in metrics and dead letters.",
+        examples=["erp"],
+    )
+
+
+class Use(StrictModel):
+    """A connector, and the options of this use of it.
+
+    A subclass says in ``capabilities`` what it asks of the connector: any one of them will do.
+    """
+
+    capabilities: ClassVar[tuple[type[Capability[Any, Any]], ...]] = ()
+
+    connector: Annotated[UUID, BeforeValidator(_id_of), PlainSerializer(_name_of)] = Field(
+        description="Connector to use."
+    )
+    options: dict[str, Any] = Field(
+        default_factory=dict, description="Settings of this use, as the connector's type defines them."
+    )
+
+    @property
+    def breaker_name(self) -> str | None:
+        """Under which its circuit breaker and rate limit are kept, if it has them."""
+        return None
+
+    def capability_of(self, connector: type[Connector]) -> type[Capability[Any, Any]] | None:
+        """The capability that it takes of a connector of that type; None when it has none that fits."""
+        return next((found for kind in self.capabilities if (found := connector.capability(kind))), None)
+
+    def refusals(self, connector: type[Connector], connector_name: str) -> dict[str, str]:
+        """Fields of this use that do not suit a connector of that type, each with a sentence."""
+        if self.capability_of(connector) is None:
+            return {"connector": f"{connector_name} cannot {self.capabilities[0].purpose}."}
+        return {}
+
+    def bind(self, connector: RuntimeConnector) -> Any:
+        """The capability with the connector's connection, not yet open.
+
+        Raises DeliveryError when the configuration no longer fits, or could not be read.
+        """
+        if connector.error:
+            raise DeliveryError("configuration", connector.error, retryable=True)
+        try:
+            connector_type = connectors.get(connector.type)
+            if reason := connector_type.unavailable():
+                raise DeliveryError("configuration", reason, retryable=True)
+            capability = self.capability_of(connector_type)
+            if capability is None:
+                raise DeliveryError(
+                    "configuration",
+                    f"The connector type {connector.type} cannot {self.capabilities[0].purpose}.",
+                    retryable=False,
+                )
+            return capability(
+                connector_type.connection_model.model_validate(connector.connection),
+                capability.options_model.model_validate(self.options),
+            )
+        except (UnknownComponentError, ValidationError) as error:
+            raise DeliveryError("configuration", f"The configuration is refused: {error}", retryable=False) from None
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        """Marks the two fields for the form, which has one widget for every use."""
+        described = handler(schema)
+        properties = handler.resolve_ref_schema(described)["properties"]
+        properties["connector"] |= {"format": "connector", "capabilities": [kind.name for kind in cls.capabilities]}
+        properties["options"]["format"] = "connector-options"
+        return described
+
+
+class PlacedUse(NamedTuple):
+    """A use and where it stands, such as ``("outputs", 0)``."""
+
+    path: tuple[str | int, ...]
+    use: Use
+
+
+def uses_in(value: Any, path: tuple[str | int, ...] = ()) -> Iterator[PlacedUse]:
+    """Every use in a validated configuration, at any depth, in the order of its fields."""
+    if isinstance(value, Use):
+        yield PlacedUse(path, value)
+    if isinstance(value, BaseModel):
+        value = vars(value)
+    if isinstance(value, dict):
+        for name, part in value.items():
+            yield from uses_in(part, (*path, name))
+    elif isinstance(value, list | tuple):
+        for index, part in enumerate(value):
+            yield from uses_in(part, (*path, index))
