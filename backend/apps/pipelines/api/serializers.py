@@ -87,14 +87,6 @@ class VersionSerializer(serializers.ModelSerializer):
         fields = ["number", "config", "author", "created_at"]
 
 
-class CountsSerializer(serializers.Serializer):
-    last_24_hours = serializers.DictField(child=serializers.IntegerField(), help_text="Counts by event.")
-    by_second = serializers.DictField(
-        child=serializers.DictField(child=serializers.IntegerField()),
-        help_text="Counts by Unix time in seconds, then by event; only seconds in which something happened.",
-    )
-
-
 class DryRunRequestSerializer(serializers.Serializer):
     body = serializers.CharField(
         trim_whitespace=False, allow_blank=True, max_length=1024 * 1024, help_text="The message's payload."
@@ -173,17 +165,3 @@ class StepSerializer(serializers.Serializer):
     kind = serializers.CharField(help_text="connector or pipeline.")
     name = serializers.CharField()
     changes = ChangeSerializer(many=True)
-
-
-class CountsStepSerializer(serializers.Serializer):
-    at = serializers.IntegerField(help_text="Unix time at which the step begins.")
-    seconds = serializers.IntegerField(help_text="Length of the step.")
-    counts = serializers.DictField(child=serializers.IntegerField(), help_text="Counts by event.")
-
-
-class PipelineErrorSerializer(serializers.Serializer):
-    at = serializers.DateTimeField()
-    stage = serializers.CharField()
-    reason = serializers.CharField()
-    message = serializers.CharField()
-    message_id = serializers.CharField()

@@ -14,19 +14,15 @@ from rest_framework.serializers import BaseSerializer
 from rest_framework.views import APIView
 
 from backend.apps.audit.api.serializers import ChangeSerializer
-from backend.apps.monitoring import selectors as monitoring
 from backend.apps.pipelines import config_files, services
 from backend.apps.pipelines.api.serializers import (
     ApplySerializer,
     CapturedMessageSerializer,
     CheckExamplesRequestSerializer,
-    CountsSerializer,
-    CountsStepSerializer,
     DryRunRequestSerializer,
     DryRunSerializer,
     ExampleCheckSerializer,
     MessageFieldSerializer,
-    PipelineErrorSerializer,
     PipelineSerializer,
     StepSerializer,
     VersionSerializer,
@@ -43,9 +39,7 @@ from backend.domain.message import Message
 from backend.domain.pipeline import PipelineConfig
 from backend.domain.suggestions import fields_of
 
-_MOST_MINUTES = 60
 _MOST_CAPTURED = 100
-_MOST_HOURS = 720
 _NO_LIST: dict[str, Any] = {"pagination_class": None, "filterset_fields": None, "search_fields": []}
 _NUMBER = OpenApiParameter("number", int, OpenApiParameter.PATH)
 
@@ -181,38 +175,6 @@ class PipelineViewSet(ETagViewSet[Pipeline]):
         """The newest messages that came in, as far as Kafka still has them, newest first."""
         limit = query_number(request, "limit", default=10, most=_MOST_CAPTURED)
         return Response(CapturedMessageSerializer(self._captured(limit), many=True).data)
-
-    @extend_schema(
-        responses=CountsSerializer,
-        parameters=[OpenApiParameter("minutes", int, description="How far back by_second goes, at most 60.")],
-    )
-    @action(detail=True)
-    def metrics(self, request: Request, pk: str) -> Response:
-        """Live counts."""
-        minutes = query_number(request, "minutes", default=5, most=_MOST_MINUTES)
-        pipeline_id = str(self.get_object().pk)
-        return Response(
-            {
-                "last_24_hours": monitoring.counts_last_24_hours(pipeline_id),
-                "by_second": monitoring.counts_by_second(pipeline_id, minutes),
-            }
-        )
-
-    @extend_schema(
-        responses=CountsStepSerializer(many=True),
-        parameters=[OpenApiParameter("hours", int, description="How far back, at most 720; 24 without it.")],
-    )
-    @action(detail=True, **_NO_LIST)
-    def history(self, request: Request, pk: str) -> Response:
-        """Counts of the last hours or days, in steps of one or more minutes, oldest first."""
-        hours = query_number(request, "hours", default=24, most=_MOST_HOURS)
-        return Response(monitoring.counts_history(self.get_object().pk, hours))
-
-    @extend_schema(responses=PipelineErrorSerializer(many=True))
-    @action(detail=True, **_NO_LIST)
-    def errors(self, request: Request, pk: str) -> Response:
-        """The latest errors, newest first."""
-        return Response(monitoring.latest_errors(str(self.get_object().pk)))
 
     @extend_schema(responses=OpenApiTypes.OBJECT)
     @action(detail=False, url_path="schema", **_NO_LIST)
