@@ -7,7 +7,7 @@ from django.core.management.base import BaseCommand, CommandError
 from backend.apps.pipelines import config_files
 from backend.apps.workspaces.models import Membership, Role, User
 from backend.apps.workspaces.selectors import workspace_named
-from backend.domain.errors import ConfigError, ConflictError
+from backend.domain.errors import ConfigError
 
 
 class Command(BaseCommand):
@@ -46,10 +46,8 @@ class Command(BaseCommand):
                 dry_run=options["dry_run"],
             )
         except ConfigError as error:
-            said = "\n".join(f"{path}: {' '.join(sentences)}" for path, sentences in error.errors.items())
-            raise CommandError(f"Nothing was changed.\n{said}") from None
-        except ConflictError as error:
-            raise CommandError(f"Nothing was changed. {error}") from None
+            lines = "\n".join(f"{path}: {' '.join(sentences)}" for path, sentences in error.errors.items())
+            raise CommandError(f"Nothing was changed.\n{lines}") from None
         for step in steps:
             self.stdout.write(f"{step.action:<8}{step.kind} {step.name}")
             if step.action == "update":
