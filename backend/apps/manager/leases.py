@@ -14,7 +14,8 @@ from django.db import transaction
 from django.db.models import Q, QuerySet
 from django.utils import timezone
 
-from backend.apps.pipelines.models import InputLease, Pipeline
+from backend.apps.manager.models import InputLease
+from backend.apps.pipelines.models import Pipeline
 from backend.domain import json
 from backend.domain.errors import ConflictError
 from backend.domain.pipeline import PipelineConfig, Reading
@@ -28,7 +29,7 @@ Held = tuple[UUID, UUID]
 """A pipeline and the token of its lease."""
 
 
-def lease_follow(pipeline: Pipeline) -> None:
+def lease_follow(*, pipeline: Pipeline, **_: Any) -> None:
     """Makes the lease that the version in force needs, or takes it away. A reader of what has changed loses it; the
     breakpoint stays while the input is of the same type."""
     version = pipeline.published

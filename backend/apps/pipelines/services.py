@@ -12,10 +12,10 @@ from pydantic import ValidationError
 from backend.apps.audit.services import audit_record
 from backend.apps.connectors.models import Connector
 from backend.apps.connectors.services import connector_type
-from backend.apps.manager import leases
 from backend.apps.pipelines import provisioning, schema_registry, selectors
 from backend.apps.pipelines.models import Pipeline, PipelineVersion, Provisioning
 from backend.apps.pipelines.schema_registry import RegistryError
+from backend.apps.pipelines.signals import pipeline_changed
 from backend.apps.workspaces.models import User, Workspace
 from backend.apps.workspaces.selectors import ingest_keys
 from backend.apps.workspaces.services import ingest_key
@@ -216,8 +216,9 @@ def _change(
 
 
 def _follow(pipeline_id: UUID) -> None:
-    """Tells the data plane what is in force now, and offers it the input, where that has to be read."""
-    leases.lease_follow(Pipeline.objects.select_related("published").get(pk=pipeline_id))
+    """Tells those who follow the pipeline, and the data plane once the change is saved."""
+    pipeline = Pipeline.objects.select_related("published").get(pk=pipeline_id)
+    pipeline_changed.send(Pipeline, pipeline=pipeline)
     transaction.on_commit(lambda: pipeline_announce(pipeline_id=pipeline_id))
 
 
