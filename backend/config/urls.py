@@ -7,7 +7,6 @@ from backend.config.views import console
 api: list[URLPattern | URLResolver] = [
     path("", include("backend.apps.workspaces.api.urls")),
     path("", include("backend.apps.identity.api.urls")),
-    path("", include("backend.apps.audit.api.urls")),
     path("", include("backend.apps.connectors.api.urls")),
     path("", include("backend.apps.pipelines.api.urls")),
     path("", include("backend.apps.deliveries.api.urls")),

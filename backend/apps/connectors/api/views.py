@@ -18,8 +18,8 @@ from backend.apps.connectors.api.serializers import (
 from backend.apps.connectors.models import Connector
 from backend.apps.connectors.selectors import connector_types, connectors_of
 from backend.apps.connectors.services import connector_check, connector_create, connector_delete, connector_update
+from backend.apps.rest.etag import ETagViewSet
 from backend.apps.workspaces.api.base import actor_of, workspace_of
-from backend.apps.workspaces.api.etag import ETagViewSet
 
 
 class ConnectorTypesView(APIView):

@@ -19,7 +19,8 @@ from backend.apps.monitoring.api.serializers import (
 from backend.apps.monitoring.models import Alert, AlertRule
 from backend.apps.pipelines.models import Pipeline
 from backend.apps.pipelines.selectors import pipelines_of
-from backend.apps.workspaces.api.base import actor_of, query_number, workspace_of
+from backend.apps.rest.parameters import query_number
+from backend.apps.workspaces.api.base import actor_of, workspace_of
 
 _MOST_MINUTES = 60
 _MOST_HOURS = 720

@@ -4,9 +4,9 @@ from django.conf import settings
 from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
-from backend.apps.audit.api.serializers import ChangeSerializer
 from backend.apps.pipelines.models import Pipeline, PipelineVersion, Provisioning, ProvisioningStep
-from backend.apps.workspaces.api.etag import ETagField
+from backend.apps.rest.etag import ETagField
+from backend.apps.rest.serializers import ChangeSerializer
 from backend.domain.message import Message
 from backend.domain.pipeline import PipelineConfig
 

@@ -13,7 +13,6 @@ from rest_framework.response import Response
 from rest_framework.serializers import BaseSerializer
 from rest_framework.views import APIView
 
-from backend.apps.audit.api.serializers import ChangeSerializer
 from backend.apps.pipelines import config_files, services
 from backend.apps.pipelines.api.serializers import (
     ApplySerializer,
@@ -31,8 +30,10 @@ from backend.apps.pipelines.captured import captured_messages
 from backend.apps.pipelines.dry_run import dry_run
 from backend.apps.pipelines.models import Pipeline
 from backend.apps.pipelines.selectors import pipelines_of, version_changes
-from backend.apps.workspaces.api.base import actor_of, query_number, role_of, workspace_of
-from backend.apps.workspaces.api.etag import ETagViewSet
+from backend.apps.rest.etag import ETagViewSet
+from backend.apps.rest.parameters import query_number
+from backend.apps.rest.serializers import ChangeSerializer
+from backend.apps.workspaces.api.base import actor_of, role_of, workspace_of
 from backend.apps.workspaces.models import Role
 from backend.domain.examples import check_examples
 from backend.domain.message import Message
