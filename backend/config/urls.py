@@ -9,6 +9,7 @@ api: list[URLPattern | URLResolver] = [
     path("", include("backend.apps.identity.api.urls")),
     path("", include("backend.apps.connectors.api.urls")),
     path("", include("backend.apps.pipelines.api.urls")),
+    path("", include("backend.apps.config_files.api.urls")),
     path("", include("backend.apps.deliveries.api.urls")),
     path("", include("backend.apps.usage.api.urls")),
     path("", include("backend.apps.jobs.api.urls")),

@@ -8,10 +8,10 @@ from django.core.management import call_command
 from django.core.management.base import CommandError
 from rest_framework.test import APIClient
 
+from backend.apps.config_files import services as config_files
 from backend.apps.connectors.models import Connector
 from backend.apps.connectors.secret_store import connection_with_secrets
 from backend.apps.monitoring.models import AlertRule
-from backend.apps.pipelines import config_files
 from backend.apps.pipelines.models import Pipeline, PipelineVersion
 from backend.apps.pipelines.services import pipeline_pause, pipeline_publish
 from backend.apps.workspaces.models import Workspace

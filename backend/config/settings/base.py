@@ -34,6 +34,7 @@ INSTALLED_APPS = [
     "backend.apps.connectors",
     "backend.apps.pipelines",
     "backend.apps.manager",
+    "backend.apps.config_files",
     "backend.apps.kafka_proxies",
     "backend.apps.kafka_sink",
     "backend.apps.deliveries",

@@ -6,7 +6,6 @@ from rest_framework import serializers
 
 from backend.apps.pipelines.models import Pipeline, PipelineVersion, Provisioning, ProvisioningStep
 from backend.apps.rest.etag import ETagField
-from backend.apps.rest.serializers import ChangeSerializer
 from backend.domain.message import Message
 from backend.domain.pipeline import PipelineConfig
 
@@ -150,18 +149,3 @@ class CapturedMessageSerializer(serializers.Serializer):
 
     def get_body(self, message: Message) -> str:
         return message.body.decode(errors="replace")
-
-
-class ApplySerializer(serializers.Serializer):
-    yaml = serializers.CharField(
-        trim_whitespace=False, max_length=10 * 1024 * 1024, help_text="Documents as the export gives them."
-    )
-    prune = serializers.BooleanField(default=False, help_text="Delete what no document names.")
-    dry_run = serializers.BooleanField(default=True, help_text="Only say what would be done.")
-
-
-class StepSerializer(serializers.Serializer):
-    action = serializers.CharField(help_text="create, update, publish, pause, resume or delete.")
-    kind = serializers.CharField(help_text="connector or pipeline.")
-    name = serializers.CharField()
-    changes = ChangeSerializer(many=True)

@@ -3,7 +3,6 @@ from typing import Any
 
 from confluent_kafka import KafkaException
 from django.db.models import QuerySet
-from django.http import HttpResponse
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiParameter, extend_schema
 from rest_framework.decorators import action
@@ -11,11 +10,9 @@ from rest_framework.exceptions import APIException, PermissionDenied
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.serializers import BaseSerializer
-from rest_framework.views import APIView
 
-from backend.apps.pipelines import config_files, services
+from backend.apps.pipelines import services
 from backend.apps.pipelines.api.serializers import (
-    ApplySerializer,
     CapturedMessageSerializer,
     CheckExamplesRequestSerializer,
     DryRunRequestSerializer,
@@ -23,7 +20,6 @@ from backend.apps.pipelines.api.serializers import (
     ExampleCheckSerializer,
     MessageFieldSerializer,
     PipelineSerializer,
-    StepSerializer,
     VersionSerializer,
 )
 from backend.apps.pipelines.captured import captured_messages
@@ -191,30 +187,3 @@ class PipelineViewSet(ETagViewSet[Pipeline]):
 
     def _answer(self, pipeline: Pipeline) -> Response:
         return Response(self.get_serializer(self.get_queryset().get(pk=pipeline.pk)).data)
-
-
-class ConfigFilesView(APIView):
-    """The workspace's connectors and pipelines as YAML: what is, and what should be."""
-
-    @extend_schema(responses={(200, "application/yaml"): OpenApiTypes.STR})
-    def get(self, request: Request) -> HttpResponse:
-        """Everything, secrets as references to environment variables."""
-        text = config_files.dump(config_files.export(workspace_of(request)))
-        return HttpResponse(text, content_type="application/yaml; charset=utf-8")
-
-    @extend_schema(request=ApplySerializer, responses=StepSerializer(many=True))
-    def post(self, request: Request) -> Response:
-        """Apply all documents or, when anything is refused, none; without dry_run=false only the plan is made.
-
-        References are read from the environment of the console's server.
-        """
-        asked = ApplySerializer(data=request.data)
-        asked.is_valid(raise_exception=True)
-        steps = config_files.apply(
-            workspace=workspace_of(request),
-            actor=actor_of(request),
-            documents=config_files.parse(asked.validated_data["yaml"]),
-            prune=asked.validated_data["prune"],
-            dry_run=asked.validated_data["dry_run"],
-        )
-        return Response(StepSerializer(steps, many=True).data)

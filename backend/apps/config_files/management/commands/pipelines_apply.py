@@ -4,7 +4,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
 
-from backend.apps.pipelines import config_files
+from backend.apps.config_files import services
 from backend.apps.workspaces.models import Membership, Role, User
 from backend.apps.workspaces.selectors import workspace_named
 from backend.domain.errors import ConfigError
@@ -36,9 +36,9 @@ class Command(BaseCommand):
             documents = [
                 document
                 for file in files
-                for document in config_files.parse(file.read_text(), str(file.relative_to(options["directory"])))
+                for document in services.parse(file.read_text(), str(file.relative_to(options["directory"])))
             ]
-            steps = config_files.apply(
+            steps = services.apply(
                 workspace=workspace,
                 actor=actor,
                 documents=documents,
