@@ -1,5 +1,5 @@
 """Leases of inputs that the data plane reads by itself: each has one reader at a time, and one that died is followed
-by another (seed 003, the queues of "Input Batching" and "Input Streaming").
+by another.
 
 A reader says every few seconds that it lives. Whatever it does with a lease it shows the lease's token: that of a
 reader who was given up is worth nothing.
