@@ -7,14 +7,14 @@ from backend.config.views import console
 api: list[URLPattern | URLResolver] = [
     path("", include("backend.apps.workspaces.api.urls")),
     path("", include("backend.apps.identity.api.urls")),
-    path("", include("backend.apps.audit.api.urls")),
     path("", include("backend.apps.connectors.api.urls")),
     path("", include("backend.apps.pipelines.api.urls")),
+    path("", include("backend.apps.config_files.api.urls")),
     path("", include("backend.apps.deliveries.api.urls")),
     path("", include("backend.apps.usage.api.urls")),
     path("", include("backend.apps.jobs.api.urls")),
     path("", include("backend.apps.kafka_proxies.api.urls")),
-    path("", include("backend.apps.monitoring.api.router")),
+    path("", include("backend.apps.monitoring.api.urls")),
     path("", include("backend.apps.demo.api.urls")),
     path("schema/", SpectacularAPIView.as_view(permission_classes=[]), name="schema"),
     path("schema.json", SpectacularJSONAPIView.as_view(permission_classes=[])),
@@ -24,7 +24,7 @@ urlpatterns = [
     path("api/v1/", include(api)),
     path("admin/", admin.site.urls),
     path("oidc/", include("backend.apps.identity.urls")),
-    path("", include("backend.apps.monitoring.api.urls")),
+    path("", include("backend.apps.monitoring.urls")),
     # Every other address is a page of the single-page application.
     re_path(r"^(?!api/|static/|ws/|demo/|oidc/|metrics).*$", console),
 ]

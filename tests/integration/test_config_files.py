@@ -8,9 +8,10 @@ from django.core.management import call_command
 from django.core.management.base import CommandError
 from rest_framework.test import APIClient
 
+from backend.apps.config_files import services as config_files
 from backend.apps.connectors.models import Connector
 from backend.apps.connectors.secret_store import connection_with_secrets
-from backend.apps.pipelines import config_files
+from backend.apps.monitoring.models import AlertRule
 from backend.apps.pipelines.models import Pipeline, PipelineVersion
 from backend.apps.pipelines.services import pipeline_pause, pipeline_publish
 from backend.apps.workspaces.models import Workspace
@@ -103,6 +104,19 @@ def test_prune_deletes_what_no_document_names(filled: Workspace) -> None:
         ("delete", "pipeline", "Paused"),
     ]
     assert list(Pipeline.objects.filter(workspace=filled).values_list("name", flat=True)) == ["Draft"]
+
+
+def test_prune_refuses_a_connector_that_an_alert_rule_uses(filled: Workspace, client: APIClient) -> None:
+    erp = Connector.objects.get(workspace=filled)
+    AlertRule.objects.create(workspace=filled, kind=AlertRule.Kind.JOB_DOWN, name="To the ERP", connector=erp)
+    body = {"yaml": "---", "prune": True, "dry_run": False}
+    answer = client.post("/api/v1/config-files/", body, format="json")
+    assert answer.status_code == 400
+    assert answer.json()["errors"] == {
+        "connector ERP": ["The connector is used by: To the ERP. Take it out of these first."]
+    }
+    assert Pipeline.objects.filter(workspace=filled).count() == 3
+    assert not Pipeline.objects.get(name="Orders").paused
 
 
 @pytest.mark.parametrize(

@@ -11,8 +11,8 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 from django.conf import settings
 
+from backend.apps.jobs.lag import stage_lags
 from backend.apps.jobs.models import SparkJob
-from backend.apps.monitoring.lag import stage_lags
 from backend.domain import routing
 from backend.kafka.client.ends import end_offsets
 from backend.telemetry import keys

@@ -20,7 +20,8 @@ from backend.apps.manager.leases import (
     leases_claim,
     leases_renew,
 )
-from backend.apps.pipelines.models import InputLease, Pipeline
+from backend.apps.manager.models import InputLease
+from backend.apps.pipelines.models import Pipeline
 from backend.apps.pipelines.services import (
     pipeline_delete,
     pipeline_pause,

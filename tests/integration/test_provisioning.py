@@ -9,7 +9,7 @@ from django.utils import timezone
 from rest_framework.test import APIClient
 
 from backend.apps.pipelines.models import Pipeline, Provisioning, Removal
-from backend.apps.pipelines.provisioning import removals_advance
+from backend.apps.pipelines.provisioning.saga import removals_advance
 from backend.apps.pipelines.selectors import snapshot_by_number
 from backend.apps.pipelines.services import provisionings_advance
 from backend.apps.workspaces.models import Workspace

@@ -13,12 +13,12 @@ from hvac.exceptions import InvalidPath
 from pydantic import SecretStr
 from rest_framework.test import APIClient
 
+from backend.apps.config_files import services as config_files
 from backend.apps.connectors.models import Connector, StoredSecret
 from backend.apps.connectors.secret_store import connection_with_secrets
 from backend.apps.connectors.secrets import UnreadableSecretError
 from backend.apps.connectors.services import connector_update
 from backend.apps.manager.grpc import _runtime_config
-from backend.apps.pipelines import config_files
 from backend.apps.pipelines.models import Pipeline
 from backend.apps.pipelines.services import pipeline_publish
 from backend.apps.workspaces.models import Workspace

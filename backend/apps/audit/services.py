@@ -5,11 +5,17 @@ from typing import Any, Protocol
 from uuid import UUID
 
 from backend.apps.audit.models import AuditEntry
-from backend.apps.workspaces.models import User, Workspace
 from backend.domain.diff import Change, changes
 
 CHANGED = "CHANGED"
 """Stands for a secret that was set, replaced or removed."""
+
+
+class Actor(Protocol):
+    """A person, and what speaks for them when they do not themselves: an API key."""
+
+    username: str
+    via: str
 
 
 class Named(Protocol):
@@ -24,25 +30,25 @@ class Named(Protocol):
 def audit_record(
     *,
     action: str,
-    actor: User | str,
-    workspace: Workspace | UUID | None,
+    actor: Actor | str,
+    workspace: Named | UUID | None,
     target: Named | None = None,
     before: dict[str, Any] | None = None,
     after: dict[str, Any] | None = None,
     secrets_changed: list[str] | None = None,
 ) -> None:
     """``before`` and ``after`` hold no secrets; ``secrets_changed`` names the paths of those that changed."""
-    found = changes(before or {}, after or {})
-    found += [Change(path, None, CHANGED) for path in secrets_changed or []]
+    differences = changes(before or {}, after or {})
+    differences += [Change(path, None, CHANGED) for path in secrets_changed or []]
     AuditEntry.objects.create(
-        workspace_id=workspace.pk if isinstance(workspace, Workspace) else workspace,
-        actor=_name(actor) if isinstance(actor, User) else actor,
+        workspace_id=workspace if isinstance(workspace, UUID | None) else workspace.pk,
+        actor=actor if isinstance(actor, str) else _name(actor),
         action=action,
         object_id=str(target.pk) if target is not None else "",
         object_name=target.name if target is not None else "",
-        changes=[asdict(change) for change in found],
+        changes=[asdict(change) for change in differences],
     )
 
 
-def _name(user: User) -> str:
-    return f"{user.username} ({user.via})" if user.via else user.username
+def _name(actor: Actor) -> str:
+    return f"{actor.username} ({actor.via})" if actor.via else actor.username

@@ -7,6 +7,7 @@ from django.db import transaction
 from pydantic import ValidationError
 
 from backend.apps.audit.services import audit_record
+from backend.apps.connectors.dependents import dependents_of
 from backend.apps.connectors.models import Connector
 from backend.apps.connectors.secret_store import secrets_forget, secrets_kept, secrets_store, with_references
 from backend.apps.workspaces.models import User, Workspace
@@ -77,9 +78,9 @@ def connector_update(*, connector: Connector, actor: User, name: str, connection
     return connector
 
 
-def connector_delete(*, connector: Connector, actor: User, used_by: list[str]) -> None:
-    """Raises ConflictError while pipelines or alert rules use the connector."""
-    if used_by:
+def connector_delete(*, connector: Connector, actor: User) -> None:
+    """Raises ConflictError while anything uses the connector."""
+    if used_by := dependents_of(connector):
         raise ConflictError(f"The connector is used by: {', '.join(used_by)}. Take it out of these first.")
     with transaction.atomic():
         audit_record(

@@ -1,7 +1,7 @@
 from django.contrib import admin
 from django.http import HttpRequest
 
-from backend.apps.admin_bases import AuditedAdmin
+from backend.apps.audit.admin_bases import AuditedAdmin
 from backend.apps.jobs.models import SparkJob
 
 

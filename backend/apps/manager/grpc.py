@@ -20,7 +20,7 @@ from backend.apps.connectors.secret_store import connection_with_secrets
 from backend.apps.connectors.secrets import UnreadableSecretError
 from backend.apps.connectors.vault import VaultUnavailableError
 from backend.apps.manager.leases import batch_complete, leases_claim, leases_renew
-from backend.apps.pipelines.models import InputLease
+from backend.apps.manager.models import InputLease
 from backend.apps.pipelines.selectors import snapshot_by_number
 from backend.apps.pipelines.services import pipeline_note_failure, published_snapshots
 from backend.apps.workspaces.models import ApiKey

@@ -1,5 +1,5 @@
 """Leases of inputs that the data plane reads by itself: each has one reader at a time, and one that died is followed
-by another (seed 003, the queues of "Input Batching" and "Input Streaming").
+by another.
 
 A reader says every few seconds that it lives. Whatever it does with a lease it shows the lease's token: that of a
 reader who was given up is worth nothing.
@@ -16,7 +16,8 @@ from django.utils import timezone
 
 from backend.apps.connectors.models import Connector
 from backend.apps.connectors.services import connector_type
-from backend.apps.pipelines.models import InputLease, Pipeline
+from backend.apps.manager.models import InputLease
+from backend.apps.pipelines.models import Pipeline
 from backend.domain import json
 from backend.domain.capabilities import ReadBatch, Reading, ReadStream
 from backend.domain.errors import ConflictError
@@ -31,7 +32,7 @@ Held = tuple[UUID, UUID]
 """A pipeline and the token of its lease."""
 
 
-def lease_follow(pipeline: Pipeline) -> None:
+def lease_follow(*, pipeline: Pipeline, **_: Any) -> None:
     """Makes the lease that the version in force needs, or takes it away. A reader of what has changed loses it; the
     breakpoint stays while it is the same connector's."""
     reading, config = _read_input(pipeline)

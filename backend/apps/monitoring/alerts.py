@@ -20,8 +20,8 @@ from backend.apps.connectors.secrets import UnreadableSecretError
 from backend.apps.connectors.vault import VaultUnavailableError
 from backend.apps.deliveries.breakers import breaker_of
 from backend.apps.deliveries.models import DeadLetter
+from backend.apps.jobs.lag import stage_lags
 from backend.apps.jobs.models import SparkJob
-from backend.apps.monitoring.lag import stage_lags
 from backend.apps.monitoring.models import Alert, AlertRule
 from backend.apps.monitoring.selectors import counts_by_second
 from backend.apps.pipelines.models import Pipeline

@@ -7,7 +7,10 @@ class MonitoringConfig(AppConfig):
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
+        from backend.apps.connectors.dependents import dependents_register
+        from backend.apps.monitoring.selectors import alert_rules_using
         from backend.apps.monitoring.services import alert_rules_create_default
         from backend.apps.workspaces.models import Workspace
 
+        dependents_register(alert_rules_using)
         post_save.connect(alert_rules_create_default, sender=Workspace, dispatch_uid="default-alert-rules")

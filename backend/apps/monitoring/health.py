@@ -94,7 +94,6 @@ def _ingest() -> None:
 
 
 def _spark() -> None:
-
     said = heartbeat(keys.DEFAULT_JOB)
     if said is None or time.time() - float(said["at"]) > _HEARTBEAT_FRESH_SECONDS:  # type: ignore[arg-type]
         raise NotAnsweringError("No Spark application reports itself; messages wait in Kafka.")

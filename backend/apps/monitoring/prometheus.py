@@ -13,8 +13,8 @@ from prometheus_client.registry import Collector
 
 from backend.apps.deliveries.breakers import breaker_of
 from backend.apps.deliveries.selectors import waiting_by_output
+from backend.apps.jobs.lag import stage_lags
 from backend.apps.jobs.models import SparkJob
-from backend.apps.monitoring.lag import stage_lags
 from backend.apps.pipelines.models import Pipeline
 from backend.apps.redis_client import redis_client
 from backend.domain.breaker import BreakerState

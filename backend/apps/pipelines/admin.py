@@ -1,7 +1,7 @@
 from django.contrib import admin
 
-from backend.apps.admin_bases import ReadOnlyAdmin
-from backend.apps.pipelines.models import InputLease, Pipeline, PipelineVersion
+from backend.apps.audit.admin_bases import ReadOnlyAdmin
+from backend.apps.pipelines.models import Pipeline, PipelineVersion
 
 
 class VersionInline(admin.TabularInline[PipelineVersion, Pipeline]):
@@ -23,13 +23,3 @@ class PipelineAdmin(ReadOnlyAdmin[Pipeline]):
     search_fields = ["name", "id"]
     fields = ("id", "name", "workspace", "published", "paused", "failure", "created_at", "updated_at")
     inlines = [VersionInline]
-
-
-@admin.register(InputLease)
-class InputLeaseAdmin(ReadOnlyAdmin[InputLease]):
-    """Who reads which input."""
-
-    list_display = ["pipeline", "reading", "holder", "locked_until", "visible_at", "failure"]
-    list_filter = ["reading"]
-    search_fields = ["pipeline__name", "pipeline__id", "holder"]
-    fields = ("pipeline", "reading", "holder", "locked_until", "visible_at", "ends_at", "breakpoint", "failure")

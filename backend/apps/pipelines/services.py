@@ -12,10 +12,11 @@ from pydantic import ValidationError
 from backend.apps.audit.services import audit_record
 from backend.apps.connectors.models import Connector
 from backend.apps.connectors.services import connector_type
-from backend.apps.manager import leases
-from backend.apps.pipelines import provisioning, schema_registry, selectors
+from backend.apps.pipelines import selectors
 from backend.apps.pipelines.models import Pipeline, PipelineVersion, Provisioning
-from backend.apps.pipelines.schema_registry import RegistryError
+from backend.apps.pipelines.provisioning import saga, schema_registry
+from backend.apps.pipelines.provisioning.schema_registry import RegistryError
+from backend.apps.pipelines.signals import pipeline_changed
 from backend.apps.workspaces.models import User, Workspace
 from backend.apps.workspaces.selectors import ingest_keys
 from backend.apps.workspaces.services import ingest_key
@@ -91,7 +92,7 @@ def pipeline_publish(*, pipeline: Pipeline, actor: User) -> Pipeline:
     }:
         raise ConfigError(errors)
     before = {"version": pipeline.published.number if pipeline.published else None}
-    if provisioning.is_needed(validated):
+    if saga.is_needed(validated):
         return _provision(pipeline, newest, actor, before)
     return _change("publish", pipeline, actor, before, {"version": newest.number}, published=newest)
 
@@ -99,11 +100,11 @@ def pipeline_publish(*, pipeline: Pipeline, actor: User) -> Pipeline:
 def provisionings_advance() -> None:
     """Goes on with what versions need in other systems, and puts in force those that have it all."""
 
-    def put_in_force(found: Provisioning) -> None:
-        Pipeline.objects.filter(pk=found.pipeline_id).update(published=found.version)
-        _follow(found.pipeline_id)
+    def put_in_force(provisioning: Provisioning) -> None:
+        Pipeline.objects.filter(pk=provisioning.pipeline_id).update(published=provisioning.version)
+        _follow(provisioning.pipeline_id)
 
-    provisioning.provisionings_advance(put_in_force)
+    saga.provisionings_advance(put_in_force)
 
 
 def pipeline_pause(*, pipeline: Pipeline, actor: User) -> Pipeline:
@@ -130,7 +131,7 @@ def pipeline_delete(*, pipeline: Pipeline, actor: User) -> None:
         _audit("delete", pipeline, actor, before={"name": pipeline.name, "config": newest.config if newest else {}})
         Pipeline.objects.filter(pk=pipeline_id).update(published=None)
         if pipeline.provisionings.exists():
-            provisioning.removal_start(pipeline_id)
+            saga.removal_start(pipeline_id)
         Pipeline.objects.get(pk=pipeline_id).delete()
         transaction.on_commit(lambda: pipeline_announce(pipeline_id=pipeline_id))
 
@@ -207,7 +208,7 @@ def _provision(pipeline: Pipeline, version: PipelineVersion, actor: User, before
         if pipeline.provisionings.filter(state=Provisioning.State.PROVISIONING).exists():
             raise ConflictError("A version of this pipeline is being provisioned; wait until that has ended.")
         _audit("publish", pipeline, actor, before=before, after={"version": version.number})
-        provisioning.provisioning_start(pipeline=pipeline, version=version)
+        saga.provisioning_start(pipeline=pipeline, version=version)
     return pipeline
 
 
@@ -234,8 +235,9 @@ def _change(
 
 
 def _follow(pipeline_id: UUID) -> None:
-    """Tells the data plane what is in force now, and offers it the input, where that has to be read."""
-    leases.lease_follow(Pipeline.objects.select_related("published").get(pk=pipeline_id))
+    """Tells those who follow the pipeline, and the data plane once the change is saved."""
+    pipeline = Pipeline.objects.select_related("published").get(pk=pipeline_id)
+    pipeline_changed.send(Pipeline, pipeline=pipeline)
     transaction.on_commit(lambda: pipeline_announce(pipeline_id=pipeline_id))
 
 

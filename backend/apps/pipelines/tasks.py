@@ -1,7 +1,7 @@
 from celery import shared_task
 
 from backend.apps.pipelines import services
-from backend.apps.pipelines.provisioning import removals_advance
+from backend.apps.pipelines.provisioning.saga import removals_advance
 
 
 @shared_task  # type: ignore[untyped-decorator]

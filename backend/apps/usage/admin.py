@@ -1,6 +1,6 @@
 from django.contrib import admin
 
-from backend.apps.admin_bases import ReadOnlyAdmin
+from backend.apps.audit.admin_bases import ReadOnlyAdmin
 from backend.apps.usage.models import UsageMinute
 
 

@@ -3,7 +3,7 @@ from django.contrib.auth.admin import UserAdmin
 from django.db.models import QuerySet
 from django.http import HttpRequest
 
-from backend.apps.admin_bases import AuditedAdmin, ReadOnlyAdmin
+from backend.apps.audit.admin_bases import AuditedAdmin, ReadOnlyAdmin
 from backend.apps.workspaces.models import ApiKey, Membership, User, Workspace
 from backend.apps.workspaces.services import api_key_revoke
 

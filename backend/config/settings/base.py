@@ -33,6 +33,8 @@ INSTALLED_APPS = [
     "backend.apps.identity",
     "backend.apps.connectors",
     "backend.apps.pipelines",
+    "backend.apps.manager",
+    "backend.apps.config_files",
     "backend.apps.kafka_proxies",
     "backend.apps.kafka_sink",
     "backend.apps.deliveries",

@@ -1,7 +1,7 @@
 from rest_framework import serializers
 
 from backend.apps.connectors.models import Connector
-from backend.apps.workspaces.api.etag import ETagField
+from backend.apps.rest.etag import ETagField
 
 
 class CapabilitySerializer(serializers.Serializer):

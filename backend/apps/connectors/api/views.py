@@ -18,10 +18,8 @@ from backend.apps.connectors.api.serializers import (
 from backend.apps.connectors.models import Connector
 from backend.apps.connectors.selectors import connector_types, connectors_of
 from backend.apps.connectors.services import connector_check, connector_create, connector_delete, connector_update
-from backend.apps.monitoring.selectors import alert_rules_using
-from backend.apps.pipelines.selectors import pipelines_using
+from backend.apps.rest.etag import ETagViewSet
 from backend.apps.workspaces.api.base import actor_of, workspace_of
-from backend.apps.workspaces.api.etag import ETagViewSet
 
 
 class ConnectorTypesView(APIView):
@@ -60,9 +58,7 @@ class ConnectorViewSet(ETagViewSet[Connector]):
         )
 
     def perform_destroy(self, instance: Connector) -> None:
-        used_by = [pipeline.name for pipeline in pipelines_using(instance)]
-        used_by += [rule.name for rule in alert_rules_using(instance)]
-        connector_delete(connector=instance, actor=actor_of(self.request), used_by=used_by)
+        connector_delete(connector=instance, actor=actor_of(self.request))
 
     @extend_schema(request=SavedConnectionTestSerializer, responses=TestResultSerializer)
     @action(detail=True, methods=["post"])

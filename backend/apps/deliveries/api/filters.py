@@ -2,7 +2,7 @@ import django_filters
 from django.db.models import Q, QuerySet
 
 from backend.apps.deliveries.models import Attempt, DeadLetter
-from backend.apps.workspaces.api.filters import InstantFilter, UUIDInFilter
+from backend.apps.rest.filters import InstantFilter, UUIDInFilter
 
 
 class DeadLetterFilter(django_filters.FilterSet):

@@ -1,18 +1,12 @@
 from django.conf import settings
 from django.http import Http404
 from drf_spectacular.utils import extend_schema
-from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from backend.apps.demo.services import MOST_PER_SECOND, generator_rate, generator_set_rate
-
-
-class GeneratorSerializer(serializers.Serializer):
-    rate = serializers.IntegerField(
-        min_value=0, max_value=MOST_PER_SECOND, help_text="Messages per second to each demo pipeline; 0 is off."
-    )
+from backend.apps.demo.api.serializers import GeneratorSerializer
+from backend.apps.demo.services import generator_rate, generator_set_rate
 
 
 class GeneratorView(APIView):

@@ -9,10 +9,11 @@ from rest_framework.response import Response
 
 from backend.apps.jobs import services
 from backend.apps.jobs.api.serializers import JobSerializer, LogSerializer
+from backend.apps.jobs.lag import stage_lags
 from backend.apps.jobs.models import SparkJob
 from backend.apps.jobs.selectors import job_log
-from backend.apps.monitoring.lag import stage_lags
-from backend.apps.workspaces.api.base import actor_of, query_number, workspace_of
+from backend.apps.rest.parameters import query_number
+from backend.apps.workspaces.api.base import actor_of, workspace_of
 from backend.apps.workspaces.models import Role
 
 _MOST_LINES = 1000

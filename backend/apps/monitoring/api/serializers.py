@@ -45,3 +45,25 @@ class AlertSerializer(serializers.ModelSerializer):
         model = Alert
         fields = ["id", "rule", "rule_name", "kind", "subject", "message", "started_at", "ended_at", "notification"]
         read_only_fields = fields
+
+
+class CountsSerializer(serializers.Serializer):
+    last_24_hours = serializers.DictField(child=serializers.IntegerField(), help_text="Counts by event.")
+    by_second = serializers.DictField(
+        child=serializers.DictField(child=serializers.IntegerField()),
+        help_text="Counts by Unix time in seconds, then by event; only seconds in which something happened.",
+    )
+
+
+class CountsStepSerializer(serializers.Serializer):
+    at = serializers.IntegerField(help_text="Unix time at which the step begins.")
+    seconds = serializers.IntegerField(help_text="Length of the step.")
+    counts = serializers.DictField(child=serializers.IntegerField(), help_text="Counts by event.")
+
+
+class PipelineErrorSerializer(serializers.Serializer):
+    at = serializers.DateTimeField()
+    stage = serializers.CharField()
+    reason = serializers.CharField()
+    message = serializers.CharField()
+    message_id = serializers.CharField()

@@ -1,5 +1,10 @@
-from django.urls import path
+from rest_framework.routers import SimpleRouter
 
-from backend.apps.monitoring.api.views import live, metrics, ready
+from backend.apps.monitoring.api.views import AlertRuleViewSet, AlertViewSet, PipelineActivityViewSet
 
-urlpatterns = [path("health/live", live), path("health/ready", ready), path("metrics", metrics)]
+router = SimpleRouter()
+router.register("alert-rules", AlertRuleViewSet, basename="alert-rule")
+router.register("alerts", AlertViewSet, basename="alert")
+router.register("pipelines", PipelineActivityViewSet, basename="pipeline-activity")
+
+urlpatterns = router.urls

@@ -1,41 +1,29 @@
-import hmac
 from typing import Any
-from uuid import UUID
 
-from django.conf import settings
-from django.db import transaction
 from django.db.models import QuerySet
-from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
-from prometheus_client import CONTENT_TYPE_LATEST
+from drf_spectacular.utils import OpenApiParameter, extend_schema
 from rest_framework import mixins, viewsets
+from rest_framework.decorators import action
+from rest_framework.request import Request
+from rest_framework.response import Response
 from rest_framework.serializers import BaseSerializer
 
-from backend.apps.audit.services import audit_record
-from backend.apps.monitoring.api.serializers import AlertRuleSerializer, AlertSerializer
-from backend.apps.monitoring.health import components
+from backend.apps.monitoring import selectors, services
+from backend.apps.monitoring.api.serializers import (
+    AlertRuleSerializer,
+    AlertSerializer,
+    CountsSerializer,
+    CountsStepSerializer,
+    PipelineErrorSerializer,
+)
 from backend.apps.monitoring.models import Alert, AlertRule
-from backend.apps.monitoring.prometheus import exposition
+from backend.apps.pipelines.models import Pipeline
+from backend.apps.pipelines.selectors import pipelines_of
+from backend.apps.rest.parameters import query_number
 from backend.apps.workspaces.api.base import actor_of, workspace_of
 
-
-def live(request: HttpRequest) -> JsonResponse:
-    """The process answers."""
-    return JsonResponse({"status": "live"})
-
-
-def ready(request: HttpRequest) -> JsonResponse:
-    """200 when every component answers, else 503; either way with each component's state."""
-    states = components()
-    return JsonResponse(states, status=200 if set(states.values()) == {"ok"} else 503)
-
-
-def metrics(request: HttpRequest) -> HttpResponse:
-    """For Prometheus, with the installation's metrics token as bearer token; the embedded installation needs none."""
-    token = settings.CONSOLE.metrics_token.get_secret_value()
-    given = request.headers.get("Authorization", "").removeprefix("Bearer ")
-    if not (hmac.compare_digest(given.encode(), token.encode()) if token else settings.CONSOLE.embedded):
-        raise Http404
-    return HttpResponse(exposition(), content_type=CONTENT_TYPE_LATEST)
+_MOST_MINUTES = 60
+_MOST_HOURS = 720
 
 
 class AlertRuleViewSet(viewsets.ModelViewSet[AlertRule]):
@@ -51,33 +39,17 @@ class AlertRuleViewSet(viewsets.ModelViewSet[AlertRule]):
         return AlertRule.objects.filter(workspace=workspace_of(self.request))
 
     def perform_create(self, serializer: BaseSerializer[AlertRule]) -> None:
-        with transaction.atomic():
-            self._record("create", serializer.save(workspace=workspace_of(self.request)), {}, serializer.data)
-
-    def perform_update(self, serializer: BaseSerializer[AlertRule]) -> None:
-        before = self.get_serializer(self.get_object()).data
-        with transaction.atomic():
-            self._record("update", serializer.save(), before, serializer.data)
-
-    def perform_destroy(self, instance: AlertRule) -> None:
-        with transaction.atomic():
-            self._record("delete", instance, self.get_serializer(instance).data, {})
-            instance.delete()
-
-    def _record(self, action: str, rule: AlertRule, before: dict[str, Any], after: dict[str, Any]) -> None:
-        # As JSON, since a serializer's data holds UUIDs.
-        audit_record(
-            action=f"alert_rule.{action}",
-            actor=actor_of(self.request),
-            workspace=rule.workspace,
-            target=rule,
-            before=_plain(before),
-            after=_plain(after),
+        serializer.instance = services.alert_rule_create(
+            workspace=workspace_of(self.request), actor=actor_of(self.request), **serializer.validated_data
         )
 
+    def perform_update(self, serializer: BaseSerializer[AlertRule]) -> None:
+        assert serializer.instance is not None
+        wanted: dict[str, Any] = serializer.validated_data
+        services.alert_rule_update(rule=serializer.instance, actor=actor_of(self.request), **wanted)
 
-def _plain(data: dict[str, Any]) -> dict[str, Any]:
-    return {name: str(value) if isinstance(value, UUID) else value for name, value in data.items()}
+    def perform_destroy(self, instance: AlertRule) -> None:
+        services.alert_rule_delete(rule=instance, actor=actor_of(self.request))
 
 
 class AlertViewSet(mixins.ListModelMixin, viewsets.GenericViewSet[Alert]):
@@ -90,3 +62,46 @@ class AlertViewSet(mixins.ListModelMixin, viewsets.GenericViewSet[Alert]):
 
     def get_queryset(self) -> QuerySet[Alert]:
         return Alert.objects.filter(rule__workspace=workspace_of(self.request)).select_related("rule")
+
+
+class PipelineActivityViewSet(viewsets.GenericViewSet[Pipeline]):
+    """What happened to the messages of a pipeline."""
+
+    queryset = Pipeline.objects.none()
+    pagination_class = None
+    filter_backends = []
+
+    def get_queryset(self) -> QuerySet[Pipeline]:
+        return pipelines_of(workspace_of(self.request))
+
+    @extend_schema(
+        responses=CountsSerializer,
+        parameters=[OpenApiParameter("minutes", int, description="How far back by_second goes, at most 60.")],
+    )
+    @action(detail=True)
+    def metrics(self, request: Request, pk: str) -> Response:
+        """Live counts."""
+        minutes = query_number(request, "minutes", default=5, most=_MOST_MINUTES)
+        pipeline_id = str(self.get_object().pk)
+        return Response(
+            {
+                "last_24_hours": selectors.counts_last_24_hours(pipeline_id),
+                "by_second": selectors.counts_by_second(pipeline_id, minutes),
+            }
+        )
+
+    @extend_schema(
+        responses=CountsStepSerializer(many=True),
+        parameters=[OpenApiParameter("hours", int, description="How far back, at most 720; 24 without it.")],
+    )
+    @action(detail=True)
+    def history(self, request: Request, pk: str) -> Response:
+        """Counts of the last hours or days, in steps of one or more minutes, oldest first."""
+        hours = query_number(request, "hours", default=24, most=_MOST_HOURS)
+        return Response(selectors.counts_history(self.get_object().pk, hours))
+
+    @extend_schema(responses=PipelineErrorSerializer(many=True))
+    @action(detail=True)
+    def errors(self, request: Request, pk: str) -> Response:
+        """The latest errors, newest first."""
+        return Response(selectors.latest_errors(str(self.get_object().pk)))

@@ -4,10 +4,9 @@ from django.conf import settings
 from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
-from backend.apps.audit.api.serializers import ChangeSerializer
 from backend.apps.pipelines.models import Pipeline, PipelineVersion, Provisioning, ProvisioningStep
 from backend.apps.pipelines.selectors import latest_config, shown_config
-from backend.apps.workspaces.api.etag import ETagField
+from backend.apps.rest.etag import ETagField
 from backend.domain.message import Message
 from backend.domain.pipeline import PipelineConfig
 
@@ -92,14 +91,6 @@ class VersionSerializer(serializers.ModelSerializer):
         return shown_config(version.config, version.schema_version)
 
 
-class CountsSerializer(serializers.Serializer):
-    last_24_hours = serializers.DictField(child=serializers.IntegerField(), help_text="Counts by event.")
-    by_second = serializers.DictField(
-        child=serializers.DictField(child=serializers.IntegerField()),
-        help_text="Counts by Unix time in seconds, then by event; only seconds in which something happened.",
-    )
-
-
 class DryRunRequestSerializer(serializers.Serializer):
     body = serializers.CharField(
         trim_whitespace=False, allow_blank=True, max_length=1024 * 1024, help_text="The message's payload."
@@ -163,32 +154,3 @@ class CapturedMessageSerializer(serializers.Serializer):
 
     def get_body(self, message: Message) -> str:
         return message.body.decode(errors="replace")
-
-
-class ApplySerializer(serializers.Serializer):
-    yaml = serializers.CharField(
-        trim_whitespace=False, max_length=10 * 1024 * 1024, help_text="Documents as the export gives them."
-    )
-    prune = serializers.BooleanField(default=False, help_text="Delete what no document names.")
-    dry_run = serializers.BooleanField(default=True, help_text="Only say what would be done.")
-
-
-class StepSerializer(serializers.Serializer):
-    action = serializers.CharField(help_text="create, update, publish, pause, resume or delete.")
-    kind = serializers.CharField(help_text="connector or pipeline.")
-    name = serializers.CharField()
-    changes = ChangeSerializer(many=True)
-
-
-class CountsStepSerializer(serializers.Serializer):
-    at = serializers.IntegerField(help_text="Unix time at which the step begins.")
-    seconds = serializers.IntegerField(help_text="Length of the step.")
-    counts = serializers.DictField(child=serializers.IntegerField(), help_text="Counts by event.")
-
-
-class PipelineErrorSerializer(serializers.Serializer):
-    at = serializers.DateTimeField()
-    stage = serializers.CharField()
-    reason = serializers.CharField()
-    message = serializers.CharField()
-    message_id = serializers.CharField()

@@ -3,7 +3,6 @@ from typing import Any
 
 from confluent_kafka import KafkaException
 from django.db.models import QuerySet
-from django.http import HttpResponse
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiParameter, extend_schema
 from rest_framework.decorators import action
@@ -11,41 +10,33 @@ from rest_framework.exceptions import APIException, PermissionDenied
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.serializers import BaseSerializer
-from rest_framework.views import APIView
 
-from backend.apps.audit.api.serializers import ChangeSerializer
-from backend.apps.monitoring import selectors as monitoring
-from backend.apps.pipelines import config_files, services
+from backend.apps.pipelines import services
 from backend.apps.pipelines.api.serializers import (
-    ApplySerializer,
     CapturedMessageSerializer,
     CheckExamplesRequestSerializer,
-    CountsSerializer,
-    CountsStepSerializer,
     DryRunRequestSerializer,
     DryRunSerializer,
     ExampleCheckSerializer,
     MessageFieldSerializer,
-    PipelineErrorSerializer,
     PipelineSerializer,
-    StepSerializer,
     VersionSerializer,
 )
 from backend.apps.pipelines.captured import captured_messages
 from backend.apps.pipelines.dry_run import dry_run
 from backend.apps.pipelines.models import Pipeline
 from backend.apps.pipelines.selectors import latest_config, pipelines_of, version_changes
-from backend.apps.workspaces.api.base import actor_of, query_number, role_of, workspace_of
-from backend.apps.workspaces.api.etag import ETagViewSet
+from backend.apps.rest.etag import ETagViewSet
+from backend.apps.rest.parameters import query_number
+from backend.apps.rest.serializers import ChangeSerializer
+from backend.apps.workspaces.api.base import actor_of, role_of, workspace_of
 from backend.apps.workspaces.models import Role
 from backend.domain.examples import check_examples
 from backend.domain.message import Message
 from backend.domain.pipeline import PipelineConfig
 from backend.domain.suggestions import fields_of
 
-_MOST_MINUTES = 60
 _MOST_CAPTURED = 100
-_MOST_HOURS = 720
 _NO_LIST: dict[str, Any] = {"pagination_class": None, "filterset_fields": None, "search_fields": []}
 _NUMBER = OpenApiParameter("number", int, OpenApiParameter.PATH)
 
@@ -182,38 +173,6 @@ class PipelineViewSet(ETagViewSet[Pipeline]):
         limit = query_number(request, "limit", default=10, most=_MOST_CAPTURED)
         return Response(CapturedMessageSerializer(self._captured(limit), many=True).data)
 
-    @extend_schema(
-        responses=CountsSerializer,
-        parameters=[OpenApiParameter("minutes", int, description="How far back by_second goes, at most 60.")],
-    )
-    @action(detail=True)
-    def metrics(self, request: Request, pk: str) -> Response:
-        """Live counts."""
-        minutes = query_number(request, "minutes", default=5, most=_MOST_MINUTES)
-        pipeline_id = str(self.get_object().pk)
-        return Response(
-            {
-                "last_24_hours": monitoring.counts_last_24_hours(pipeline_id),
-                "by_second": monitoring.counts_by_second(pipeline_id, minutes),
-            }
-        )
-
-    @extend_schema(
-        responses=CountsStepSerializer(many=True),
-        parameters=[OpenApiParameter("hours", int, description="How far back, at most 720; 24 without it.")],
-    )
-    @action(detail=True, **_NO_LIST)
-    def history(self, request: Request, pk: str) -> Response:
-        """Counts of the last hours or days, in steps of one or more minutes, oldest first."""
-        hours = query_number(request, "hours", default=24, most=_MOST_HOURS)
-        return Response(monitoring.counts_history(self.get_object().pk, hours))
-
-    @extend_schema(responses=PipelineErrorSerializer(many=True))
-    @action(detail=True, **_NO_LIST)
-    def errors(self, request: Request, pk: str) -> Response:
-        """The latest errors, newest first."""
-        return Response(monitoring.latest_errors(str(self.get_object().pk)))
-
     @extend_schema(responses=OpenApiTypes.OBJECT)
     @action(detail=False, url_path="schema", **_NO_LIST)
     def config_schema(self, request: Request) -> Response:
@@ -228,30 +187,3 @@ class PipelineViewSet(ETagViewSet[Pipeline]):
 
     def _answer(self, pipeline: Pipeline) -> Response:
         return Response(self.get_serializer(self.get_queryset().get(pk=pipeline.pk)).data)
-
-
-class ConfigFilesView(APIView):
-    """The workspace's connectors and pipelines as YAML: what is, and what should be."""
-
-    @extend_schema(responses={(200, "application/yaml"): OpenApiTypes.STR})
-    def get(self, request: Request) -> HttpResponse:
-        """Everything, secrets as references to environment variables."""
-        text = config_files.dump(config_files.export(workspace_of(request)))
-        return HttpResponse(text, content_type="application/yaml; charset=utf-8")
-
-    @extend_schema(request=ApplySerializer, responses=StepSerializer(many=True))
-    def post(self, request: Request) -> Response:
-        """Apply all documents or, when anything is refused, none; without dry_run=false only the plan is made.
-
-        References are read from the environment of the console's server.
-        """
-        asked = ApplySerializer(data=request.data)
-        asked.is_valid(raise_exception=True)
-        steps = config_files.apply(
-            workspace=workspace_of(request),
-            actor=actor_of(request),
-            documents=config_files.parse(asked.validated_data["yaml"]),
-            prune=asked.validated_data["prune"],
-            dry_run=asked.validated_data["dry_run"],
-        )
-        return Response(StepSerializer(steps, many=True).data)

@@ -22,12 +22,6 @@ def role_of(request: Request) -> Role:
     return access.role
 
 
-def query_number(request: Request, name: str, *, default: int, most: int) -> int:
-    """A number of the query, brought between 1 and ``most``; what is no number counts as the default."""
-    text = request.query_params.get(name, "")
-    return min(max(int(text), 1), most) if text.isdigit() else default
-
-
 def actor_of(request: Request) -> User:
     """The person who asks, or who made the API key."""
     assert isinstance(request.user, User)

@@ -1,5 +1,7 @@
 from rest_framework import serializers
 
+from backend.apps.audit.models import AuditEntry
+from backend.apps.rest.serializers import ChangeSerializer
 from backend.apps.workspaces.models import ApiKey, Membership, Role, Scope
 
 
@@ -43,3 +45,12 @@ class ApiKeySerializer(serializers.ModelSerializer):
         model = ApiKey
         fields = ["id", "name", "prefix", "scopes", "created_by", "created_at", "expires_at", "revoked_at", "key"]
         read_only_fields = ["id", "prefix", "created_at", "revoked_at", "key"]
+
+
+class AuditEntrySerializer(serializers.ModelSerializer):
+    changes = ChangeSerializer(many=True)
+
+    class Meta:
+        model = AuditEntry
+        fields = ["id", "at", "actor", "action", "object_id", "object_name", "changes"]
+        read_only_fields = fields

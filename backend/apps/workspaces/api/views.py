@@ -1,17 +1,26 @@
+import csv
+import json
+
 from django.db.models import QuerySet
+from django.http import HttpResponse
 from django.utils.decorators import method_decorator
 from django.views.decorators.csrf import ensure_csrf_cookie
+from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import extend_schema
 from rest_framework import mixins, viewsets
+from rest_framework.decorators import action
 from rest_framework.permissions import IsAuthenticated
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.serializers import BaseSerializer
 from rest_framework.views import APIView
 
+from backend.apps.audit.models import AuditEntry
 from backend.apps.workspaces.api.base import actor_of, workspace_of
+from backend.apps.workspaces.api.filters import AuditFilter
 from backend.apps.workspaces.api.serializers import (
     ApiKeySerializer,
+    AuditEntrySerializer,
     MemberRoleSerializer,
     MemberSerializer,
     MeSerializer,
@@ -25,6 +34,8 @@ from backend.apps.workspaces.services import (
     member_change,
     member_remove,
 )
+
+_MOST_EXPORTED = 100_000
 
 
 @method_decorator(ensure_csrf_cookie, name="dispatch")
@@ -98,3 +109,30 @@ class MemberViewSet(
 
     def perform_destroy(self, instance: Membership) -> None:
         member_remove(member=instance, actor=actor_of(self.request))
+
+
+class AuditViewSet(mixins.ListModelMixin, viewsets.GenericViewSet[AuditEntry]):
+    """Who did what in this workspace, newest first."""
+
+    queryset = AuditEntry.objects.none()
+    serializer_class = AuditEntrySerializer
+    filterset_class = AuditFilter
+    search_fields = ["actor", "action", "object_name", "object_id"]
+    roles = {"list": Role.ADMIN, "export": Role.ADMIN}
+
+    def get_queryset(self) -> QuerySet[AuditEntry]:
+        return AuditEntry.objects.filter(workspace_id=workspace_of(self.request).pk)
+
+    @extend_schema(responses={(200, "text/csv"): OpenApiTypes.STR})
+    @action(detail=False, pagination_class=None)
+    def export(self, request: Request) -> HttpResponse:
+        """The same as CSV, at most 100,000 entries; changes are JSON."""
+        answer = HttpResponse(content_type="text/csv; charset=utf-8")
+        answer["Content-Disposition"] = 'attachment; filename="headrace-audit.csv"'
+        columns = list(AuditEntrySerializer().fields)
+        writer = csv.DictWriter(answer, columns)
+        writer.writeheader()
+        for entry in self.filter_queryset(self.get_queryset())[:_MOST_EXPORTED]:
+            row = AuditEntrySerializer(entry).data
+            writer.writerow({**row, "changes": json.dumps(row["changes"])})
+        return answer

@@ -23,7 +23,7 @@ def _connectors(config: dict[str, Any], steps: list[dict[str, Any]]) -> Iterator
 
 
 class Migration(migrations.Migration):
-    dependencies = [("pipelines", "0004_input_leases")]
+    dependencies = [("pipelines", "0005_leases_to_manager")]
 
     operations = [
         migrations.AddField(

@@ -1,14 +1,14 @@
-"""What the admin pages of several apps share: nothing is changed there past the audit log."""
+"""What the admin pages of all apps are based on: nothing is changed there past the audit log."""
 
 import json
 from typing import Any, TypeVar
 
 from django.contrib import admin
+from django.contrib.auth import get_user_model
 from django.db import models
 from django.http import HttpRequest
 
 from backend.apps.audit.services import audit_record
-from backend.apps.workspaces.models import User
 
 M = TypeVar("M", bound=models.Model)
 
@@ -27,7 +27,7 @@ class ReadOnlyAdmin(admin.ModelAdmin[M]):
 
 
 class AuditedAdmin(admin.ModelAdmin[M]):
-    """Changes are told in the audit log, by the names of the fields."""
+    """Changes are written to the audit log, by the names of the fields."""
 
     def log_addition(self, request: HttpRequest, obj: M, message: Any) -> Any:
         self._audit("create", request, obj, message)
@@ -43,11 +43,11 @@ class AuditedAdmin(admin.ModelAdmin[M]):
         return super().log_deletions(request, queryset)
 
     def _audit(self, action: str, request: HttpRequest, obj: Any, message: Any) -> None:
-        assert isinstance(request.user, User)
-        told = {"admin site": json.dumps(message)} if message else {}
+        assert isinstance(request.user, get_user_model())
+        after = {"admin site": json.dumps(message)} if message else {}
         name = str(self.model._meta.verbose_name).replace(" ", "_")
         audit_record(
-            action=f"{name}.{action}", actor=request.user, workspace=_workspace_of(obj), target=obj, after=told
+            action=f"{name}.{action}", actor=request.user, workspace=_workspace_of(obj), target=obj, after=after
         )
 
 

@@ -5,7 +5,7 @@ from typing import Any
 from django.core.management.base import BaseCommand
 from django.utils.text import slugify
 
-from backend.apps.pipelines import config_files
+from backend.apps.config_files import services
 from backend.apps.workspaces.selectors import workspace_named
 
 
@@ -18,7 +18,7 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         written: set[Path] = set()
-        for document in config_files.export(workspace_named(options["workspace"])):
+        for document in services.export(workspace_named(options["workspace"])):
             folder: Path = options["directory"] / f"{document['kind']}s"
             folder.mkdir(parents=True, exist_ok=True)
             name = slugify(document["name"]) or "unnamed"
@@ -27,6 +27,6 @@ class Command(BaseCommand):
                 if path not in written:
                     break
                 path = folder / f"{name}-{number}.yaml"
-            path.write_text(config_files.dump([document]))
+            path.write_text(services.dump([document]))
             written.add(path)
             self.stdout.write(str(path))

@@ -4,10 +4,10 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
 
-from backend.apps.pipelines import config_files
+from backend.apps.config_files import services
 from backend.apps.workspaces.models import Membership, Role, User
 from backend.apps.workspaces.selectors import workspace_named
-from backend.domain.errors import ConfigError, ConflictError
+from backend.domain.errors import ConfigError
 
 
 class Command(BaseCommand):
@@ -36,9 +36,9 @@ class Command(BaseCommand):
             documents = [
                 document
                 for file in files
-                for document in config_files.parse(file.read_text(), str(file.relative_to(options["directory"])))
+                for document in services.parse(file.read_text(), str(file.relative_to(options["directory"])))
             ]
-            steps = config_files.apply(
+            steps = services.apply(
                 workspace=workspace,
                 actor=actor,
                 documents=documents,
@@ -46,10 +46,8 @@ class Command(BaseCommand):
                 dry_run=options["dry_run"],
             )
         except ConfigError as error:
-            said = "\n".join(f"{path}: {' '.join(sentences)}" for path, sentences in error.errors.items())
-            raise CommandError(f"Nothing was changed.\n{said}") from None
-        except ConflictError as error:
-            raise CommandError(f"Nothing was changed. {error}") from None
+            lines = "\n".join(f"{path}: {' '.join(sentences)}" for path, sentences in error.errors.items())
+            raise CommandError(f"Nothing was changed.\n{lines}") from None
         for step in steps:
             self.stdout.write(f"{step.action:<8}{step.kind} {step.name}")
             if step.action == "update":

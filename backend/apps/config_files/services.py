@@ -9,7 +9,8 @@ begin with ``SECRET_`` are read, so that nobody can have the installation's own 
 import copy
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from typing import Annotated, Any, Literal
 
@@ -28,7 +29,6 @@ from backend.apps.connectors.services import (
 )
 from backend.apps.connectors.vault import is_reference
 from backend.apps.pipelines.models import Pipeline
-from backend.apps.pipelines.selectors import pipelines_using
 from backend.apps.pipelines.services import (
     config_validate,
     pipeline_create,
@@ -41,7 +41,7 @@ from backend.apps.pipelines.services import (
 from backend.apps.workspaces.models import User, Workspace
 from backend.domain.capabilities import Connection
 from backend.domain.diff import changes
-from backend.domain.errors import ConfigError
+from backend.domain.errors import ConfigError, ConflictError
 from backend.domain.masking import MASK, secret_paths, split_secrets, value_at
 from backend.domain.model import StrictModel, UnreadableConfigError
 from backend.domain.pipeline import PipelineConfig
@@ -164,10 +164,12 @@ def apply(
         with transaction.atomic():
             for document in documents:
                 if isinstance(document, ConnectorDocument):
-                    steps += _at(document, _apply_connector, workspace, actor, document, environment)
+                    with _errors_at(document.kind, document.name):
+                        steps += _apply_connector(workspace, actor, document, environment)
             for document in documents:
                 if isinstance(document, PipelineDocument):
-                    steps += _at(document, _apply_pipeline, workspace, actor, document)
+                    with _errors_at(document.kind, document.name):
+                        steps += _apply_pipeline(workspace, actor, document)
             if prune:
                 steps += _prune(workspace, actor, documents)
             if dry_run:
@@ -177,13 +179,15 @@ def apply(
     return steps
 
 
-def _at(document: Document, action: Any, *arguments: Any) -> list[Step]:
-    """Errors are told with the document's kind and name in front."""
+@contextmanager
+def _errors_at(kind: str, name: str) -> Iterator[None]:
+    """Puts kind and name of the object in front of what is wrong with it."""
     try:
-        steps: list[Step] = action(*arguments)
+        yield
     except ConfigError as error:
-        raise ConfigError({f"{document.kind} {document.name}: {path}": e for path, e in error.errors.items()}) from None
-    return steps
+        raise ConfigError({f"{kind} {name}: {path}": sentences for path, sentences in error.errors.items()}) from None
+    except ConflictError as error:
+        raise ConfigError({f"{kind} {name}": [str(error)]}) from None
 
 
 def _apply_connector(
@@ -247,13 +251,14 @@ def _prune(workspace: Workspace, actor: User, documents: list[Document]) -> list
     steps: list[Step] = []
     for pipeline in Pipeline.objects.filter(workspace=workspace).select_related("published"):
         if ("pipeline", pipeline.name) not in kept:
-            pipeline_pause(pipeline=pipeline, actor=actor)
-            pipeline_delete(pipeline=pipeline, actor=actor)
+            with _errors_at("pipeline", pipeline.name):
+                pipeline_pause(pipeline=pipeline, actor=actor)
+                pipeline_delete(pipeline=pipeline, actor=actor)
             steps.append(Step("delete", "pipeline", pipeline.name))
     for connector in Connector.objects.filter(workspace=workspace):
         if ("connector", connector.name) not in kept:
-            used_by = [pipeline.name for pipeline in pipelines_using(connector)]
-            connector_delete(connector=connector, actor=actor, used_by=used_by)
+            with _errors_at("connector", connector.name):
+                connector_delete(connector=connector, actor=actor)
             steps.append(Step("delete", "connector", connector.name))
     return steps
 

@@ -1,0 +1,5 @@
+from django.apps import AppConfig
+
+
+class ConfigFilesConfig(AppConfig):
+    name = "backend.apps.config_files"

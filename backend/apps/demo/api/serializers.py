@@ -1,0 +1,9 @@
+from rest_framework import serializers
+
+from backend.apps.demo.services import MOST_PER_SECOND
+
+
+class GeneratorSerializer(serializers.Serializer):
+    rate = serializers.IntegerField(
+        min_value=0, max_value=MOST_PER_SECOND, help_text="Messages per second to each demo pipeline; 0 is off."
+    )

@@ -1,0 +1,14 @@
+from django.contrib import admin
+
+from backend.apps.audit.admin_bases import ReadOnlyAdmin
+from backend.apps.manager.models import InputLease
+
+
+@admin.register(InputLease)
+class InputLeaseAdmin(ReadOnlyAdmin[InputLease]):
+    """Who reads which input."""
+
+    list_display = ["pipeline", "reading", "holder", "locked_until", "visible_at", "failure"]
+    list_filter = ["reading"]
+    search_fields = ["pipeline__name", "pipeline__id", "holder"]
+    fields = ("pipeline", "reading", "holder", "locked_until", "visible_at", "ends_at", "breakpoint", "failure")

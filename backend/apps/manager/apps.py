@@ -1,0 +1,12 @@
+from django.apps import AppConfig
+
+
+class ManagerConfig(AppConfig):
+    name = "backend.apps.manager"
+    default_auto_field = "django.db.models.BigAutoField"
+
+    def ready(self) -> None:
+        from backend.apps.manager.leases import lease_follow
+        from backend.apps.pipelines.signals import pipeline_changed
+
+        pipeline_changed.connect(lease_follow, dispatch_uid="input-leases")

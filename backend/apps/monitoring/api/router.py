@@ -1,9 +1,0 @@
-from rest_framework.routers import SimpleRouter
-
-from backend.apps.monitoring.api.views import AlertRuleViewSet, AlertViewSet
-
-router = SimpleRouter()
-router.register("alert-rules", AlertRuleViewSet, basename="alert-rule")
-router.register("alerts", AlertViewSet, basename="alert")
-
-urlpatterns = router.urls

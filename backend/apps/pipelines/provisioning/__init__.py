@@ -1,0 +1,1 @@
+"""What versions need in other systems before they can be published."""

@@ -1,0 +1,1 @@
+"""What the REST API of every app is built with."""
