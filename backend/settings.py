@@ -27,6 +27,9 @@ class Settings(BaseSettings):
     """The authority that signed the other side's certificate."""
     outbound_allow: str = ""
     """Networks beside the public internet that users' addresses may lead to, as CIDR, separated by commas."""
+    plugins: str = ""
+    """Folder of further components, ``connectors/NAME.py`` and ``transforms/NAME.py``, at the same place for every
+    process; it is read by ``backend.domain.registry``."""
     metrics_port: int = 0
     """Where this process shows its own metrics to Prometheus; 0 for nowhere."""
     breaker: BreakerPolicy = BreakerPolicy.model_validate({})

@@ -2,8 +2,9 @@ from collections.abc import Iterator
 
 import pytest
 
+from backend.domain.registry import PLUGINS
 from backend.runtime.layout import Layout
-from tests.infra import REGISTRY_PORT, Server
+from tests.infra import PLUGINS_FOLDER, REGISTRY_PORT, Server
 from tests.installation import Installation, temporary_installation
 
 
@@ -16,6 +17,7 @@ def django_db_modify_db_settings(postgresql: Server, redis_server: Server, secre
 def installation(project_layout: Layout) -> Iterator[Installation]:
     """The whole platform, as a user starts it."""
     with temporary_installation("e2e", project_layout.jars) as found:
+        found.environment[PLUGINS] = str(PLUGINS_FOLDER)
         found.environment["HEADRACE_SCHEMA_REGISTRY_URL"] = f"http://127.0.0.1:{REGISTRY_PORT}/apis/ccompat/v7"
         found.up()
         yield found

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from backend.domain.registry import PLUGINS
 from backend.runtime import servers, stack
 from backend.runtime.jars import ensure_jars
 from backend.runtime.java import java_home
@@ -25,6 +26,8 @@ VAR = Path(tempfile.mkdtemp(prefix="headrace-test-"))
 VAR.chmod(0o755)  # PostgreSQL may run as another user
 (VAR / "static").mkdir()
 PASSWORD = "test-password"
+PLUGINS_FOLDER = ROOT / "tests/plugins"
+"""Toy components, one file each."""
 
 
 POSTGRESQL_PORT, REDIS_PORT, KAFKA_PORT, CONTROLLER_PORT, MANAGER_PORT, KEYCLOAK_PORT, OPENBAO_PORT, REGISTRY_PORT = (
@@ -39,6 +42,7 @@ KEYCLOAK_REALM = f"http://127.0.0.1:{KEYCLOAK_PORT}/realms/headrace"
 os.environ |= {
     "DJANGO_SETTINGS_MODULE": "backend.config.settings.test",
     "HEADRACE_VAR": str(VAR),
+    PLUGINS: str(PLUGINS_FOLDER),
     "HEADRACE_DATABASE_URL": DATABASE_URL,
     "HEADRACE_REDIS_URL": REDIS_URL,
     "HEADRACE_KAFKA_BOOTSTRAP_SERVERS": KAFKA,

@@ -2,12 +2,17 @@
 
 import importlib
 import logging
+import os
 import pkgutil
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Generic, TypeVar
 
 T = TypeVar("T")
 log = logging.getLogger(__name__)
+
+PLUGINS = "HEADRACE_PLUGINS"
+"""Environment variable that names a folder with further components: ``connectors/NAME.py``, ``transforms/NAME.py``."""
 
 
 def type_name(cls: type) -> str:
@@ -67,6 +72,8 @@ class Registry(Generic[T]):
         if self._discovered:
             return
         package = importlib.import_module(self._package)
+        if plugins := os.environ.get(PLUGINS):
+            package.__path__.append(str(Path(plugins) / self._package.rpartition(".")[2]))
         for module in pkgutil.iter_modules(package.__path__, self._package + "."):
             try:
                 importlib.import_module(module.name)

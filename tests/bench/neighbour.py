@@ -51,7 +51,7 @@ def measure(installation: Installation, steps: list[dict[str, Any]], body: bytes
     _, url = hanging_api()
     connector = installation.create("connectors/", {"name": "Hanging API", "type": "http", "connection": {"url": url}})
     call = {
-        "type": "http_call",
+        "type": "call",
         "connector": connector["id"],
         "to": "answer",
         "timeout_seconds": 60,

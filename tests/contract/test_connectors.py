@@ -17,8 +17,7 @@ every_transform = pytest.mark.parametrize("transform", list(transforms), ids=lam
 
 
 def models_of(connector: type[Connector]) -> list[type[BaseModel]]:
-    found: list[type[BaseModel]] = [connector.connection_model]
-    return found + ([connector.destination.options_model] if connector.destination else [])
+    return [connector.connection_model, *(capability.options_model for capability in connector.capabilities)]
 
 
 def described_fields(schema: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:

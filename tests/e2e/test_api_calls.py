@@ -46,7 +46,13 @@ def asking(installation: Installation, people: Api, inbox: Receiver, path: str, 
         installation.create("connectors/", {"name": name(), "type": "http", "connection": {"url": url}})
         for url in (people.url, inbox.url)
     )
-    call = {"type": "http_call", "connector": api["id"], "path": path, "mapping": {"name": "name"}, **step}
+    call = {
+        "type": "call",
+        "connector": api["id"],
+        "options": {"path": path},
+        "mapping": {"name": "name"},
+        **step,
+    }
     output = {"name": "out", "connector": out["id"], "options": {"headers": {"X-Path": path}}}
     return published(
         installation, {"input": {"type": "http", "ordering_key": "key"}, "transforms": [call], "outputs": [output]}
@@ -118,7 +124,7 @@ def test_a_message_without_an_answer_waits_as_a_dead_letter_and_is_sent_again(
     wait_until(lambda: len(waiting()) == 1, 30)
     [letter] = waiting()
     assert letter["reason"] == "call_failed"
-    assert letter["error"] == "Step 1 (http_call): The API gave no answer within 0.5 seconds."
+    assert letter["error"] == "Step 1 (call): The API gave no answer within 0.5 seconds."
     people.holds = False
     status, _ = installation.api("POST", "dead-letters/redrive/", {"ids": [letter["id"]]})
     assert status == 200

@@ -155,7 +155,7 @@ def test_steps_are_tried_on_a_message_and_kept_by_an_example(page: Page, install
         )
         steps = [
             {"type": "set", "path": "source", "value": "web"},
-            {"type": "http_call", "connector": connector["id"], "path": "/{{id}}", "to": "person"},
+            {"type": "call", "connector": connector["id"], "options": {"path": "/{{id}}"}, "to": "person"},
         ]
         pipeline = installation.create(
             "pipelines/",

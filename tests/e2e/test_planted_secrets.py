@@ -67,7 +67,7 @@ def planted(installation: Installation, telling: Receiver) -> list[str]:
         connector = installation.create("connectors/", body)
         installation.api("POST", f"connectors/{connector['id']}/test/", connector)
         output = {"name": "out", "connector": connector["id"]}
-        config = {"outputs": [output], "input": {"verification": verifier["id"]}}
+        config = {"outputs": [output], "input": {"verification": {"connector": verifier["id"]}}}
         pipeline = installation.create("pipelines/", {"name": name(), "config": config})
         installation.create(f"pipelines/{pipeline['id']}/publish/", {})
         url = f"{installation.endpoint('ingest')}/v1/pipelines/{pipeline['id']}/messages"

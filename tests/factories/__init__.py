@@ -32,13 +32,15 @@ def admin_of(workspace: Workspace) -> User:
     return User.objects.get(membership__workspace=workspace, membership__role=Role.ADMIN)
 
 
-def make_connector(workspace: Workspace, **connection: Any) -> Connector:
+def make_connector(workspace: Workspace, type: str = "http", **connection: Any) -> Connector:
+    if type == "http":
+        connection = {"url": "http://127.0.0.1:1/", **connection}
     return connector_create(
         workspace=workspace,
         actor=admin_of(workspace),
         name=f"Connector {next(_numbers)}",
-        type="http",
-        connection={"url": "http://127.0.0.1:1/", **connection},
+        type=type,
+        connection=connection,
     )
 
 

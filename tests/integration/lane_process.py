@@ -7,6 +7,7 @@ import sys
 
 from backend.domain.message import Message
 from backend.domain.records import Record
+from backend.domain.stages import Form, Stage
 from backend.settings import Settings
 from spark_jobs.streaming.lane import Handler, Lane, LaneServices, Position, run_slot
 
@@ -26,5 +27,5 @@ class Copying(Handler):
 
 if __name__ == "__main__":
     topic, Copying.topic, slot, stop_port = sys.argv[1:]
-    lane = Lane(stage=f"test-{topic}", topic=topic, handler=Copying, commit_seconds=0.0)
+    lane = Lane(Stage(f"test-{topic}", Form.LANE, topic), Copying, commit_seconds=0.0)
     run_slot(lane, Settings(), ("127.0.0.1", int(stop_port)), int(slot), slots=1)

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from backend.api_calls.services import Adapting
+from backend.api_calls.services import ApiCalls
 from backend.domain.breaker import BreakerPolicy
+from backend.domain.connector import RuntimeConnector
 from backend.domain.message import new_message_id
-from backend.domain.pipeline import RuntimeConnector
 from backend.domain.transforms.base import CallFailedError, TransformError, transforms
 from backend.domain.transforms.chain import Chain
 from backend.resilience.gate import Gate
@@ -28,30 +28,37 @@ PATIENT = BreakerPolicy(errors=50)
 class Runner:
     """A pipeline with its steps, as a lane task runs it."""
 
-    def __init__(self, adapting: Adapting) -> None:
+    def __init__(self, api_calls: ApiCalls) -> None:
         self.pipeline = str(uuid.uuid4())  # with a breaker of its own
-        self._adapting = adapting
+        self._api_calls = api_calls
 
     async def run(
         self, steps: list[dict[str, Any]], body: Any, url: str = "", message_id: str = "", **connection: Any
     ) -> list[Any]:
         connectors = {CONNECTOR: RuntimeConnector(type="http", connection={"url": url, **connection})}
-        services = self._adapting.services(self.pipeline, message_id or new_message_id(), connectors)
+        resources = self._api_calls.resources(self.pipeline, message_id or new_message_id(), connectors)
         made = [transforms.get(step["type"]).model_validate(step) for step in steps]  # type: ignore[attr-defined]
-        results = await Chain(made).run_waiting(json.dumps(body).encode(), services)
+        results = await Chain(made).run_waiting(json.dumps(body).encode(), resources)
         return [json.loads(result.body) for result in results]
 
 
 @pytest.fixture
 async def runner(redis_server: Server) -> AsyncIterator[Runner]:
-    adapting = Adapting(REDIS_URL, gate=Gate(REDIS_URL), breaker=PATIENT, recorder=Recorder(REDIS_URL))
-    yield Runner(adapting)
-    await adapting.close()
+    api_calls = ApiCalls(REDIS_URL, gate=Gate(REDIS_URL), breaker=PATIENT, recorder=Recorder(REDIS_URL))
+    yield Runner(api_calls)
+    await api_calls.close()
 
 
 def call(**config: Any) -> dict[str, Any]:
     quick = {"attempts": 2, "initial_seconds": 0.01}
-    return {"type": "http_call", "connector": str(CONNECTOR), "to": "answer", "retry": quick} | config
+    options = {name: config.pop(name) for name in ("method", "path", "body") if name in config}
+    return {
+        "type": "call",
+        "connector": str(CONNECTOR),
+        "options": options,
+        "to": "answer",
+        "retry": quick,
+    } | config
 
 
 async def test_a_request_is_made_of_the_message_and_its_answer_mapped_into_it(runner: Runner) -> None:
@@ -88,7 +95,7 @@ async def test_failures_are_tried_again_and_then_as_the_step_says(runner: Runner
 
     async with receiver(answer) as api:
         assert await runner.run([call()], {}, api.url) == [{"answer": {"ok": True}}]
-        with pytest.raises(CallFailedError, match=r"Step 1 \(http_call\): The API answered 500") as failed:
+        with pytest.raises(CallFailedError, match=r"Step 1 \(call\): The API answered 500") as failed:
             await runner.run([call()], {}, api.url)
         assert failed.value.reason == "call_failed"
         assert failed.value.retryable

@@ -163,7 +163,7 @@ def test_what_yaml_aliases_is_named_in_each_place(filled: Workspace) -> None:
         name: Asked twice
         config:
           transforms:
-          - &ask {type: http_call, name: ask, connector: ERP, to: answer}
+          - &ask {type: call, name: ask, connector: ERP, to: answer}
           - *ask
           outputs: [{name: out, connector: ERP}]
     """

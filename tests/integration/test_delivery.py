@@ -11,10 +11,12 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 from standardwebhooks.webhooks import Webhook
 
-from backend.delivery.output import Delivered, Outcome, Output, Suppressed, Undeliverable
+from backend.delivery.outcomes import Delivered, Outcome, Suppressed, Undeliverable
+from backend.delivery.output import Output
 from backend.domain.breaker import BreakerPolicy
+from backend.domain.connector import RuntimeConnector
 from backend.domain.message import Message, new_message_id, utc_now
-from backend.domain.pipeline import OutputConfig, RuntimeConnector, RuntimeOutput
+from backend.domain.pipeline import OutputConfig, RuntimeOutput
 from backend.resilience.gate import Gate
 from backend.telemetry.recorder import Recorder
 from tests.infra import KAFKA, REDIS_URL, Server
@@ -40,16 +42,26 @@ async def gate(redis_server: Server) -> AsyncIterator[Gate]:
     await found.close()
 
 
-def made(gate: Gate, runtime: RuntimeOutput) -> Output:
+class OneVersion:
+    """An output as one version of its pipeline uses it."""
+
+    def __init__(self, output: Output, runtime: RuntimeOutput) -> None:
+        self.output = output
+        self.runtime = runtime
+        self.dismiss_line = output.dismiss_line
+        self.close = output.close
+
+
+def made(gate: Gate, runtime: RuntimeOutput) -> OneVersion:
     pipeline = str(uuid.uuid4())  # a breaker and a ledger of its own
-    return Output(pipeline, runtime, recorder=Recorder(REDIS_URL), gate=gate, breaker=PATIENT)
+    return OneVersion(Output(pipeline, runtime, recorder=Recorder(REDIS_URL), gate=gate, breaker=PATIENT), runtime)
 
 
-async def send(output: Output, sent: Message, position: str = "0:0") -> Outcome:
-    return await output.send(sent, position)
+async def send(output: OneVersion, sent: Message, position: str = "0:0") -> Outcome:
+    return await output.output.send(output.runtime, 1, sent, position)
 
 
-def http_output(gate: Gate, url: str, connection: dict[str, Any] | None = None, **config: Any) -> Output:
+def http_output(gate: Gate, url: str, connection: dict[str, Any] | None = None, **config: Any) -> OneVersion:
     config = {"retry": {"attempts": 3, "initial_seconds": 0.01}, "logged_successes": 1} | config
     runtime = RuntimeOutput(
         connector=RuntimeConnector(type="http", connection={"url": url} | (connection or {})),
@@ -181,7 +193,7 @@ async def test_kafka_output_delivers_and_says_what_is_missing(gate: Gate, kafka:
     admin = AdminClient({"bootstrap.servers": KAFKA})
     admin.create_topics([NewTopic(topic, 1, 1)])[topic].result()
 
-    def output_to(name: str) -> Output:
+    def output_to(name: str) -> OneVersion:
         config = {"name": "k", "connector": CONNECTOR, "options": {"topic": name}, "retry": {"attempts": 1}}
         runtime = RuntimeOutput(
             connector=RuntimeConnector(type="kafka", connection={"bootstrap_servers": KAFKA}),

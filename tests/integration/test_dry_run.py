@@ -83,7 +83,13 @@ def test_an_unreadable_secret_is_told_at_its_output(client: APIClient, workspace
 
 
 def api_step(connector: Any, **config: Any) -> dict[str, Any]:
-    return {"type": "http_call", "name": "people", "connector": str(connector.pk), "path": "/{{id}}", **config}
+    return {
+        "type": "call",
+        "name": "people",
+        "connector": str(connector.pk),
+        "options": {"path": "/{{id}}"},
+        **config,
+    }
 
 
 async def _answer(request: web.Request) -> web.Response:
@@ -105,7 +111,7 @@ def test_an_external_api_is_asked_only_when_wanted(client: APIClient, workspace:
         assert json.loads(found["results"][0]) == {"id": 1, "person": {"name": "Ana"}}
         assert found["calls"] == [{"name": "people", "request": "GET /1", "answer": '{"name": "Ana"}', "error": ""}]
         failed = run(client, pipeline, '{"id": 2}', call_apis=True)
-        assert failed["error"].startswith("Step 2 (http_call): The API answered 500")
+        assert failed["error"].startswith("Step 2 (call): The API answered 500")
         assert failed["calls"][0]["error"]
         assert "t0p-secret" not in json.dumps(failed)
         viewer = client_of(factories.add_member(workspace, Role.VIEWER))

@@ -12,6 +12,7 @@ from aiohttp import web
 from backend.delivery.engine import DeliveryEngine
 from backend.domain import routing
 from backend.domain.breaker import BreakerPolicy
+from backend.domain.connector import RuntimeConnector
 from backend.domain.message import (
     DEAD_OUTPUT,
     DEAD_REASON,
@@ -21,7 +22,7 @@ from backend.domain.message import (
     new_message_id,
     utc_now,
 )
-from backend.domain.pipeline import OutputConfig, PipelineConfig, PipelineSnapshot, RuntimeConnector
+from backend.domain.pipeline import OutputConfig, PipelineConfig, PipelineSnapshot
 from backend.domain.records import RESOLVED, Record
 from backend.manager_api.client import RuntimePipeline
 from backend.resilience.gate import Gate

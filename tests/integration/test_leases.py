@@ -12,6 +12,7 @@ from asgiref.sync import sync_to_async
 from django.db import connections
 from django.utils import timezone
 
+from backend.apps.connectors.models import Connector
 from backend.apps.manager.leases import (
     BATCHES_EVERY,
     LOCK,
@@ -29,9 +30,9 @@ from backend.apps.pipelines.services import (
     pipeline_resume,
     pipeline_update,
 )
+from backend.domain.capabilities import Reading
 from backend.domain.errors import ConflictError
 from backend.domain.json import InvalidJsonError
-from backend.domain.pipeline import FilterInput, HttpInput, Reading
 from backend.manager_api.generated import manager_pb2 as pb
 from backend.manager_api.generated.manager_pb2_grpc import ManagerStub
 from tests import factories
@@ -43,22 +44,37 @@ pytestmark = pytest.mark.django_db(transaction=True)
 CONDITION = {"type": "equals", "field": "country", "value": "BR"}
 
 
-@pytest.fixture
-def batching(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Inputs that are read in batches, in place of those that are not read at all."""
-    monkeypatch.setattr(HttpInput, "reading", Reading.BATCHING)
-    monkeypatch.setattr(FilterInput, "reading", Reading.BATCHING)
-
-
-@pytest.fixture
-def streaming(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(HttpInput, "reading", Reading.STREAMING)
-
-
 def published(**config: Any) -> Pipeline:
     workspace = factories.make_workspace()
     pipeline = factories.make_pipeline(workspace, **config)
     return pipeline_publish(pipeline=pipeline, actor=factories.admin_of(workspace))
+
+
+def read_from(type: str, **options: Any) -> Pipeline:
+    """A published pipeline that reads from a connector of that type."""
+    connection = {"toy_lines": {"folder": "/nowhere"}, "toy_ticks": {}}[type]
+    workspace = factories.make_workspace()
+    source = factories.make_connector(workspace, type=type, **connection)
+    pipeline = factories.make_pipeline(workspace, input=input_of(source, **options))
+    return pipeline_publish(pipeline=pipeline, actor=factories.admin_of(workspace))
+
+
+def input_of(source: Connector, **options: Any) -> dict[str, Any]:
+    return {"type": "connector", "connector": str(source.pk), "options": options}
+
+
+def batching() -> Pipeline:
+    return read_from("toy_lines", file="orders")
+
+
+def streaming() -> Pipeline:
+    return read_from("toy_ticks")
+
+
+def source_of(pipeline: Pipeline) -> dict[str, Any]:
+    """The published input."""
+    assert pipeline.published is not None
+    return dict(pipeline.published.config["input"])
 
 
 def republished(pipeline: Pipeline, **config: Any) -> None:
@@ -99,9 +115,8 @@ def test_inputs_that_send_by_themselves_have_no_lease() -> None:
     assert not InputLease.objects.exists()
 
 
-@pytest.mark.usefixtures("batching")
 def test_a_batch_has_one_reader_and_the_next_begins_where_it_ended() -> None:
-    pipeline = published()
+    pipeline = batching()
     [lease] = claimed()
     assert (lease.pk, lease.breakpoint) == (pipeline.pk, "")
     assert claimed() == []
@@ -113,9 +128,8 @@ def test_a_batch_has_one_reader_and_the_next_begins_where_it_ended() -> None:
     assert again.token != lease.token
 
 
-@pytest.mark.usefixtures("batching")
 def test_a_batch_that_failed_is_read_again_from_where_it_began() -> None:
-    pipeline = published()
+    pipeline = batching()
     lease = second_batch(pipeline)
     batch_complete(pipeline_id=pipeline.pk, token=token(lease), breakpoint=b"2", failure="The table is\0 gone.")
     passed("visible_at", pipeline, BATCHES_EVERY)
@@ -125,9 +139,8 @@ def test_a_batch_that_failed_is_read_again_from_where_it_began() -> None:
     assert InputLease.objects.get(pk=pipeline.pk).failure == ""
 
 
-@pytest.mark.usefixtures("batching")
 def test_a_breakpoint_that_is_no_json_is_refused_and_the_lease_kept() -> None:
-    pipeline = published()
+    pipeline = batching()
     [lease] = claimed()
     for nonsense in (b"", b"{", b"\xff", b"\x00"):
         with pytest.raises(InvalidJsonError):
@@ -135,9 +148,8 @@ def test_a_breakpoint_that_is_no_json_is_refused_and_the_lease_kept() -> None:
     assert leases_renew([(pipeline.pk, token(lease))]) == [lease]
 
 
-@pytest.mark.usefixtures("batching")
 def test_a_silent_reader_loses_its_lease_to_another() -> None:
-    pipeline = published()
+    pipeline = batching()
     [lost] = claimed()
     passed("locked_until", pipeline, LOCK)
     assert leases_renew([(pipeline.pk, token(lost))]) == []
@@ -150,9 +162,8 @@ def test_a_silent_reader_loses_its_lease_to_another() -> None:
     assert leases_renew([(pipeline.pk, token(lease))]) == [lease]
 
 
-@pytest.mark.usefixtures("batching")
 def test_heartbeats_keep_a_batch_for_half_an_hour_at_most() -> None:
-    pipeline = published()
+    pipeline = batching()
     [lease] = claimed()
     passed("locked_until", pipeline, LOCK / 2)
     [renewed] = leases_renew([(pipeline.pk, token(lease))])
@@ -163,9 +174,8 @@ def test_heartbeats_keep_a_batch_for_half_an_hour_at_most() -> None:
     assert renewed.locked_until == renewed.ends_at
 
 
-@pytest.mark.usefixtures("streaming")
 def test_a_stream_is_held_for_as_long_as_its_reader_lives() -> None:
-    pipeline = published()
+    pipeline = streaming()
     assert claimed() == []
     [lease] = claimed(Reading.STREAMING)
     for _ in range(3):
@@ -176,9 +186,8 @@ def test_a_stream_is_held_for_as_long_as_its_reader_lives() -> None:
         batch_complete(pipeline_id=pipeline.pk, token=token(lease), breakpoint=b"1")
 
 
-@pytest.mark.usefixtures("batching")
 def test_a_version_with_the_same_input_leaves_its_reader_alone() -> None:
-    pipeline = published()
+    pipeline = batching()
     [lease] = claimed()
     republished(pipeline, transforms=[{"type": "set", "path": "a", "value": 1}])
     [renewed] = leases_renew([(pipeline.pk, token(lease))])
@@ -186,33 +195,36 @@ def test_a_version_with_the_same_input_leaves_its_reader_alone() -> None:
     assert renewed.pipeline.published.number == 2
 
 
-@pytest.mark.usefixtures("batching")
-def test_a_changed_input_takes_the_lease_and_another_type_the_breakpoint() -> None:
-    pipeline = published()
+def test_a_changed_input_takes_the_lease_and_another_source_the_breakpoint() -> None:
+    pipeline = batching()
     lease = second_batch(pipeline)
-    republished(pipeline, input={"type": "http", "ordering_key": "id"})
+    republished(pipeline, input=source_of(pipeline) | {"ordering_key": "id"})
     assert leases_renew([(pipeline.pk, token(lease))]) == []
     with pytest.raises(ConflictError):
         batch_complete(pipeline_id=pipeline.pk, token=token(lease), breakpoint=b"2")
     [lease] = claimed()
     assert lease.breakpoint == "1"
-    republished(pipeline, input={"type": "filter", "condition": CONDITION})
+    batch_complete(pipeline_id=pipeline.pk, token=token(lease), breakpoint=b"2")
+    republished(pipeline, input=source_of(pipeline) | {"options": {"file": "customers"}})
+    [lease] = claimed()
+    assert lease.breakpoint == ""
+    batch_complete(pipeline_id=pipeline.pk, token=token(lease), breakpoint=b"3")
+    other = factories.make_connector(pipeline.workspace, type="toy_lines", folder="/elsewhere")
+    republished(pipeline, input=input_of(other, file="customers"))
     [lease] = claimed()
     assert lease.breakpoint == ""
 
 
-def test_an_input_that_is_no_longer_read_has_no_lease_any_more(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(FilterInput, "reading", Reading.BATCHING)
-    pipeline = published(input={"type": "filter", "condition": CONDITION})
+def test_an_input_that_is_no_longer_read_has_no_lease_any_more() -> None:
+    pipeline = batching()
     [lease] = claimed()
     republished(pipeline, input={"type": "http"})
     assert leases_renew([(pipeline.pk, token(lease))]) == []
     assert claimed() == []
 
 
-@pytest.mark.usefixtures("batching")
 def test_a_paused_pipeline_is_not_read_and_goes_on_where_it_was() -> None:
-    pipeline = published()
+    pipeline = batching()
     actor = factories.admin_of(pipeline.workspace)
     lease = second_batch(pipeline)
     pipeline_pause(pipeline=pipeline, actor=actor)
@@ -226,9 +238,8 @@ def test_a_paused_pipeline_is_not_read_and_goes_on_where_it_was() -> None:
     assert not InputLease.objects.exists()
 
 
-@pytest.mark.usefixtures("batching")
 def test_readers_that_ask_at_the_same_time_share_out_what_there_is() -> None:
-    pipelines = {published().pk for _ in range(12)}
+    pipelines = {batching().pk for _ in range(12)}
 
     def ask(_: int) -> list[InputLease]:
         try:
@@ -269,9 +280,8 @@ async def status(call: Any) -> grpc.StatusCode:
     return refused.value.code()
 
 
-@pytest.mark.usefixtures("batching")
 async def test_a_batch_over_grpc(stub: Stub) -> None:
-    pipeline = await sync_to_async(published)()
+    pipeline = await sync_to_async(batching)()
     request = pb.LeaseInputsRequest(reading=pb.BATCHING, holder="reader", limit=5)
     [lease] = (await stub.call("LeaseInputs", request)).leases
     assert (lease.pipeline_id, lease.version, lease.breakpoint) == (str(pipeline.pk), 1, b"")

@@ -10,7 +10,13 @@ from backend.domain.suggestions import Field, fields_of
 CONNECTOR = "0199d1a0-0000-7000-8000-000000000000"
 STEPS: list[dict[str, Any]] = [
     {"type": "drop_unless", "path": "keep", "condition": "equals", "value": True},
-    {"type": "http_call", "name": "names", "connector": CONNECTOR, "path": "/{{id}}", "mapping": {"name": "n"}},
+    {
+        "type": "call",
+        "name": "names",
+        "connector": CONNECTOR,
+        "options": {"path": "/{{id}}"},
+        "mapping": {"name": "n"},
+    },
     {"type": "uuid", "path": "uuid"},
 ]
 
@@ -34,7 +40,7 @@ def test_an_example_holds_or_says_what_is_different() -> None:
 
 def test_dropping_and_refusing_may_be_what_is_expected() -> None:
     assert check(STEPS, input='{"keep":false}') == ""
-    assert check(STEPS, answers={}, error="Step 2 (http_call): The example has no answer") == ""
+    assert check(STEPS, answers={}, error="Step 2 (call): The example has no answer") == ""
     assert check(STEPS, error="Step 2") == "It is not refused any more."
     assert check(STEPS, input="{").startswith("It is refused: The body is not JSON")
 
@@ -42,7 +48,7 @@ def test_dropping_and_refusing_may_be_what_is_expected() -> None:
 def test_an_answer_stays_as_it_was_recorded() -> None:
     steps = [STEPS[1] | {"mapping": {}, "to": "a"}, {"type": "set", "path": "a.n", "value": 1}]
     example = {"name": "e", "input": "{}", "answers": {"names": {"n": 0}}, "outputs": ['{"a":{"n":1}}']}
-    steps[0]["path"] = ""
+    steps[0]["options"] = {}
     found = [Example.model_validate(example | {"name": name}) for name in "ab"]
     transforms = PipelineConfig.model_validate(
         {"transforms": steps, "outputs": [{"name": "out", "connector": CONNECTOR}]}

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from backend.connectors.http_endpoint import HttpConnection, HttpOptions, address
+from backend.connectors.http import HttpConnection, HttpOptions
 
 
 @pytest.mark.parametrize(
@@ -25,7 +25,7 @@ from backend.connectors.http_endpoint import HttpConnection, HttpOptions, addres
     ],
 )
 def test_a_path_is_below_the_connectors_own(url: str, path: str, expected: str) -> None:
-    assert address(HttpConnection(url=url), path) == expected
+    assert HttpConnection(url=url).address(path) == expected
 
 
 def test_a_path_with_spaces_is_refused() -> None:
@@ -35,5 +35,5 @@ def test_a_path_with_spaces_is_refused() -> None:
 
 @given(st.text(max_size=30))
 def test_no_path_leads_to_another_host(path: str) -> None:
-    found = address(HttpConnection(url="https://api.example.com/v1"), path)
+    found = HttpConnection(url="https://api.example.com/v1").address(path)
     assert urlsplit(found).netloc == "api.example.com"

@@ -1,5 +1,5 @@
-from backend.connectors.http_endpoint import HttpConnection
-from backend.domain.connector import DeliveryError
+from backend.connectors.http import HttpConnection
+from backend.domain.capabilities import DeliveryError
 from backend.domain.masking import MASK, join_secrets, redacted, secret_values, split_secrets
 
 CONNECTION = {

@@ -9,15 +9,15 @@ import pytest
 from pydantic import ValidationError
 from standardwebhooks.webhooks import Webhook
 
-from backend.connectors.webhook_source import WebhookConnection, WebhookVerifier
-from backend.domain.connector import VerificationError
+from backend.connectors.webhook import WebhookConnection, WebhookVerify
+from backend.domain.capabilities import Options, VerificationError
 
 OLD, NEW = "whsec_" + "b2xk" * 10, "whsec_" + "bmV3" * 10
 BODY = b'{"a": 1}'
 
 
 def verify(scheme: dict[str, Any], headers: dict[str, str], body: bytes = BODY) -> None:
-    WebhookVerifier(WebhookConnection.model_validate({"scheme": scheme})).verify(headers, body)
+    WebhookVerify(WebhookConnection.model_validate({"scheme": scheme}), Options()).verify(headers, body)
 
 
 def signed(secret: str, at: float) -> dict[str, str]:

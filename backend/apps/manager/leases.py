@@ -34,7 +34,7 @@ Held = tuple[UUID, UUID]
 
 def lease_follow(*, pipeline: Pipeline, **_: Any) -> None:
     """Makes the lease that the version in force needs, or takes it away. A reader of what has changed loses it; the
-    breakpoint stays while it is the same connector's."""
+    breakpoint stays while connector and options do."""
     reading, config = _read_input(pipeline)
     if reading is None:
         InputLease.objects.filter(pipeline=pipeline).delete()
@@ -43,8 +43,14 @@ def lease_follow(*, pipeline: Pipeline, **_: Any) -> None:
         lease = InputLease.objects.select_for_update().filter(pipeline=pipeline).first()
         if lease is not None and lease.input == config:
             return
-        kept = lease.breakpoint if lease is not None and lease.input.get("connector") == config["connector"] else ""
-        InputLease(pipeline=pipeline, reading=reading, input=config, breakpoint=kept).save()
+        same_source = lease is not None and _source(lease.input) == _source(config)
+        breakpoint = lease.breakpoint if lease is not None and same_source else ""
+        InputLease(pipeline=pipeline, reading=reading, input=config, breakpoint=breakpoint).save()
+
+
+def _source(config: dict[str, Any]) -> tuple[Any, Any]:
+    """What a breakpoint is of."""
+    return config.get("connector"), config.get("options")
 
 
 def _read_input(pipeline: Pipeline) -> tuple[Reading | None, dict[str, Any]]:

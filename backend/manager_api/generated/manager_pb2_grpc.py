@@ -81,7 +81,8 @@ class ManagerServicer:
     """
 
     def GetPipeline(self, request, context):
-        """A pipeline without secrets. NOT_FOUND when it or the version does not exist.
+        """A pipeline without secrets. NOT_FOUND when it or the version does not exist,
+        FAILED_PRECONDITION when its stored configuration cannot be read.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
