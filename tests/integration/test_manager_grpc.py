@@ -15,8 +15,7 @@ from backend.apps.pipelines.models import Pipeline
 from backend.apps.pipelines.services import pipeline_pause, pipeline_publish, pipeline_update, snapshot_rewrite
 from backend.apps.workspaces.models import Workspace
 from backend.apps.workspaces.services import api_key_create, api_key_revoke, key_hash
-from backend.delivery.output import build_destination
-from backend.domain.connector import DeliveryError
+from backend.domain.capabilities import DeliveryError
 from backend.manager_api.client import ConfigClient, UnknownPipelineError
 from backend.manager_api.credentials import NoCredentialsError, channel_credentials, server_credentials
 from backend.manager_api.generated import manager_pb2 as pb
@@ -155,7 +154,7 @@ async def test_a_tampered_secret_fails_that_connector_alone(client: ConfigClient
     [output] = (await client.runtime(str(broken.pk), 1)).outputs
     assert "was changed since it was saved" in output.connector.error
     with pytest.raises(DeliveryError, match="was changed since it was saved"):
-        build_destination(output)
+        output.config.bind(output.connector)
 
 
 def environment_of(authority: Authority, name: str, trusted: Authority) -> Settings:

@@ -10,6 +10,7 @@ from backend.apps.pipelines.models import Pipeline
 from backend.apps.redis_client import redis_client
 from backend.apps.workspaces.models import Workspace
 from backend.domain.model import UnreadableConfigError
+from backend.domain.pipeline import OutputConfig
 from backend.resilience.scripts import OutputKey
 
 OPEN = (DeadLetter.State.WAITING, DeadLetter.State.REDELIVERING)
@@ -52,7 +53,8 @@ def output_configs(pipeline: Pipeline) -> list[dict[str, Any]]:
         uses = [placed.use for placed in version.load().uses() if placed.use.breaker_name is not None]
     except UnreadableConfigError:
         return []
-    return [use.model_dump(mode="json") | {"name": use.breaker_name} for use in uses]
+    outputs_first = sorted(uses, key=lambda use: not isinstance(use, OutputConfig))
+    return [use.model_dump(mode="json") | {"name": use.breaker_name} for use in outputs_first]
 
 
 def outputs_of(pipeline: Pipeline) -> list[dict[str, Any]]:
