@@ -1136,6 +1136,12 @@ export interface components {
          * @enum {string}
          */
         BreakerStateEnum: "closed" | "open" | "half_open";
+        Capability: {
+            /** @description JSON Schema of the options that a use of the capability has. */
+            options_schema: {
+                [key: string]: unknown;
+            };
+        };
         CapturedMessage: {
             /** Format: uuid */
             id: string;
@@ -1261,12 +1267,12 @@ export interface components {
             connection_schema: {
                 [key: string]: unknown;
             };
-            /** @description Whether it can verify what comes in to a pipeline. */
-            verifies: boolean;
-            /** @description JSON Schema of an output's options; null when the type cannot deliver. */
-            destination_schema: {
-                [key: string]: unknown;
-            } | null;
+            /** @description Why the type cannot be used in this installation; empty when it can. */
+            unavailable: string;
+            /** @description What the type can do, by name, such as deliver, verify or call. */
+            capabilities: {
+                [key: string]: components["schemas"]["Capability"];
+            };
         };
         /**
          * Copy
