@@ -84,7 +84,7 @@ test('a value of any type is edited as JSON', () => {
   fireEvent.change(input, { target: { value: '{"a": 1}' } })
   expect(seen).toHaveBeenLastCalledWith(expect.objectContaining({ value: { a: 1 } }))
   fireEvent.change(input, { target: { value: '{"a":' } })
-  expect(screen.getByText(/This is not JSON/)).toBeTruthy()
+  expect(screen.getByText(/Not valid JSON/)).toBeTruthy()
 })
 
 test('advanced fields are folded', () => {
