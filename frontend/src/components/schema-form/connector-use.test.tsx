@@ -1,7 +1,7 @@
 import { MantineProvider } from '@mantine/core'
 import { cleanup, fireEvent, render, screen } from '@testing-library/react'
 import { useState } from 'react'
-import { afterEach, beforeAll, expect, test, vi } from 'vitest'
+import { afterEach, expect, test, vi } from 'vitest'
 
 import i18n from '@/lib/i18n'
 
@@ -27,12 +27,19 @@ const schema = {
       },
     },
     Batch: { type: 'object', title: 'Batch', properties: { count: { type: 'integer', title: 'Count', default: 500 } } },
+    Verification: {
+      type: 'object',
+      title: 'Verification',
+      additionalProperties: false,
+      required: ['connector'],
+      properties: marked(['verify']),
+    },
     // A definition of the same name that a connector's options have too.
     Header: { type: 'object', title: 'Header', properties: {} },
   },
   properties: {
     output: { $ref: '#/$defs/Output' },
-    verification: { type: 'object', title: 'Verification', properties: marked(['verify']) },
+    verification: { title: 'Verification', anyOf: [{ $ref: '#/$defs/Verification' }, { type: 'null' }], default: null },
   },
 } as never
 
@@ -61,22 +68,10 @@ const context: FormContext = {
     }),
     type('both', { deliver: options('One at a time'), deliver_batch: options('Many at a time', { lines: { type: 'integer', title: 'Lines', default: 9 } }) }),
     type('files', { deliver_batch: options('Folder') }),
-    type('webhook', { verify: options('Proof') }),
+    type('webhook', { verify: { options_schema: { type: 'object', properties: {}, additionalProperties: false } } }),
   ],
   connectors: ['http', 'both', 'files', 'webhook'].map((name) => ({ id: `${name}-id`, name: `My ${name}`, type: name }) as never),
 }
-
-beforeAll(() => {
-  vi.stubGlobal('matchMedia', () => ({ matches: false, addEventListener: vi.fn(), removeEventListener: vi.fn() }))
-  // What jsdom lacks and the components ask for.
-  Object.defineProperty(document, 'fonts', { value: new EventTarget() })
-  Element.prototype.scrollIntoView = vi.fn()
-  vi.stubGlobal('ResizeObserver', class {
-    observe = vi.fn()
-    unobserve = vi.fn()
-    disconnect = vi.fn()
-  })
-})
 
 afterEach(cleanup)
 
@@ -109,7 +104,17 @@ function offered(field: string): string[] {
 test('only connectors whose type has one of the capabilities are offered', () => {
   render(<Harness start={{}} />)
   expect(offered('form_output_connector')).toEqual(['My http (http system)', 'My both (both system)', 'My files (files system)'])
+})
+
+test('a place that needs no connector asks for one once it is wanted', () => {
+  const onValue = vi.fn()
+  render(<Harness start={{ verification: null }} onValue={onValue} />)
+  expect(document.querySelector('#form_verification_connector')).toBeNull()
+  expect(offered('form_verification__anyof_select')).toEqual(['Not set', 'Verification'])
+  fireEvent.click(screen.getByRole('option', { name: 'Verification' }))
   expect(offered('form_verification_connector')).toEqual(['My webhook (webhook system)'])
+  fireEvent.click(screen.getByRole('option', { name: 'My webhook (webhook system)' }))
+  expect(onValue).toHaveBeenLastCalledWith(expect.objectContaining({ verification: { connector: 'webhook-id', options: {} } }))
 })
 
 test('before a connector is chosen there are no options', () => {
@@ -129,6 +134,11 @@ test('of a pair of capabilities the one for batches is used where a batch is set
   rerender(<Harness key="many" start={{ output: { connector: 'both-id', batch: { count: 3 } } }} />)
   expect(screen.getByLabelText('Many at a time')).toBeTruthy()
   expect(screen.getByLabelText<HTMLInputElement>('Lines').value).toBe('9')
+})
+
+test('a capability without options shows none', () => {
+  render(<Harness start={{ verification: { connector: 'webhook-id' } }} />)
+  expect(screen.queryByText('Options')).toBeNull()
 })
 
 test('a type with one of the capabilities uses that one', () => {

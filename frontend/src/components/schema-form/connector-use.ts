@@ -87,6 +87,11 @@ function withReferences(node: unknown, name: string): unknown {
   return Object.fromEntries(Object.entries(node).map(([key, child]) => [key, withReferences(child, name)]))
 }
 
+/** Whether there is anything to fill in: many capabilities have no options. */
+export function hasFields(schema: RJSFSchema | undefined): boolean {
+  return Object.keys(schema?.properties ?? {}).length > 0
+}
+
 /** A use's schema with the options of its connector in place of the mark; without the field while there are none. */
 export function withOptions(schema: RJSFSchema, use: ConnectorUse, definition: string | undefined): RJSFSchema {
   if (!use.options) return schema

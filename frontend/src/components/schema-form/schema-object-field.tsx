@@ -1,7 +1,7 @@
 import { getDefaultRegistry } from '@rjsf/core'
 import type { FieldProps, RJSFSchema } from '@rjsf/utils'
 
-import { connectorUseIn, keptOptions, optionsDefinition, withOptions, type ConnectorUse } from './connector-use'
+import { connectorUseIn, hasFields, keptOptions, optionsDefinition, withOptions, type ConnectorUse } from './connector-use'
 import { contextOf } from './context'
 import { isVariant, uiSchemaOf } from './prepare-schema'
 
@@ -27,7 +27,8 @@ function ConnectorUseField({ use, ...props }: FieldProps & { use: ConnectorUse }
   const context = contextOf(registry)
   const value = (props.formData ?? {}) as Record<string, unknown>
   const definition = optionsDefinition(context, use, value)
-  const schema = withOptions(props.schema, use, definition)
+  const schemaOf = (name: string | undefined) => (name ? (registry.rootSchema.$defs?.[name] as RJSFSchema | undefined) : undefined)
+  const schema = withOptions(props.schema, use, hasFields(schemaOf(definition)) ? definition : undefined)
   // The form filled in what it knew of; the options' own defaults are known here only.
   const formData: unknown = registry.schemaUtils.getDefaultFormState(schema, props.formData)
 
@@ -37,8 +38,7 @@ function ConnectorUseField({ use, ...props }: FieldProps & { use: ConnectorUse }
       const changed = { ...value, [name]: next as unknown }
       const nextDefinition = optionsDefinition(context, use, changed)
       if (nextDefinition !== definition) {
-        const known = nextDefinition ? registry.rootSchema.$defs?.[nextDefinition] : undefined
-        const options = keptOptions(value[use.options], known as RJSFSchema | undefined)
+        const options = keptOptions(value[use.options], schemaOf(nextDefinition))
         props.onChange({ ...changed, [use.options]: options }, fieldPathId.path, ...rest)
         return
       }
