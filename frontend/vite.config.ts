@@ -14,5 +14,5 @@ export default defineConfig({
     proxy: { '/api': console, '/health': console, '/ws': { target: console, ws: true } },
   },
   // The form library's theme imports files without their extension, which only Vite resolves.
-  test: { environment: 'jsdom', server: { deps: { inline: ['@rjsf/mantine'] } } },
+  test: { environment: 'jsdom', setupFiles: ['src/test-setup.ts'], server: { deps: { inline: ['@rjsf/mantine'] } } },
 })

@@ -57,7 +57,7 @@ def page(browser: Browser, installation: Installation) -> Iterator[Page]:
 
 def sign_in(page: Page, installation: Installation) -> None:
     page.goto("/")
-    page.get_by_label("User name").fill("admin")
+    page.get_by_label("Username").fill("admin")
     page.get_by_role("textbox", name="Password").fill(installation.password)
     page.get_by_role("button", name="Sign in").click()
     expect(page.get_by_role("heading", name="Pipelines")).to_be_visible()

@@ -46,7 +46,7 @@ def test_a_mistake_in_the_form_is_told_at_its_field(page: Page, installation: In
     page.get_by_role("textbox", name="Name").first.fill(name())
     page.locator("#config_outputs_0_name").fill("Not A Name")
     page.get_by_role("button", name="Save").click()
-    expect(page.get_by_role("alert").filter(has_text="Please correct these fields")).to_be_visible()
+    expect(page.get_by_role("alert").filter(has_text="Correct these fields")).to_be_visible()
     expect(page.get_by_role("link", name="outputs.0.name")).to_be_visible()
 
 
@@ -66,9 +66,9 @@ def test_a_key_is_made_shown_once_used_and_revoked(page: Page, installation: Ins
     page.get_by_role("button", name="Create API key").click()
     dialog = page.get_by_role("dialog")
     dialog.get_by_label("Name").fill(key_name := name())
-    dialog.get_by_label("Read everything but secrets").check()
+    dialog.get_by_label("Read everything except secrets").check()
     dialog.get_by_role("button", name="Create API key").click()
-    expect(dialog.get_by_text("This key is shown only now.")).to_be_visible()
+    expect(dialog.get_by_text("This key is shown only once.")).to_be_visible()
     key = dialog.locator("code").inner_text()
     url = f"{installation.endpoint('console')}/api/v1/pipelines/"
     assert call("GET", url, None, key)[0] == 200
@@ -92,9 +92,9 @@ def test_the_configuration_is_shown_changed_planned_and_applied_as_code(page: Pa
     page.get_by_role("textbox", name="YAML").fill(connector)
     page.get_by_role("button", name="Plan").click()
     expect(page.get_by_text(f"Connector created: {made}")).to_be_visible()
-    page.get_by_role("button", name="Apply 1 step").click()
-    expect(page.get_by_text("1 step was done")).to_be_visible()
-    page.get_by_role("button", name="Show the present configuration").click()
+    page.get_by_role("button", name="Apply 1 change").click()
+    expect(page.get_by_text("1 change applied")).to_be_visible()
+    page.get_by_role("button", name="Load current configuration").click()
     expect(page.get_by_role("textbox", name="YAML")).to_have_value(re.compile(made))
 
 
@@ -120,8 +120,8 @@ def test_an_output_fails_is_repaired_and_gets_what_it_missed(page: Page, install
         expect(page.get_by_role("timer")).to_contain_text("min", timeout=20_000)
         expect(page.get_by_text("The receiver answered 503").first).to_be_visible()
         healthy = True
-        page.get_by_role("button", name="Deliver again now").click()
-        expect(page.get_by_text("Delivering", exact=True).first).to_be_visible()
+        page.get_by_role("button", name="Close circuit breaker").click()
+        expect(page.get_by_text("Circuit breaker closed", exact=True).first).to_be_visible()
 
         # What the breaker held back goes by itself; what had failed before is redriven by hand.
         page.goto(f"/dead-letters?pipeline={pipeline}")
@@ -130,7 +130,7 @@ def test_an_output_fails_is_repaired_and_gets_what_it_missed(page: Page, install
         if reasons(installation, pipeline):
             redrive.first.click()
             dialog = page.get_by_role("dialog")
-            expect(dialog.get_by_text("will be sent again")).to_be_visible()
+            expect(dialog.get_by_text("will be redelivered")).to_be_visible()
             dialog.get_by_role("button", name="Redrive").click()
         wait_until(lambda: set(sent) <= set(ids(found)) and not reasons(installation, pipeline), 60)
 
@@ -164,12 +164,12 @@ def test_steps_are_tried_on_a_message_and_kept_by_an_example(page: Page, install
         installation.create(f"pipelines/{pipeline['id']}/publish/", {})
         wait_until(lambda: installation.post(str(pipeline["id"]), {"id": 7})[0] == 202)
         page.goto(f"/pipelines/{pipeline['id']}/playground")
-        page.get_by_label("A message that came in").first.click()
+        page.get_by_label("Received message").first.click()
         page.get_by_role("option").first.click()
-        expect(page.get_by_text("Not asked: the message goes on as it is.")).to_be_visible()
-        page.get_by_role("button", name="Ask external APIs").click()
+        expect(page.get_by_text("Not called: the message continues unchanged.")).to_be_visible()
+        page.get_by_role("button", name="Call external APIs").click()
         expect(page.get_by_text('"name": "Ana"').first).to_be_visible()
-        page.get_by_role("textbox", name="Keep as an example").fill("Ana's order")
+        page.get_by_role("textbox", name="Save as example").fill("Ana's order")
         page.get_by_role("button", name="Add").last.click()
         expect(page.get_by_text("As expected")).to_be_visible()
         # A field of the messages is offered where a path is asked for; a wrong step is told at the example.

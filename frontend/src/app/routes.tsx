@@ -1,28 +1,17 @@
 import { Anchor } from '@mantine/core'
-import { lazy } from 'react'
+import { lazy, type ReactNode } from 'react'
 import { useTranslation } from 'react-i18next'
-import { Link, Navigate, Route, Routes } from 'react-router'
+import { Link, Navigate, Route, Routes, useParams } from 'react-router'
 
+import { linkOf, pages, parentsOf, type PageEntry } from '@/app/route-table'
 import { Shell } from '@/app/shell'
-import { Page } from '@/components/page'
+import { Page, PagePlace } from '@/components/page'
+import { Empty } from '@/components/states'
 import { LoginPage } from '@/features/session/components/login-page'
 import { RequireSession } from '@/features/session/components/require-session'
+import { includes, useRole } from '@/lib/queries/session'
 
-// Each page is loaded when it is first opened.
-const ConnectorFormPage = lazy(async () => ({ default: (await import('@/features/connectors/components/connector-form-page')).ConnectorFormPage }))
-const ConnectorsPage = lazy(async () => ({ default: (await import('@/features/connectors/components/connectors-page')).ConnectorsPage }))
-const AlertsPage = lazy(async () => ({ default: (await import('@/features/alerts/components/alerts-page')).AlertsPage }))
-const AttemptsPage = lazy(async () => ({ default: (await import('@/features/deliveries/components/attempts-page')).AttemptsPage }))
-const DeadLettersPage = lazy(async () => ({ default: (await import('@/features/deliveries/components/dead-letters-page')).DeadLettersPage }))
-const UsagePage = lazy(async () => ({ default: (await import('@/features/usage/components/usage-page')).UsagePage }))
-const AuditPage = lazy(async () => ({ default: (await import('@/features/audit/components/audit-page')).AuditPage }))
-const AccessPage = lazy(async () => ({ default: (await import('@/features/access/components/access-page')).AccessPage }))
-const ConfigFilesPage = lazy(async () => ({ default: (await import('@/features/config-files/components/config-files-page')).ConfigFilesPage }))
-const JobsPage = lazy(async () => ({ default: (await import('@/features/jobs/components/jobs-page')).JobsPage }))
-const KafkaProxiesPage = lazy(async () => ({ default: (await import('@/features/kafka-proxies/components/kafka-proxies-page')).KafkaProxiesPage }))
-const PipelineFormPage = lazy(async () => ({ default: (await import('@/features/pipelines/components/pipeline-form-page')).PipelineFormPage }))
-const PipelinePage = lazy(async () => ({ default: (await import('@/features/pipelines/components/pipeline-page')).PipelinePage }))
-const PipelinesPage = lazy(async () => ({ default: (await import('@/features/pipelines/components/pipelines-page')).PipelinesPage }))
+const routes = pages.map((page) => ({ page, Content: lazy(async () => ({ default: await page.load() })) }))
 
 export function AppRoutes() {
   return (
@@ -36,25 +25,40 @@ export function AppRoutes() {
         }
       >
         <Route index element={<Navigate to="/pipelines" replace />} />
-        <Route path="/pipelines" element={<PipelinesPage />} />
-        <Route path="/pipelines/new" element={<PipelineFormPage />} />
-        <Route path="/pipelines/:id/edit" element={<PipelineFormPage />} />
-        <Route path="/pipelines/:id/:tab?" element={<PipelinePage />} />
-        <Route path="/connectors" element={<ConnectorsPage />} />
-        <Route path="/connectors/new/:type" element={<ConnectorFormPage />} />
-        <Route path="/connectors/:id/edit" element={<ConnectorFormPage />} />
-        <Route path="/dead-letters" element={<DeadLettersPage />} />
-        <Route path="/attempts" element={<AttemptsPage />} />
-        <Route path="/usage" element={<UsagePage />} />
-        <Route path="/alerts" element={<AlertsPage />} />
-        <Route path="/audit" element={<AuditPage />} />
-        <Route path="/access" element={<AccessPage />} />
-        <Route path="/config-files" element={<ConfigFilesPage />} />
-        <Route path="/jobs" element={<JobsPage />} />
-        <Route path="/kafka-proxies" element={<KafkaProxiesPage />} />
+        {routes.map(({ page, Content }) => (
+          <Route
+            key={page.path}
+            path={page.path}
+            element={
+              <Place page={page}>
+                <Content />
+              </Place>
+            }
+          />
+        ))}
         <Route path="*" element={<NotFound />} />
       </Route>
     </Routes>
+  )
+}
+
+/** Gives a page its title and breadcrumbs, and shows it to those who may see it. */
+function Place({ page, children }: { page: PageEntry; children: ReactNode }) {
+  const { t } = useTranslation()
+  const parameters = useParams()
+  const role = useRole()
+  const parents = parentsOf(page).map((parent) => ({ title: t(parent.title), to: linkOf(parent, parameters) }))
+  const allowed = includes(role, page.role ?? 'viewer')
+  return (
+    <PagePlace value={{ title: t(page.title), parents }}>
+      {allowed ? (
+        children
+      ) : (
+        <Page>
+          <Empty title={t('noPermission.title')} hint={t('noPermission.hint')} />
+        </Page>
+      )}
+    </PagePlace>
   )
 }
 

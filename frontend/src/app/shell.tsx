@@ -14,36 +14,20 @@ import {
   useMantineColorScheme,
 } from '@mantine/core'
 import { useDisclosure } from '@mantine/hooks'
-import {
-  IconArrowsSplit2,
-  IconBell,
-  IconFileCode,
-  IconHistory,
-  IconKey,
-  IconListDetails,
-  IconMailX,
-  IconMoon,
-  IconPlugConnected,
-  IconProgress,
-  IconReportMoney,
-  IconRoute,
-  IconServerCog,
-  IconSun,
-  IconUser,
-  IconWifi,
-  IconWifiOff,
-} from '@tabler/icons-react'
+import { IconMoon, IconProgress, IconSun, IconUser, IconWifi, IconWifiOff } from '@tabler/icons-react'
 import { Suspense } from 'react'
 import { useTranslation } from 'react-i18next'
 import { Link, Outlet, useLocation } from 'react-router'
 
+import { groups, pages } from '@/app/route-table'
 import { ErrorBoundary } from '@/components/error-boundary'
 import { HealthBanner } from '@/features/health/components/health-banner'
-import { chooseWorkspace, useMe, useSignOut, useWorkspace } from '@/features/session/api/session'
+import { useSignOut } from '@/features/session/api/session'
 import { clock } from '@/lib/format'
 import i18n, { languages } from '@/lib/i18n'
 import { LiveProvider, useLive } from '@/lib/live'
 import { usePreferences } from '@/lib/preferences'
+import { chooseWorkspace, includes, useMe, useRole, useWorkspace } from '@/lib/queries/session'
 
 /** What every page shares: navigation, top bar, live connection, and the state of the installation. */
 export function Shell() {
@@ -57,7 +41,7 @@ export function Shell() {
       </a>
       <AppShell
         header={{ height: 52 }}
-        navbar={{ width: 220, breakpoint: 'sm', collapsed: { mobile: !opened } }}
+        navbar={{ width: 240, breakpoint: 'sm', collapsed: { mobile: !opened } }}
         padding="lg"
       >
         <AppShell.Header>
@@ -94,50 +78,25 @@ export function Shell() {
 function Navigation({ onNavigate }: { onNavigate: () => void }) {
   const { t } = useTranslation()
   const { pathname } = useLocation()
-  const groups = [
-    {
-      heading: t('nav.data'),
-      links: [
-        { to: '/pipelines', label: t('nav.pipelines'), icon: IconRoute },
-        { to: '/connectors', label: t('nav.connectors'), icon: IconPlugConnected },
-        { to: '/config-files', label: t('nav.configFiles'), icon: IconFileCode },
-      ],
-    },
-    {
-      heading: t('nav.deliveries'),
-      links: [
-        { to: '/dead-letters', label: t('nav.deadLetters'), icon: IconMailX },
-        { to: '/attempts', label: t('nav.attempts'), icon: IconListDetails },
-        { to: '/usage', label: t('nav.usage'), icon: IconReportMoney },
-      ],
-    },
-    {
-      heading: t('nav.operations'),
-      links: [
-        { to: '/jobs', label: t('nav.jobs'), icon: IconServerCog },
-        { to: '/kafka-proxies', label: t('nav.kafkaProxies'), icon: IconArrowsSplit2 },
-        { to: '/alerts', label: t('nav.alerts'), icon: IconBell },
-        { to: '/access', label: t('nav.access'), icon: IconKey },
-        { to: '/audit', label: t('nav.audit'), icon: IconHistory },
-      ],
-    },
-  ]
+  const role = useRole()
   return groups.map((group) => (
-    <div key={group.heading}>
+    <div key={group}>
       <Text size="xs" c="dimmed" px="sm" pt="sm" pb={4}>
-        {group.heading}
+        {t(`nav.${group}`)}
       </Text>
-      {group.links.map(({ to, label, icon: Icon }) => (
-        <NavLink
-          key={to}
-          component={Link}
-          to={to}
-          label={label}
-          leftSection={<Icon size={18} aria-hidden />}
-          active={pathname.startsWith(to)}
-          onClick={onNavigate}
-        />
-      ))}
+      {pages
+        .filter((page) => page.group === group && includes(role, page.role ?? 'viewer'))
+        .map(({ path, title, icon: Icon }) => (
+          <NavLink
+            key={path}
+            component={Link}
+            to={path}
+            label={t(title)}
+            leftSection={Icon && <Icon size={18} aria-hidden />}
+            active={pathname === path || pathname.startsWith(`${path}/`)}
+            onClick={onNavigate}
+          />
+        ))}
     </div>
   ))
 }

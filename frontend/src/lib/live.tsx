@@ -46,7 +46,7 @@ export function LiveProvider({ children }: { children: ReactNode }) {
   const socket = useRef<WebSocket | null>(null)
   const wanted = useRef(new Map<symbol, string[]>())
 
-  const tell = useRef(() => {
+  const announce = useRef(() => {
     if (socket.current?.readyState !== WebSocket.OPEN) return
     const pipelines = [...new Set([...wanted.current.values()].flat())]
     socket.current.send(JSON.stringify({ pipelines }))
@@ -60,7 +60,7 @@ export function LiveProvider({ children }: { children: ReactNode }) {
       const scheme = location.protocol === 'https:' ? 'wss' : 'ws'
       const opened = new WebSocket(`${scheme}://${location.host}/ws/live/`)
       socket.current = opened
-      opened.onopen = () => tell.current()
+      opened.onopen = () => announce.current()
       opened.onmessage = (event: MessageEvent<string>) => {
         const message = JSON.parse(event.data) as CountsMessage | StaleMessage
         if (message.type === 'stale') {
@@ -98,7 +98,7 @@ export function LiveProvider({ children }: { children: ReactNode }) {
       watch: (owner, pipelines) => {
         if (pipelines.length) wanted.current.set(owner, pipelines)
         else wanted.current.delete(owner)
-        tell.current()
+        announce.current()
       },
     }),
     [state, since, counts, breakers],

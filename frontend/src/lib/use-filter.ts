@@ -9,9 +9,9 @@ export function useFilter(initial: Filter = {}): { filter: Filter; set: (name: s
   const [parameters, setParameters] = useSearchParams()
   const key = parameters.toString()
   const filter = useMemo(() => {
-    const found = Object.fromEntries([...new URLSearchParams(key)].filter(([, value]) => value !== 'any'))
+    const chosen = Object.fromEntries([...new URLSearchParams(key)].filter(([, value]) => value !== 'any'))
     const missing = Object.entries(initial).filter(([name]) => !new URLSearchParams(key).has(name))
-    return { ...Object.fromEntries(missing), ...found }
+    return { ...Object.fromEntries(missing), ...chosen }
     // The initial filter is a constant of the page.
     // eslint-disable-next-line react-hooks/exhaustive-deps
   }, [key])

@@ -1,6 +1,8 @@
 import { Autocomplete, Group, Text } from '@mantine/core'
 import type { WidgetProps } from '@rjsf/utils'
 
+import { contextOf } from './context'
+
 /** A field of the messages that a form is about. */
 export interface MessageField {
   path: string
@@ -8,9 +10,9 @@ export interface MessageField {
   example: string
 }
 
-/** A path, with the fields that messages have offered. A form's context may name them as `messageFields`. */
+/** A path, with the fields that messages have offered. */
 export function FieldPathWidget({ id, label, value, required, rawErrors, options, registry, onChange }: WidgetProps) {
-  const { messageFields = [] } = (registry.formContext ?? {}) as { messageFields?: MessageField[] }
+  const { messageFields = [] } = contextOf(registry)
   const byPath = new Map(messageFields.map((field) => [field.path, field]))
   return (
     <Autocomplete

@@ -3,7 +3,7 @@ import type { FieldProps } from '@rjsf/utils'
 import { useState } from 'react'
 import { useTranslation } from 'react-i18next'
 
-/** Any JSON value, typed as JSON. What is no JSON yet is kept as it was typed and told. */
+/** Any JSON value, typed as JSON. What is no JSON yet is kept as it was typed, with an error. */
 export function JsonField({ fieldPathId, schema, formData, required, rawErrors, name, onChange }: FieldProps) {
   const { t } = useTranslation()
   const [text, setText] = useState(formData === undefined ? '' : JSON.stringify(formData))
@@ -21,8 +21,8 @@ export function JsonField({ fieldPathId, schema, formData, required, rawErrors, 
       error={isBroken ? t('form.notJson') : rawErrors?.join(' ')}
       onChange={(next) => {
         setText(next)
-        const found = parsed(next)
-        onChange(next.trim() === '' ? undefined : found ? found.value : next, fieldPathId.path)
+        const json = parsed(next)
+        onChange(next.trim() === '' ? undefined : json ? json.value : next, fieldPathId.path)
       }}
     />
   )

@@ -1,5 +1,7 @@
 import type { RJSFSchema, UiSchema } from '@rjsf/utils'
 
+import { isConnector } from './connector-use'
+
 type Node = Record<string, unknown>
 
 /**
@@ -50,7 +52,7 @@ function named(variants: Node[]): Node[] {
 
 /** One of several shapes of a field, told apart by a constant. */
 export function isVariant(schema: RJSFSchema): boolean {
-  return Object.values(schema.properties ?? {}).some((found) => typeof found === 'object' && found.const !== undefined)
+  return Object.values(schema.properties ?? {}).some((property) => typeof property === 'object' && property.const !== undefined)
 }
 
 const typing = ['type', 'const', 'enum', '$ref', 'anyOf', 'oneOf', 'allOf']
@@ -73,20 +75,29 @@ function isPath(schema: RJSFSchema['items']): boolean {
 }
 
 /**
- * What the form library has to be told beside the schema: constants are not shown, a field that
- * may hold any value is edited as JSON, and a path is chosen among the fields that messages have.
+ * What the form library needs to know beside the schema: constants are not shown, a field that may hold any value is
+ * edited as JSON, a path is chosen among the fields that messages have, and a connector among the workspace's.
  */
 export function uiSchemaOf(schema: RJSFSchema, uiSchema: UiSchema = {}): UiSchema {
-  const found: UiSchema = { ...uiSchema }
+  const layout: UiSchema = { ...uiSchema }
   for (const [name, property] of Object.entries(schema.properties ?? {})) {
     if (typeof property !== 'object') continue
-    const said = found[name] as UiSchema | undefined
-    if (property.const !== undefined) found[name] = { 'ui:widget': 'hidden', ...said }
-    else if (holdsAnything(property)) found[name] = { 'ui:field': 'JsonField', ...said }
-    else if (isPath(property)) found[name] = { 'ui:widget': 'FieldPathWidget', ...said }
-    else if (isPath(property.items)) found[name] = { items: { 'ui:widget': 'FieldPathWidget' }, ...said }
-    // Selections, unlike texts, do not look for it in the schema.
-    if (property.description) found[name] = { 'ui:description': property.description, ...(found[name] as UiSchema | undefined) }
+    layout[name] = { ...layoutOf(property), ...(layout[name] as UiSchema | undefined) }
+    if (!Object.keys(layout[name] as object).length) delete layout[name]
   }
-  return found
+  return layout
+}
+
+function layoutOf(property: RJSFSchema): UiSchema {
+  const layout: UiSchema = {}
+  const { enumNames } = property as { enumNames?: string[] }
+  if (property.const !== undefined) layout['ui:widget'] = 'hidden'
+  else if (holdsAnything(property)) layout['ui:field'] = 'JsonField'
+  else if (isPath(property)) layout['ui:widget'] = 'FieldPathWidget'
+  else if (isConnector(property)) layout['ui:widget'] = 'ConnectorWidget'
+  else if (isPath(property.items)) layout.items = { 'ui:widget': 'FieldPathWidget' }
+  if (enumNames) layout['ui:enumNames'] = enumNames
+  // Selections, unlike texts, do not look for it in the schema.
+  if (property.description) layout['ui:description'] = property.description
+  return layout
 }

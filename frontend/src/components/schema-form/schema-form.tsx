@@ -2,21 +2,30 @@ import { Alert, Anchor, List } from '@mantine/core'
 import type { IChangeEvent } from '@rjsf/core'
 import { withTheme } from '@rjsf/core'
 import { Theme } from '@rjsf/mantine'
-import type { ErrorSchema, RegistryFieldsType, RegistryWidgetsType, RJSFSchema, UiSchema } from '@rjsf/utils'
+import type { ErrorSchema, RJSFSchema, UiSchema } from '@rjsf/utils'
 import { englishStringTranslator, TranslatableString } from '@rjsf/utils'
 import { IconAlertTriangle } from '@tabler/icons-react'
 import { useMemo, type ReactNode } from 'react'
 import { useTranslation } from 'react-i18next'
 
+import { useServerTexts } from '@/lib/texts'
+
+import { withOptionSchemas } from './connector-use'
+import { ConnectorWidget } from './connector-widget'
+import type { FormContext } from './context'
 import { FieldPathWidget } from './field-path-widget'
 import { JsonField } from './json-field'
 import { prepareSchema } from './prepare-schema'
 import { SchemaObjectField } from './schema-object-field'
 import { SecretWidget } from './secret-widget'
 import { templates } from './templates'
+import { translateSchema } from './translate-schema'
 import { validator } from './validator'
 
 const Form = withTheme(Theme)
+
+const widgets = { PasswordWidget: SecretWidget, FieldPathWidget, ConnectorWidget }
+const fields = { ObjectField: SchemaObjectField, JsonField }
 
 export type FormData = Record<string, unknown>
 
@@ -24,9 +33,7 @@ interface Props {
   id: string
   schema: RJSFSchema
   uiSchema?: UiSchema
-  fields?: RegistryFieldsType
-  widgets?: RegistryWidgetsType
-  context?: unknown
+  context?: FormContext
   value: FormData
   onChange: (value: FormData) => void
   onSubmit: () => void
@@ -39,11 +46,14 @@ interface Props {
  * A form made of a JSON Schema. The server is the validator: its errors are shown at their
  * fields and, with links, above them.
  */
-export function SchemaForm({ id, schema, uiSchema, errors, children, ...rest }: Props) {
+export function SchemaForm({ id, schema, uiSchema, context, errors, children, ...rest }: Props) {
   const { t } = useTranslation()
-  const widgets = useMemo(() => ({ ...rest.widgets, PasswordWidget: SecretWidget, FieldPathWidget }), [rest.widgets])
-  const fields = useMemo(() => ({ ObjectField: SchemaObjectField, JsonField, ...rest.fields }), [rest.fields])
-  const prepared = useMemo(() => prepareSchema(schema), [schema])
+  const text = useServerTexts()
+  const types = context?.types
+  const prepared = useMemo(
+    () => translateSchema(prepareSchema(withOptionSchemas(schema, types)), text),
+    [schema, types, text],
+  )
   // What the form library itself says of named entries; a new one begins empty.
   const own: Partial<Record<TranslatableString, string>> = {
     [TranslatableString.KeyLabel]: t('common.name'),
@@ -78,12 +88,12 @@ export function SchemaForm({ id, schema, uiSchema, errors, children, ...rest }: 
           ...uiSchema,
         }}
         formData={rest.value}
-        formContext={rest.context}
+        formContext={context}
         validator={validator}
         widgets={widgets}
         fields={fields}
         templates={templates}
-        translateString={(text, parameters) => own[text] ?? englishStringTranslator(text, parameters)}
+        translateString={(phrase, parameters) => own[phrase] ?? text(englishStringTranslator(phrase, parameters))}
         extraErrors={errorSchema(errors)}
         showErrorList={false}
         noHtml5Validate

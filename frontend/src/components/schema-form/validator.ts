@@ -10,7 +10,12 @@ export const validator: ValidatorType = {
   rawValidation: () => ({ errors: [] }),
   isValid: (schema: RJSFSchema, formData: unknown, rootSchema: RJSFSchema) => {
     const whole = { ...schema, $defs: { ...rootSchema.$defs, ...schema.$defs } }
-    return new Validator(whole as ConstructorParameters<typeof Validator>[0], '2020-12').validate(formData).valid
+    return new Validator(whole as ConstructorParameters<typeof Validator>[0], '2020-12').validate(asJson(formData)).valid
   },
   reset: () => undefined,
+}
+
+/** JSON knows no undefined, which the form has for a field that is not filled in yet. */
+function asJson(value: unknown): unknown {
+  return value === undefined ? null : (JSON.parse(JSON.stringify(value)) as unknown)
 }

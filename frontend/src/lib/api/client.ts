@@ -1,11 +1,13 @@
 import createClient, { type Middleware } from 'openapi-fetch'
 
+import { serverText } from '@/lib/texts'
+
 import { Problem, type ProblemBody } from './problem'
 import type { paths } from './schema'
 
 function cookie(name: string): string {
-  const found = document.cookie.split('; ').find((pair) => pair.startsWith(`${name}=`))
-  return found?.slice(name.length + 1) ?? ''
+  const pair = document.cookie.split('; ').find((candidate) => candidate.startsWith(`${name}=`))
+  return pair?.slice(name.length + 1) ?? ''
 }
 
 /** Sends the CSRF token and the chosen workspace; turns every error answer into a Problem. */
@@ -22,8 +24,14 @@ const conventions: Middleware = {
       .clone()
       .json()
       .catch(() => ({ title: response.statusText }))) as ProblemBody
-    throw new Problem(response.status, body)
+    throw new Problem(response.status, translated(body))
   },
+}
+
+/** The server speaks English; where a sentence is known, the reader's language takes its place. */
+function translated({ detail, errors, ...body }: ProblemBody): ProblemBody {
+  const sentences = Object.entries(errors ?? {}).map(([path, texts]) => [path, texts.map(serverText)] as const)
+  return { ...body, detail: detail && serverText(detail), errors: Object.fromEntries(sentences) }
 }
 
 /** An address for a link, which cannot send the header that names the workspace. */

@@ -18,7 +18,7 @@ export class Problem extends Error {
   }
 }
 
-/** What was said of one field of a refused request. */
+/** The errors at one field of a rejected request. */
 export function fieldErrors(error: unknown, field: string): string | undefined {
   return error instanceof Problem ? error.errors[field]?.join(' ') : undefined
 }

@@ -1087,6 +1087,30 @@ export interface components {
             readonly object_name: string;
             changes: components["schemas"]["Change"][];
         };
+        /**
+         * Batch
+         * @description A batch is sent when one of these is reached.
+         */
+        BatchPolicy: {
+            /**
+             * Messages
+             * @description Most messages in a batch.
+             * @default 100
+             */
+            messages: number;
+            /**
+             * Bytes
+             * @description Most bytes of message bodies in a batch.
+             * @default 1048576
+             */
+            bytes: number;
+            /**
+             * Seconds
+             * @description Longest time that a message waits for its batch to fill, in seconds.
+             * @default 1
+             */
+            seconds: number;
+        };
         Breaker: {
             state: components["schemas"]["BreakerStateEnum"];
             /** Format: date-time */
@@ -1136,6 +1160,108 @@ export interface components {
          * @enum {string}
          */
         BreakerStateEnum: "closed" | "open" | "half_open";
+        /**
+         * Call
+         * @description Calls an external system and puts its answer into the message.
+         */
+        Call: {
+            /**
+             * Name
+             * @description Short name, unique in the pipeline; its circuit breaker and its rate limit are kept under it.
+             * @default api
+             */
+            name: string;
+            /**
+             * Connector
+             * Format: connector
+             * @description Connector to use.
+             */
+            connector: unknown;
+            /**
+             * Options
+             * Format: connector-options
+             * @description Settings of this use, as the connector's type defines them.
+             */
+            options?: {
+                [key: string]: unknown;
+            };
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            type: "call";
+            /**
+             * To
+             * @description Field that receives the whole answer.
+             * @default null
+             */
+            to: string | null;
+            /**
+             * Mapping
+             * @description Fields of the message, each with the field of the answer that it receives; one that the answer lacks is left as it is.
+             * @example {
+             *       "customer.name": "name"
+             *     }
+             */
+            mapping?: {
+                [key: string]: string;
+            };
+            /**
+             * On failure
+             * @description Without a usable answer the message becomes a dead letter, continues with the fallback in the answer's place, or continues unchanged.
+             * @default dead_letter
+             */
+            on_failure: components["schemas"]["CallOnFailureEnum"];
+            /**
+             * Fallback
+             * @description Replaces the answer when there is none, as JSON.
+             * @default null
+             */
+            fallback: components["schemas"]["JsonValue"];
+            /**
+             * Cache seconds
+             * @description How long an answer serves equal requests, in seconds; 0 turns the cache off.
+             * @default 0
+             */
+            cache_seconds: number;
+            /**
+             * Timeout seconds
+             * @description Longest time for one attempt, in seconds.
+             * @default 5
+             */
+            timeout_seconds: number;
+            /**
+             * Concurrency
+             * @description Requests at the same time, per task.
+             * @default 32
+             */
+            concurrency: number;
+            /**
+             * Retry
+             * @description What happens after a failed request.
+             */
+            retry?: components["schemas"]["RetryPolicy"];
+            /**
+             * Rate limit
+             * @description Most requests that the system is sent; messages wait for their turn.
+             * @default null
+             */
+            rate_limit: components["schemas"]["RateLimitPolicy"] | null;
+            /**
+             * Breaker
+             * @description When a system that fails is left alone. Without it, the installation's default is used.
+             * @default null
+             */
+            breaker: components["schemas"]["BreakerPolicy"] | null;
+        };
+        /** @enum {string} */
+        CallOnFailureEnum: "dead_letter" | "fallback" | "skip";
+        Capability: {
+            /** @description JSON Schema of the options of one use. */
+            options_schema: {
+                [key: string]: unknown;
+            };
+        };
         CapturedMessage: {
             /** Format: uuid */
             id: string;
@@ -1245,6 +1371,38 @@ export interface components {
             /** @description Sent as If-Match, it refuses to overwrite a change. */
             readonly etag: string;
         };
+        /**
+         * Connector input
+         * @description Messages are read from a connector.
+         */
+        ConnectorInput: {
+            /**
+             * Connector
+             * Format: connector
+             * @description Connector to use.
+             */
+            connector: unknown;
+            /**
+             * Options
+             * Format: connector-options
+             * @description Settings of this use, as the connector's type defines them.
+             */
+            options?: {
+                [key: string]: unknown;
+            };
+            /**
+             * Ordering key
+             * @description Field whose value orders messages: those with the same value are delivered in the order in which they arrived. Without it, messages are independent.
+             * @default null
+             * @example order.id
+             */
+            ordering_key: string | null;
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            type: "connector";
+        };
         ConnectorRequest: {
             name: string;
             type: string;
@@ -1257,16 +1415,16 @@ export interface components {
             type: string;
             title: string;
             description: string;
+            /** @description Why it cannot be used on this server; empty when it can. */
+            unavailable: string;
             /** @description JSON Schema of the connection; secrets are writeOnly. */
             connection_schema: {
                 [key: string]: unknown;
             };
-            /** @description Whether it can verify what comes in to a pipeline. */
-            verifies: boolean;
-            /** @description JSON Schema of an output's options; null when the type cannot deliver. */
-            destination_schema: {
-                [key: string]: unknown;
-            } | null;
+            /** @description What pipelines can use it for: deliver, deliver_batch, read_batch, read_stream, verify, call, export or register. */
+            capabilities: {
+                [key: string]: components["schemas"]["Capability"];
+            };
         };
         /**
          * Copy
@@ -1782,7 +1940,7 @@ export interface components {
         };
         /**
          * Filter input
-         * @description Messages of the workspace's other pipelines, as far as their indexed fields meet a condition.
+         * @description Messages of the workspace's other pipelines whose indexed fields meet a condition.
          */
         FilterInput: {
             /**
@@ -1792,7 +1950,7 @@ export interface components {
             type: "filter";
             /**
              * Condition
-             * @description What must hold of the fields that the other pipelines index.
+             * @description Condition on the fields that the other pipelines index.
              * @example {
              *       "field": "country",
              *       "type": "equals",
@@ -1879,120 +2037,17 @@ export interface components {
         /** @enum {string} */
         HowEnum: "redact" | "partial" | "hash";
         /**
-         * HTTP call
-         * @description Asks an external API and puts what it answers into the message.
-         */
-        HttpCall: {
-            /**
-             * @description discriminator enum property added by openapi-typescript
-             * @enum {string}
-             */
-            type: "http_call";
-            /**
-             * Name
-             * @description Short name, unique in the pipeline; its circuit breaker and its rate limit are kept under it.
-             * @default api
-             */
-            name: string;
-            /**
-             * Connector
-             * Format: uuid
-             * @description HTTP connector with the API's address and credentials.
-             */
-            connector: string;
-            /**
-             * Method
-             * @description HTTP method.
-             * @default GET
-             */
-            method: components["schemas"]["MethodEnum"];
-            /**
-             * Path
-             * @description Appended to the connector's address; {{order.id}} stands for that field's value.
-             * @default
-             * @example /customers/{{customer.id}}
-             */
-            path: string;
-            /**
-             * Body
-             * @description What is sent, as JSON; a text that is just {{order.id}} stands for that field's value, whatever its type. Nothing is sent without it.
-             * @default null
-             * @example {
-             *       "id": "{{order.id}}"
-             *     }
-             */
-            body: components["schemas"]["JsonValue"];
-            /**
-             * To
-             * @description Field that gets the whole answer.
-             * @default null
-             */
-            to: string | null;
-            /**
-             * Mapping
-             * @description Fields of the message, each with the field of the answer that it gets; one that the answer lacks is left as it is.
-             * @example {
-             *       "customer.name": "name"
-             *     }
-             */
-            mapping?: {
-                [key: string]: string;
-            };
-            /**
-             * On failure
-             * @description Without a usable answer the message becomes a dead letter, goes on with the fallback in the answer's place, or goes on as it is.
-             * @default dead_letter
-             */
-            on_failure: components["schemas"]["HttpCallOnFailureEnum"];
-            /**
-             * Fallback
-             * @description What counts as the answer when there is none, as JSON.
-             * @default null
-             */
-            fallback: components["schemas"]["JsonValue"];
-            /**
-             * Cache seconds
-             * @description How long an answer serves equal requests, in seconds; 0 asks each time.
-             * @default 0
-             */
-            cache_seconds: number;
-            /**
-             * Timeout seconds
-             * @description Longest time for one try, in seconds.
-             * @default 5
-             */
-            timeout_seconds: number;
-            /**
-             * Concurrency
-             * @description Requests at the same time, per task.
-             * @default 32
-             */
-            concurrency: number;
-            /**
-             * Retry
-             * @description What happens after a failed request.
-             */
-            retry?: components["schemas"]["RetryPolicy"];
-            /**
-             * Rate limit
-             * @description Most that the API is asked; messages wait for their turn.
-             * @default null
-             */
-            rate_limit: components["schemas"]["RateLimitPolicy"] | null;
-            /**
-             * Breaker
-             * @description When an API that fails is left alone. Without it, the installation's default is used.
-             * @default null
-             */
-            breaker: components["schemas"]["BreakerPolicy"] | null;
-        };
-        /** @enum {string} */
-        HttpCallOnFailureEnum: "dead_letter" | "fallback" | "skip";
-        /**
          * HTTP input
          * @description Messages are posted to the pipeline's own address.
          */
         HttpInput: {
+            /**
+             * Ordering key
+             * @description Field whose value orders messages: those with the same value are delivered in the order in which they arrived. Without it, messages are independent.
+             * @default null
+             * @example order.id
+             */
+            ordering_key: string | null;
             /**
              * @description discriminator enum property added by openapi-typescript
              * @enum {string}
@@ -2000,23 +2055,16 @@ export interface components {
             type: "http";
             /**
              * Verification
-             * @description Connector that verifies each request, for senders that cannot use an API key. Without it, an API key of the workspace is needed.
+             * @description Verifies each request, for senders that cannot use an API key. Without it, an API key of the workspace is required.
              * @default null
              */
-            verification: string | null;
+            verification: components["schemas"]["Verification"] | null;
             /**
              * Deduplicate seconds
              * @description How long a repeated Idempotency-Key or webhook-id is recognised, in seconds; 0 turns it off.
              * @default 86400
              */
             deduplicate_seconds: number;
-            /**
-             * Ordering key
-             * @description Field whose value orders messages: those with the same value are delivered in the order they came. Without it, messages are independent.
-             * @default null
-             * @example order.id
-             */
-            ordering_key: string | null;
         };
         /**
          * In
@@ -2285,8 +2333,6 @@ export interface components {
             /** @description One of its values, as JSON, shortened. */
             example: string;
         };
-        /** @enum {string} */
-        MethodEnum: "GET" | "POST" | "PUT" | "PATCH";
         /**
          * Near
          * @description The field's location is no further away than this, along the earth's surface.
@@ -2381,26 +2427,33 @@ export interface components {
             name: string;
             /**
              * Connector
-             * Format: uuid
-             * @description Connector to deliver through.
+             * Format: connector
+             * @description Connector to use.
              */
-            connector: string;
+            connector: unknown;
             /**
              * Options
-             * @description Settings of this delivery, as the connector's type defines them.
+             * Format: connector-options
+             * @description Settings of this use, as the connector's type defines them.
              */
             options?: {
                 [key: string]: unknown;
             };
             /**
+             * Batch
+             * @description Sends many messages at a time. Without it each is sent by itself, unless the connector only takes batches.
+             * @default null
+             */
+            batch: components["schemas"]["BatchPolicy"] | null;
+            /**
              * Timeout seconds
-             * @description Longest time for one try, in seconds.
+             * @description Longest time for one attempt, in seconds.
              * @default 10
              */
             timeout_seconds: number;
             /**
              * Rate limit
-             * @description Most that the receiver is sent. What is above it waits and is delivered as the limit allows, oldest first.
+             * @description Most messages that the receiver is sent. Those beyond it wait and are delivered as the limit allows, oldest first.
              * @default null
              */
             rate_limit: components["schemas"]["RateLimitPolicy"] | null;
@@ -2412,7 +2465,7 @@ export interface components {
             concurrency: number;
             /**
              * Queue
-             * @description Messages that may be under way to this output or wait for their turn, per task. While other outputs need room, what is above it is set aside and delivered later, so that a slow output never slows another.
+             * @description Messages that may be in flight to this output or wait for their turn, per task. While other outputs need room, those beyond it are set aside and delivered later, so that a slow output never slows another.
              * @default 500
              */
             queue: number;
@@ -2429,7 +2482,7 @@ export interface components {
             breaker: components["schemas"]["BreakerPolicy"] | null;
             /**
              * Logged successes
-             * @description Share of the successful deliveries that the attempts log keeps; failures are all kept.
+             * @description Share of the successful deliveries that the attempts log keeps; all failures are kept.
              * @default 0.05
              */
             logged_successes: number;
@@ -2614,12 +2667,12 @@ export interface components {
              * Input
              * @description Where messages come from.
              */
-            input?: components["schemas"]["HttpInput"] | components["schemas"]["FilterInput"];
+            input?: components["schemas"]["ConnectorInput"] | components["schemas"]["FilterInput"] | components["schemas"]["HttpInput"];
             /**
              * Transforms
              * @description Steps applied to each message, in order.
              */
-            transforms?: (components["schemas"]["Cast"] | components["schemas"]["Copy"] | components["schemas"]["Decode"] | components["schemas"]["Deduplicate"] | components["schemas"]["Default"] | components["schemas"]["DropUnless"] | components["schemas"]["Encode"] | components["schemas"]["Expression"] | components["schemas"]["Flatten"] | components["schemas"]["Hash"] | components["schemas"]["HttpCall"] | components["schemas"]["Join"] | components["schemas"]["Keep"] | components["schemas"]["Map"] | components["schemas"]["Mask"] | components["schemas"]["Remove"] | components["schemas"]["Rename"] | components["schemas"]["Set"] | components["schemas"]["Split"] | components["schemas"]["Template"] | components["schemas"]["Timestamp"] | components["schemas"]["Uuid"] | components["schemas"]["Validate"])[];
+            transforms?: (components["schemas"]["Call"] | components["schemas"]["Cast"] | components["schemas"]["Copy"] | components["schemas"]["Decode"] | components["schemas"]["Deduplicate"] | components["schemas"]["Default"] | components["schemas"]["DropUnless"] | components["schemas"]["Encode"] | components["schemas"]["Expression"] | components["schemas"]["Flatten"] | components["schemas"]["Hash"] | components["schemas"]["Join"] | components["schemas"]["Keep"] | components["schemas"]["Map"] | components["schemas"]["Mask"] | components["schemas"]["Remove"] | components["schemas"]["Rename"] | components["schemas"]["Set"] | components["schemas"]["Split"] | components["schemas"]["Template"] | components["schemas"]["Timestamp"] | components["schemas"]["Uuid"] | components["schemas"]["Validate"])[];
             /**
              * Stream processing
              * @description Hands messages over to stream processing.
@@ -2651,12 +2704,12 @@ export interface components {
              * Input
              * @description Where messages come from.
              */
-            input?: components["schemas"]["HttpInput"] | components["schemas"]["FilterInput"];
+            input?: components["schemas"]["ConnectorInput"] | components["schemas"]["FilterInput"] | components["schemas"]["HttpInput"];
             /**
              * Transforms
              * @description Steps applied to each message, in order.
              */
-            transforms?: (components["schemas"]["Cast"] | components["schemas"]["Copy"] | components["schemas"]["Decode"] | components["schemas"]["Deduplicate"] | components["schemas"]["Default"] | components["schemas"]["DropUnless"] | components["schemas"]["Encode"] | components["schemas"]["Expression"] | components["schemas"]["Flatten"] | components["schemas"]["Hash"] | components["schemas"]["HttpCall"] | components["schemas"]["Join"] | components["schemas"]["Keep"] | components["schemas"]["Map"] | components["schemas"]["Mask"] | components["schemas"]["Remove"] | components["schemas"]["Rename"] | components["schemas"]["Set"] | components["schemas"]["Split"] | components["schemas"]["Template"] | components["schemas"]["Timestamp"] | components["schemas"]["Uuid"] | components["schemas"]["Validate"])[];
+            transforms?: (components["schemas"]["Call"] | components["schemas"]["Cast"] | components["schemas"]["Copy"] | components["schemas"]["Decode"] | components["schemas"]["Deduplicate"] | components["schemas"]["Default"] | components["schemas"]["DropUnless"] | components["schemas"]["Encode"] | components["schemas"]["Expression"] | components["schemas"]["Flatten"] | components["schemas"]["Hash"] | components["schemas"]["Join"] | components["schemas"]["Keep"] | components["schemas"]["Map"] | components["schemas"]["Mask"] | components["schemas"]["Remove"] | components["schemas"]["Rename"] | components["schemas"]["Set"] | components["schemas"]["Split"] | components["schemas"]["Template"] | components["schemas"]["Timestamp"] | components["schemas"]["Uuid"] | components["schemas"]["Validate"])[];
             /**
              * Stream processing
              * @description Hands messages over to stream processing.
@@ -3256,9 +3309,29 @@ export interface components {
              */
             flag: string;
         };
+        /**
+         * Verification
+         * @description A connector that verifies each request.
+         */
+        Verification: {
+            /**
+             * Connector
+             * Format: connector
+             * @description Connector to use.
+             */
+            connector: unknown;
+            /**
+             * Options
+             * Format: connector-options
+             * @description Settings of this use, as the connector's type defines them.
+             */
+            options?: {
+                [key: string]: unknown;
+            };
+        };
         Version: {
             number: number;
-            config: components["schemas"]["PipelineConfig"];
+            readonly config: components["schemas"]["PipelineConfig"];
             author: string;
             /** Format: date-time */
             readonly created_at: string;
@@ -4530,10 +4603,7 @@ export interface operations {
     };
     pipelines_errors_list: {
         parameters: {
-            query?: {
-                /** @description A search term. */
-                search?: string;
-            };
+            query?: never;
             header?: never;
             path: {
                 /** @description A UUID string identifying this pipeline. */
@@ -4583,8 +4653,6 @@ export interface operations {
             query?: {
                 /** @description How far back, at most 720; 24 without it. */
                 hours?: number;
-                /** @description A search term. */
-                search?: string;
             };
             header?: never;
             path: {

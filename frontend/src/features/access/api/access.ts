@@ -2,13 +2,12 @@ import { useMutation, useQuery, useQueryClient } from '@tanstack/react-query'
 
 import { api, dataOf } from '@/lib/api/client'
 import type { components } from '@/lib/api/schema'
+import type { Role } from '@/lib/queries/session'
 
 export type Member = components['schemas']['Member']
-export type Role = Member['role']
 export type ApiKey = components['schemas']['ApiKey']
 export type Scope = ApiKey['scopes'][number]
 
-export const roles: Role[] = ['viewer', 'operator', 'editor', 'admin']
 export const scopes: Scope[] = ['ingest', 'read', 'write']
 
 const keys = { members: ['members'], apiKeys: ['api-keys'] }

@@ -12,7 +12,7 @@ import { ApiKeyDialog } from '@/features/access/components/api-key-dialog'
 
 export function ApiKeys() {
   const { t } = useTranslation()
-  const keys = useApiKeys()
+  const query = useApiKeys()
   const [creating, setCreating] = useState(false)
   const create = (
     <Button size="xs" leftSection={<IconPlus size={16} />} onClick={() => setCreating(true)}>
@@ -27,9 +27,9 @@ export function ApiKeys() {
         </Title>
         {create}
       </Group>
-      <Loaded query={keys}>
-        {(found) =>
-          found.length ? (
+      <Loaded query={query}>
+        {(keys) =>
+          keys.length ? (
             <Table.ScrollContainer minWidth={720}>
               <Table>
                 <Table.Thead>
@@ -43,7 +43,7 @@ export function ApiKeys() {
                   </Table.Tr>
                 </Table.Thead>
                 <Table.Tbody>
-                  {found.map((key) => (
+                  {keys.map((key) => (
                     <KeyRow key={key.id} apiKey={key} />
                   ))}
                 </Table.Tbody>

@@ -7,27 +7,26 @@ import { Loaded } from '@/components/states'
 import { Time } from '@/components/time'
 import { toastFailed } from '@/components/toasts'
 import {
-  roles,
   useAddMember,
   useChangeMember,
   useMembers,
   useRemoveMember,
   type Member,
-  type Role,
 } from '@/features/access/api/access'
 import { fieldErrors } from '@/lib/api/problem'
+import { roles, type Role } from '@/lib/queries/session'
 
 export function Members({ isAdmin }: { isAdmin: boolean }) {
   const { t } = useTranslation()
-  const members = useMembers()
+  const query = useMembers()
   return (
     <Card withBorder>
       <Title order={3} size="h5" mb="sm">
         {t('access.members')}
       </Title>
       {isAdmin && <AddMember />}
-      <Loaded query={members}>
-        {(found) => (
+      <Loaded query={query}>
+        {(members) => (
           <Table.ScrollContainer minWidth={520}>
             <Table>
               <Table.Thead>
@@ -39,7 +38,7 @@ export function Members({ isAdmin }: { isAdmin: boolean }) {
                 </Table.Tr>
               </Table.Thead>
               <Table.Tbody>
-                {found.map((member) => (
+                {members.map((member) => (
                   <MemberRow key={member.id} member={member} editable={isAdmin && !member.from_provider} />
                 ))}
               </Table.Tbody>

@@ -2,11 +2,11 @@ import { Button, Group, Modal, NumberInput, Select, Stack, Switch, TextInput } f
 import { useState, type SubmitEvent } from 'react'
 import { useTranslation } from 'react-i18next'
 
+import { PipelineSelect } from '@/components/pipeline-select'
 import { toastDone, toastFailed } from '@/components/toasts'
 import { useSaveAlertRule, type AlertRule, type AlertRuleDraft } from '@/features/alerts/api/alerts'
-import { useConnectors } from '@/features/connectors/api/connectors'
-import { usePipelines } from '@/features/pipelines/api/pipelines'
 import { Problem } from '@/lib/api/problem'
+import { useConnectors } from '@/lib/queries/connectors'
 
 export const kinds = [
   'failure_rate',
@@ -35,7 +35,6 @@ export function AlertRuleDialog({ rule, onClose }: Props) {
   const { t } = useTranslation()
   const save = useSaveAlertRule(rule?.id)
   const connectors = useConnectors()
-  const pipelines = usePipelines('')
   const [draft, setDraft] = useState<AlertRuleDraft>(
     rule ?? { name: '', kind: 'failure_rate', threshold: 5, minutes: 5, enabled: true, email: '' },
   )
@@ -96,11 +95,8 @@ export function AlertRuleDialog({ rule, onClose }: Props) {
             />
           )}
           {ofPipelines.includes(draft.kind) && (
-            <Select
-              label={t('deliveries.pipeline')}
+            <PipelineSelect
               placeholder={t('alerts.allPipelines')}
-              clearable
-              data={pipelines.data?.map(({ id, name }) => ({ value: id, label: name })) ?? []}
               value={draft.pipeline ?? null}
               error={error('pipeline')}
               onChange={(pipeline) => change({ pipeline })}

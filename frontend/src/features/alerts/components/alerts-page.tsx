@@ -13,8 +13,8 @@ import { AlertRuleDialog } from '@/features/alerts/components/alert-rule-dialog'
 
 export function AlertsPage() {
   const { t } = useTranslation()
-  const alerts = useAlerts()
-  const rules = useAlertRules()
+  const alertsQuery = useAlerts()
+  const rulesQuery = useAlertRules()
   const [edited, setEdited] = useState<AlertRule | 'new' | null>(null)
   const create = (
     <Button leftSection={<IconPlus size={16} />} onClick={() => setEdited('new')}>
@@ -22,16 +22,16 @@ export function AlertsPage() {
     </Button>
   )
   return (
-    <Page title={t('alerts.title')} purpose={t('alerts.purpose')} action={create}>
+    <Page purpose={t('alerts.purpose')} action={create}>
       <Stack gap="lg">
         <Card withBorder>
           <Title order={3} size="h5" mb="sm">
             {t('alerts.history')}
           </Title>
-          <Loaded query={alerts}>
-            {(found) =>
-              found.length ? (
-                <AlertTable alerts={found} />
+          <Loaded query={alertsQuery}>
+            {(alerts) =>
+              alerts.length ? (
+                <AlertTable alerts={alerts} />
               ) : (
                 <Text size="sm" c="dimmed" py="md">
                   {t('alerts.none')}
@@ -44,10 +44,10 @@ export function AlertsPage() {
           <Title order={3} size="h5" mb="sm">
             {t('alerts.rules')}
           </Title>
-          <Loaded query={rules}>
-            {(found) =>
-              found.length ? (
-                <RuleTable rules={found} onEdit={setEdited} />
+          <Loaded query={rulesQuery}>
+            {(rules) =>
+              rules.length ? (
+                <RuleTable rules={rules} onEdit={setEdited} />
               ) : (
                 <Empty title={t('alerts.empty')} hint={t('alerts.emptyHint')} action={create} />
               )
@@ -93,7 +93,7 @@ function AlertTable({ alerts }: { alerts: Alert[] }) {
                 {alert.message}
                 {alert.notification && (
                   <Text size="xs" c="red">
-                    {t('alerts.notTold', { why: alert.notification })}
+                    {t('alerts.notNotified', { why: alert.notification })}
                   </Text>
                 )}
               </Table.Td>

@@ -33,7 +33,6 @@ export function AuditPage() {
   const search = useDebouncedCallback((value: string) => set('search', value), 300)
   return (
     <Page
-      title={t('audit.title')}
       purpose={t('audit.purpose')}
       action={
         <Button

@@ -22,7 +22,7 @@ export function ConfigFilesPage() {
     plan.reset()
   }
   return (
-    <Page title={t('configFiles.title')} purpose={t('configFiles.purpose')}>
+    <Page purpose={t('configFiles.purpose')}>
       <Stack>
         <Group>
           <Button
@@ -64,7 +64,7 @@ export function ConfigFilesPage() {
             {t('configFiles.plan')}
           </Button>
         </Group>
-        {plan.error && <Refused error={plan.error} />}
+        {plan.error && <Rejected error={plan.error} />}
         {plan.data && (
           <Card withBorder aria-live="polite">
             <Title order={3} size="h5" mb="sm">
@@ -116,14 +116,14 @@ function Plan({ steps }: { steps: Step[] }) {
   )
 }
 
-function Refused({ error }: { error: unknown }) {
+function Rejected({ error }: { error: unknown }) {
   const errors = error instanceof Problem ? Object.entries(error.errors) : []
   return (
     <Alert color="red" icon={<IconAlertTriangle />} title={sentence(error)}>
       <List size="sm">
-        {errors.map(([path, said]) => (
+        {errors.map(([path, sentences]) => (
           <List.Item key={path}>
-            {path}: {said.join(' ')}
+            {path}: {sentences.join(' ')}
           </List.Item>
         ))}
       </List>

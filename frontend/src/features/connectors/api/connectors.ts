@@ -1,32 +1,12 @@
 import { useMutation, useQuery, useQueryClient } from '@tanstack/react-query'
 
 import { api, dataOf } from '@/lib/api/client'
-import type { components } from '@/lib/api/schema'
-
-export type Connector = components['schemas']['Connector']
-export type ConnectorType = components['schemas']['ConnectorType']
+import { connectorKeys as keys } from '@/lib/queries/connectors'
 
 export interface ConnectorDraft {
   name: string
   type: string
   connection: Record<string, unknown>
-}
-
-const keys = { all: ['connectors'], one: (id: string) => ['connectors', id], types: ['connector-types'] }
-
-export function useConnectorTypes() {
-  return useQuery({
-    queryKey: keys.types,
-    queryFn: () => dataOf(api.GET('/api/v1/connector-types/')),
-    staleTime: Infinity,
-  })
-}
-
-export function useConnectors() {
-  return useQuery({
-    queryKey: keys.all,
-    queryFn: async () => (await dataOf(api.GET('/api/v1/connectors/', { params: { query: { page_size: 500 } } }))).results,
-  })
 }
 
 export function useConnector(id: string | undefined) {

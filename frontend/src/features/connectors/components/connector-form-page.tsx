@@ -1,23 +1,23 @@
 import { Alert, Button, Card, Group, TextInput } from '@mantine/core'
-import { IconCircleCheck } from '@tabler/icons-react'
+import { IconAlertTriangle, IconCircleCheck } from '@tabler/icons-react'
 import { useState } from 'react'
 import { useTranslation } from 'react-i18next'
 import { useNavigate, useParams } from 'react-router'
 
 import { Page } from '@/components/page'
 import { SchemaForm } from '@/components/schema-form/schema-form'
-import { Loaded } from '@/components/states'
+import { Empty, Loaded } from '@/components/states'
 import { toastDone, toastFailed } from '@/components/toasts'
 import {
   useConnector,
-  useConnectorTypes,
   useSaveConnector,
   useTestConnector,
   type ConnectorDraft,
-  type ConnectorType,
 } from '@/features/connectors/api/connectors'
 import { Problem } from '@/lib/api/problem'
 import { below } from '@/lib/error-paths'
+import { useConnectorTypes, type ConnectorType } from '@/lib/queries/connectors'
+import { useServerTexts } from '@/lib/texts'
 
 export function ConnectorFormPage() {
   const { id, type } = useParams()
@@ -28,18 +28,21 @@ export function ConnectorFormPage() {
   return (
     <Page title={title} purpose={t('connectors.purpose')}>
       <Loaded query={types}>
-        {(found) => {
-          const chosen = (of: string | undefined) => found.find((candidate) => candidate.type === of)
+        {(known) => {
+          const typeOf = (name: string | undefined) => known.find((candidate) => candidate.type === name)
           if (!id) {
-            const wanted = chosen(type)
-            return wanted && <ConnectorForm type={wanted} draft={{ name: '', type: wanted.type, connection: {} }} />
+            const chosen = typeOf(type)
+            const draft = { name: '', type: type ?? '', connection: {} }
+            return chosen ? <ConnectorForm type={chosen} draft={draft} /> : <Empty title={t('connectors.unknownType')} />
           }
           return (
             <Loaded query={saved}>
               {(connector) => {
-                const wanted = chosen(connector.type)
-                return wanted && (
-                  <ConnectorForm key={connector.id} id={connector.id} etag={connector.etag} type={wanted} draft={connector} />
+                const own = typeOf(connector.type)
+                return own ? (
+                  <ConnectorForm key={connector.id} id={connector.id} etag={connector.etag} type={own} draft={connector} />
+                ) : (
+                  <Empty title={t('connectors.unknownType')} />
                 )
               }}
             </Loaded>
@@ -60,6 +63,7 @@ function ConnectorForm(props: { id?: string; etag?: string; type: ConnectorType;
   const [etag] = useState(props.etag)
   const save = useSaveConnector(id, etag)
   const test = useTestConnector(id)
+  const text = useServerTexts()
 
   function failed(error: unknown) {
     setErrors(error instanceof Problem ? error.errors : {})
@@ -79,6 +83,11 @@ function ConnectorForm(props: { id?: string; etag?: string; type: ConnectorType;
 
   return (
     <Card withBorder maw={760}>
+      {type.unavailable && (
+        <Alert color="yellow" icon={<IconAlertTriangle />} mb="md">
+          {text(type.unavailable)}
+        </Alert>
+      )}
       <TextInput
         label={t('common.name')}
         required
@@ -97,7 +106,7 @@ function ConnectorForm(props: { id?: string; etag?: string; type: ConnectorType;
       >
         {test.data && (
           <Alert color="green" icon={<IconCircleCheck />} mt="md" role="status">
-            {test.data.detail}
+            {text(test.data.detail)}
           </Alert>
         )}
         <Group justify="flex-end" mt="lg">

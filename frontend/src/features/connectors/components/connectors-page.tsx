@@ -1,4 +1,4 @@
-import { Anchor, Button, Group, Menu, Table } from '@mantine/core'
+import { Anchor, Button, Group, Menu, Table, Text } from '@mantine/core'
 import { IconPlus } from '@tabler/icons-react'
 import { useTranslation } from 'react-i18next'
 import { Link } from 'react-router'
@@ -8,18 +8,21 @@ import { Page } from '@/components/page'
 import { Empty, Loaded } from '@/components/states'
 import { Time } from '@/components/time'
 import { toastFailed } from '@/components/toasts'
-import { useConnectors, useConnectorTypes, useDeleteConnector } from '@/features/connectors/api/connectors'
+import { useDeleteConnector } from '@/features/connectors/api/connectors'
+import { useConnectors, useConnectorTypes, type ConnectorType } from '@/lib/queries/connectors'
+import { useServerTexts } from '@/lib/texts'
 
 export function ConnectorsPage() {
   const { t } = useTranslation()
-  const connectors = useConnectors()
+  const text = useServerTexts()
+  const saved = useConnectors()
   const types = useConnectorTypes()
   const remove = useDeleteConnector()
   return (
-    <Page title={t('connectors.title')} purpose={t('connectors.purpose')} action={<CreateMenu />}>
-      <Loaded query={connectors}>
-        {(found) =>
-          found.length ? (
+    <Page purpose={t('connectors.purpose')} action={<CreateMenu />}>
+      <Loaded query={saved}>
+        {(connectors) =>
+          connectors.length ? (
             <Table.ScrollContainer minWidth={560}>
               <Table highlightOnHover>
                 <Table.Thead>
@@ -31,14 +34,14 @@ export function ConnectorsPage() {
                   </Table.Tr>
                 </Table.Thead>
                 <Table.Tbody>
-                  {found.map((connector) => (
+                  {connectors.map((connector) => (
                     <Table.Tr key={connector.id}>
                       <Table.Td>
                         <Anchor component={Link} to={`/connectors/${connector.id}/edit`}>
                           {connector.name}
                         </Anchor>
                       </Table.Td>
-                      <Table.Td>{types.data?.find(({ type }) => type === connector.type)?.title ?? connector.type}</Table.Td>
+                      <Table.Td>{text(types.data?.find(({ type }) => type === connector.type)?.title ?? connector.type)}</Table.Td>
                       <Table.Td>
                         <Time at={connector.updated_at} />
                       </Table.Td>
@@ -78,11 +81,27 @@ function CreateMenu() {
       </Menu.Target>
       <Menu.Dropdown>
         {types.data?.map((type) => (
-          <Menu.Item key={type.type} component={Link} to={`/connectors/new/${type.type}`}>
-            {type.title}
-          </Menu.Item>
+          <TypeItem key={type.type} type={type} />
         ))}
       </Menu.Dropdown>
     </Menu>
+  )
+}
+
+/** A type to choose; one that this installation lacks something for says what. */
+function TypeItem({ type: { type, title, unavailable } }: { type: ConnectorType }) {
+  const text = useServerTexts()
+  if (unavailable) {
+    return (
+      <Menu.Item disabled maw={360}>
+        {text(title)}
+        <Text size="xs">{text(unavailable)}</Text>
+      </Menu.Item>
+    )
+  }
+  return (
+    <Menu.Item component={Link} to={`/connectors/new/${type}`}>
+      {text(title)}
+    </Menu.Item>
   )
 }

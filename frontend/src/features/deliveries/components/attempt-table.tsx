@@ -3,7 +3,7 @@ import { useTranslation } from 'react-i18next'
 
 import { Time } from '@/components/time'
 import type { Attempt } from '@/features/deliveries/api/deliveries'
-import { usePipelineName } from '@/features/deliveries/components/filter-bar'
+import { usePipelineName } from '@/lib/queries/pipelines'
 
 /** Tries, newest first. `brief` leaves out whose they are. */
 export function AttemptTable({ rows, brief = false }: { rows: Attempt[]; brief?: boolean }) {

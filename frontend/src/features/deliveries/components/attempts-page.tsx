@@ -13,7 +13,7 @@ export function AttemptsPage() {
   const { filter, set } = useFilter()
   const attempts = useAttempts(filter)
   return (
-    <Page title={t('attempts.title')} purpose={t('attempts.purpose')}>
+    <Page purpose={t('attempts.purpose')}>
       <FilterBar
         filter={filter}
         set={set}

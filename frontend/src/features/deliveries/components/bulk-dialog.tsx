@@ -5,8 +5,8 @@ import { useTranslation } from 'react-i18next'
 import { Loaded } from '@/components/states'
 import { toastDone, toastFailed } from '@/components/toasts'
 import { useDiscard, useRedrive, useSelectionPreview } from '@/features/deliveries/api/deliveries'
-import { usePipelineName } from '@/features/deliveries/components/filter-bar'
 import { count } from '@/lib/format'
+import { usePipelineName } from '@/lib/queries/pipelines'
 import type { Filter } from '@/lib/use-filter'
 
 export type BulkAction = 'redrive' | 'discard'
@@ -39,13 +39,13 @@ export function BulkDialog({ action, filter, onClose, onDone }: Props) {
   return (
     <Modal opened onClose={onClose} title={t(`deadLetters.${action}Title`)} centered size="lg">
       <Loaded query={preview}>
-        {(found) => (
+        {(reach) => (
           <Stack>
-            <Text data-preview={found.count}>
-              {t(`deadLetters.${action}Preview`, { count: written(found.count), outputs: written(found.outputs) })}
+            <Text data-preview={reach.count}>
+              {t(`deadLetters.${action}Preview`, { count: written(reach.count), outputs: written(reach.outputs) })}
             </Text>
             <List size="sm">
-              {found.groups.map((group) => (
+              {reach.groups.map((group) => (
                 <List.Item key={`${group.pipeline}/${group.output}/${group.reason}`}>
                   {written(group.count)} · {nameOf(group.pipeline)} · {group.output || '–'} ·{' '}
                   {t(`reasons.${group.reason}`, { defaultValue: group.reason })}
@@ -82,11 +82,11 @@ export function BulkDialog({ action, filter, onClose, onDone }: Props) {
               </Button>
               <Button
                 color={action === 'discard' ? 'red' : undefined}
-                disabled={!found.count || (action === 'discard' && !reason.trim())}
+                disabled={!reach.count || (action === 'discard' && !reason.trim())}
                 loading={redrive.isPending || discard.isPending}
                 onClick={act}
               >
-                {t(`deadLetters.${action}`, { count: written(found.count) })}
+                {t(`deadLetters.${action}`, { count: written(reach.count) })}
               </Button>
             </Group>
           </Stack>

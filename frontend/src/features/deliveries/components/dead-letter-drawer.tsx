@@ -7,9 +7,9 @@ import { Time } from '@/components/time'
 import { useAttempts, useDeadLetter } from '@/features/deliveries/api/deliveries'
 import { AttemptTable } from '@/features/deliveries/components/attempt-table'
 import { BulkDialog, type BulkAction } from '@/features/deliveries/components/bulk-dialog'
-import { StateBadge } from '@/features/deliveries/components/dead-letters-page'
-import { usePipelineName } from '@/features/deliveries/components/filter-bar'
+import { StateBadge } from '@/features/deliveries/components/state-badge'
 import { bytes } from '@/lib/format'
+import { usePipelineName } from '@/lib/queries/pipelines'
 
 /** One dead letter beside the list: cause, payload and every try. */
 export function DeadLetterDrawer({ id, onClose }: { id: string | null; onClose: () => void }) {
@@ -23,31 +23,31 @@ export function DeadLetterDrawer({ id, onClose }: { id: string | null; onClose: 
 
 function Detail({ id }: { id: string }) {
   const { t, i18n } = useTranslation()
-  const letter = useDeadLetter(id)
+  const query = useDeadLetter(id)
   const nameOf = usePipelineName()
   const [action, setAction] = useState<BulkAction | null>(null)
   return (
-    <Loaded query={letter}>
-      {(found) => {
+    <Loaded query={query}>
+      {(letter) => {
         const facts: [string, React.ReactNode][] = [
-          [t('common.status'), <StateBadge key="state" state={found.state} />],
-          [t('pipelines.reason'), t(`reasons.${found.reason}`, { defaultValue: found.reason })],
-          [t('pipelines.message'), found.error],
-          [t('deliveries.pipeline'), nameOf(found.pipeline)],
-          [t('pipelines.output'), found.output || '–'],
-          [t('pipelines.stage'), found.stage],
-          [t('pipelines.version'), found.version],
-          [t('deliveries.messageId'), <Code key="id">{found.message_id || '–'}</Code>],
-          [t('deadLetters.firstAt'), <Time key="first" at={found.first_at} />],
-          [t('deadLetters.attempts'), t('deadLetters.attemptsAnd', { attempts: found.attempts, count: found.redeliveries })],
-          [t('deadLetters.next'), found.due_at ? <Time key="due" at={found.due_at} /> : t('deadLetters.byHand')],
-          ...(found.closed_by || found.closed_why
-            ? [[t('deadLetters.closed'), `${found.closed_by} ${found.closed_why}`] as [string, string]]
+          [t('common.status'), <StateBadge key="state" state={letter.state} />],
+          [t('pipelines.reason'), t(`reasons.${letter.reason}`, { defaultValue: letter.reason })],
+          [t('pipelines.message'), letter.error],
+          [t('deliveries.pipeline'), nameOf(letter.pipeline)],
+          [t('pipelines.output'), letter.output || '–'],
+          [t('pipelines.stage'), letter.stage],
+          [t('pipelines.version'), letter.version],
+          [t('deliveries.messageId'), <Code key="id">{letter.message_id || '–'}</Code>],
+          [t('deadLetters.firstAt'), <Time key="first" at={letter.first_at} />],
+          [t('deadLetters.attempts'), t('deadLetters.attemptsAnd', { attempts: letter.attempts, count: letter.redeliveries })],
+          [t('deadLetters.next'), letter.due_at ? <Time key="due" at={letter.due_at} /> : t('deadLetters.byHand')],
+          ...(letter.closed_by || letter.closed_why
+            ? [[t('deadLetters.closed'), `${letter.closed_by} ${letter.closed_why}`] as [string, string]]
             : []),
         ]
         return (
           <Stack>
-            {found.state === 'waiting' && (
+            {letter.state === 'waiting' && (
               <Group gap="xs">
                 <Button size="xs" onClick={() => setAction('redrive')}>
                   {t('deadLetters.redriveOne')}
@@ -68,16 +68,16 @@ function Detail({ id }: { id: string }) {
               </Table.Tbody>
             </Table>
             <Text fw={600} size="sm">
-              {t('deadLetters.payload', { size: bytes(found.body_bytes, i18n.language), type: found.content_type })}
+              {t('deadLetters.payload', { size: bytes(letter.body_bytes, i18n.language), type: letter.content_type })}
             </Text>
             <ScrollArea.Autosize mah={280}>
-              <Code block>{found.body_is_base64 ? found.body : pretty(found.body)}</Code>
+              <Code block>{letter.body_is_base64 ? letter.body : pretty(letter.body)}</Code>
             </ScrollArea.Autosize>
-            {found.message_id && <Attempts messageId={found.message_id} output={found.output} />}
+            {letter.message_id && <Attempts messageId={letter.message_id} output={letter.output} />}
             {action && (
               <BulkDialog
                 action={action}
-                filter={{ ids: found.id }}
+                filter={{ ids: letter.id }}
                 onClose={() => setAction(null)}
                 onDone={() => setAction(null)}
               />

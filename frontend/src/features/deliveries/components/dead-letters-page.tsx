@@ -1,5 +1,4 @@
-import { Badge, Button, Card, Checkbox, Group, Stack, Table, Text, UnstyledButton } from '@mantine/core'
-import { IconAlertTriangle, IconArchive, IconCircleCheck, IconClock, IconLoader } from '@tabler/icons-react'
+import { Button, Card, Checkbox, Group, Stack, Table, Text, UnstyledButton } from '@mantine/core'
 import { useState } from 'react'
 import { useTranslation } from 'react-i18next'
 
@@ -10,9 +9,11 @@ import { Time } from '@/components/time'
 import { useDeadLetters, useDeadLetterSummary, type DeadLetter, type DeadLetterGroup } from '@/features/deliveries/api/deliveries'
 import { BulkDialog, type BulkAction } from '@/features/deliveries/components/bulk-dialog'
 import { DeadLetterDrawer } from '@/features/deliveries/components/dead-letter-drawer'
-import { FilterBar, usePipelineName } from '@/features/deliveries/components/filter-bar'
-import { useFilter, type Filter } from '@/lib/use-filter'
+import { FilterBar } from '@/features/deliveries/components/filter-bar'
+import { StateBadge } from '@/features/deliveries/components/state-badge'
 import { count } from '@/lib/format'
+import { usePipelineName } from '@/lib/queries/pipelines'
+import { useFilter, type Filter } from '@/lib/use-filter'
 
 const states = ['waiting', 'redelivering', 'delivered', 'discarded', 'expired'] as const
 
@@ -35,7 +36,6 @@ export function DeadLettersPage() {
   }
   return (
     <Page
-      title={t('deadLetters.title')}
       purpose={t('deadLetters.purpose')}
       action={
         <Group gap="xs">
@@ -60,7 +60,10 @@ export function DeadLettersPage() {
           {
             name: 'reason',
             label: t('pipelines.reason'),
-            data: [...new Set(summary.data?.map((group) => group.reason))].map((value) => ({ value, label: value })),
+            data: [...new Set(summary.data?.map((group) => group.reason))].map((value) => ({
+              value,
+              label: t(`reasons.${value}`, { defaultValue: value }),
+            })),
           },
         ]}
         text={{ name: 'search', label: t('deadLetters.search') }}
@@ -197,23 +200,5 @@ function LetterTable({ rows, chosen, setChosen, onShow }: TableProps) {
         </Table.Tbody>
       </Table>
     </Table.ScrollContainer>
-  )
-}
-
-const looks = {
-  waiting: { color: 'yellow', icon: IconClock },
-  redelivering: { color: 'yellow', icon: IconLoader },
-  delivered: { color: 'green', icon: IconCircleCheck },
-  discarded: { color: 'gray', icon: IconArchive },
-  expired: { color: 'red', icon: IconAlertTriangle },
-}
-
-export function StateBadge({ state }: { state: DeadLetter['state'] }) {
-  const { t } = useTranslation()
-  const { color, icon: Icon } = looks[state]
-  return (
-    <Badge color={color} variant="light" tt="none" miw="max-content" leftSection={<Icon size={12} aria-hidden />}>
-      {t(`deadLetters.state.${state}`)}
-    </Badge>
   )
 }

@@ -3,7 +3,7 @@ import { useDebouncedCallback } from '@mantine/hooks'
 import { IconSearch } from '@tabler/icons-react'
 import { useTranslation } from 'react-i18next'
 
-import { usePipelines } from '@/features/pipelines/api/pipelines'
+import { PipelineSelect } from '@/components/pipeline-select'
 import type { Filter } from '@/lib/use-filter'
 
 export interface Choice {
@@ -20,25 +20,19 @@ interface Props {
   text: { name: string; label: string }
 }
 
+const choiceWidth = { base: '100%', xs: 190 }
+
 /** Pipeline, a page's own choices, and a text. */
 export function FilterBar({ filter, set, choices, text }: Props) {
   const { t } = useTranslation()
-  const pipelines = usePipelines('')
   const search = useDebouncedCallback((value: string) => set(text.name, value), 300)
-  const all: Choice[] = [
-    {
-      name: 'pipeline',
-      label: t('deliveries.pipeline'),
-      data: pipelines.data?.map(({ id, name }) => ({ value: id, label: name })) ?? [],
-    },
-    ...choices,
-  ]
   return (
     <Group mb="md" align="flex-end">
-      {all.map(({ name, label, data }) => (
+      <PipelineSelect w={choiceWidth} value={filter.pipeline ?? null} onChange={(value) => set('pipeline', value)} />
+      {choices.map(({ name, label, data }) => (
         <Select
           key={name}
-          w={{ base: '100%', xs: 190 }}
+          w={choiceWidth}
           label={label}
           placeholder={t('deliveries.any')}
           clearable
@@ -58,10 +52,4 @@ export function FilterBar({ filter, set, choices, text }: Props) {
       />
     </Group>
   )
-}
-
-/** Names by id; a deleted pipeline is shown by its id. */
-export function usePipelineName(): (id: string | null) => string {
-  const pipelines = usePipelines('')
-  return (id) => pipelines.data?.find((pipeline) => pipeline.id === id)?.name ?? id ?? '–'
 }

@@ -14,15 +14,15 @@ import { useLive, useLiveCounts } from '@/lib/live'
 
 /** Where the pipeline delivers to, and whether each output is well. */
 export function PipelineOutputs({ pipeline }: { pipeline: string }) {
-  const outputs = useOutputs(pipeline)
+  const query = useOutputs(pipeline)
   useLiveCounts([pipeline])
   const { breakers } = useLive()
   return (
     <Stack gap="lg">
-      <Loaded query={outputs}>
-        {(found) => (
+      <Loaded query={query}>
+        {(outputs) => (
           <SimpleGrid cols={{ base: 1, lg: 2 }}>
-            {found.map((output) => (
+            {outputs.map((output) => (
               <OutputCard
                 key={output.name}
                 pipeline={pipeline}
@@ -113,15 +113,15 @@ function OutputCard({ pipeline, output, breaker }: { pipeline: string; output: O
 
 function Events({ pipeline }: { pipeline: string }) {
   const { t } = useTranslation()
-  const events = useOutputEvents(pipeline)
+  const query = useOutputEvents(pipeline)
   return (
     <Card withBorder>
       <Title order={3} size="h5" mb="sm">
         {t('outputs.events')}
       </Title>
-      <Loaded query={events}>
-        {(found) =>
-          found.length ? (
+      <Loaded query={query}>
+        {(events) =>
+          events.length ? (
             <Table.ScrollContainer minWidth={520} mah={420}>
               <Table>
                 <Table.Thead>
@@ -133,7 +133,7 @@ function Events({ pipeline }: { pipeline: string }) {
                   </Table.Tr>
                 </Table.Thead>
                 <Table.Tbody>
-                  {found.map((event) => (
+                  {events.map((event) => (
                     <Table.Tr key={event.id}>
                       <Table.Td>
                         <Time at={event.at} />

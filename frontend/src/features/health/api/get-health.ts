@@ -1,6 +1,6 @@
 import { useQuery } from '@tanstack/react-query'
 
-/** Each component's state: "ok" or a sentence. Also answered, with status 503, when one is away. */
+/** Each component's state: "ok" or a sentence. Also answered, with status 503, when one is unavailable. */
 export function useHealth() {
   return useQuery({
     queryKey: ['health'],

@@ -30,14 +30,14 @@ const looks = {
 
 export function JobsPage() {
   const { t } = useTranslation()
-  const jobs = useJobs()
+  const query = useJobs()
   return (
-    <Page title={t('jobs.title')} purpose={t('jobs.purpose')}>
-      <Loaded query={jobs}>
-        {(found) =>
-          found.length ? (
+    <Page purpose={t('jobs.purpose')}>
+      <Loaded query={query}>
+        {(jobs) =>
+          jobs.length ? (
             <Stack>
-              {found.map((job) => (
+              {jobs.map((job) => (
                 <JobCard key={job.name} job={job} />
               ))}
             </Stack>

@@ -17,14 +17,14 @@ type Throughput = components['schemas']['ProxyClient'] | components['schemas']['
 
 export function KafkaProxiesPage() {
   const { t } = useTranslation()
-  const proxies = useKafkaProxies()
+  const query = useKafkaProxies()
   return (
-    <Page title={t('kafkaProxies.title')} purpose={t('kafkaProxies.purpose')}>
-      <Loaded query={proxies}>
-        {(found) =>
-          found.length ? (
+    <Page purpose={t('kafkaProxies.purpose')}>
+      <Loaded query={query}>
+        {(proxies) =>
+          proxies.length ? (
             <Stack gap="xl">
-              {found.map((proxy) => (
+              {proxies.map((proxy) => (
                 <ProxyCard key={proxy.url} proxy={proxy} />
               ))}
             </Stack>

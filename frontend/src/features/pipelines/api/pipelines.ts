@@ -2,8 +2,7 @@ import { useMutation, useQuery, useQueryClient } from '@tanstack/react-query'
 
 import { api, dataOf } from '@/lib/api/client'
 import type { components } from '@/lib/api/schema'
-
-export type Pipeline = components['schemas']['Pipeline']
+import { pipelineKeys as keys } from '@/lib/queries/pipelines'
 
 /** A configuration that is being edited: the server is the one to say what it lacks. */
 export type Config = Record<string, unknown>
@@ -16,23 +15,7 @@ export interface PipelineDraft {
 
 type Action = 'publish' | 'pause' | 'resume'
 
-const keys = {
-  all: ['pipelines'],
-  list: (search: string) => ['pipelines', 'list', search],
-  one: (id: string) => ['pipelines', id],
-  part: (id: string, part: string) => ['pipelines', id, part],
-  schema: ['pipeline-schema'],
-}
-
 const byId = (id: string) => ({ params: { path: { id } } })
-
-export function usePipelines(search: string) {
-  return useQuery({
-    queryKey: keys.list(search),
-    queryFn: async () =>
-      (await dataOf(api.GET('/api/v1/pipelines/', { params: { query: { search, page_size: 500 } } }))).results,
-  })
-}
 
 export function usePipeline(id: string | undefined) {
   return useQuery({
@@ -46,7 +29,7 @@ export function usePipeline(id: string | undefined) {
 /** The JSON Schema of a pipeline's configuration. */
 export function usePipelineSchema() {
   return useQuery({
-    queryKey: keys.schema,
+    queryKey: ['pipeline-schema'],
     queryFn: () => dataOf(api.GET('/api/v1/pipelines/schema/')),
     staleTime: Infinity,
   })
@@ -125,7 +108,7 @@ interface Tried {
   config: Config
 }
 
-/** What a configuration makes of a message, without asking external APIs. */
+/** What a configuration makes of a message, without calling external APIs. */
 export function useDryRun(id: string, tried: Tried) {
   return useQuery({
     queryKey: [...keys.part(id, 'dry-run'), tried],
@@ -137,7 +120,7 @@ export function useDryRun(id: string, tried: Tried) {
 }
 
 /** The same, with the external APIs' real answers. */
-export function useAskApis(id: string) {
+export function useCallApis(id: string) {
   return useMutation({
     mutationFn: (tried: Tried) =>
       dataOf(api.POST('/api/v1/pipelines/{id}/dry-run/', { ...byId(id), body: { ...asSent(tried), call_apis: true } })),
@@ -173,7 +156,7 @@ export function usePipelineAction(id: string) {
   })
 }
 
-/** Brings an earlier version back: `restore` saves it as the newest, `roll-back` also puts it in force. */
+/** Brings an earlier version back: `restore` saves it as the newest, `roll-back` also publishes it. */
 export function useReturnToVersion(id: string, how: 'restore' | 'roll-back') {
   const client = useQueryClient()
   return useMutation({

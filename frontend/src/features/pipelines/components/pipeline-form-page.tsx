@@ -14,14 +14,14 @@ import { below } from '@/lib/error-paths'
 export function PipelineFormPage() {
   const { id } = useParams()
   const { t } = useTranslation()
-  const saved = usePipeline(id)
-  const title = id ? t('pipelines.editTitle', { name: saved.data?.name ?? '…' }) : t('pipelines.newTitle')
+  const query = usePipeline(id)
+  const title = id ? t('pipelines.editTitle', { name: query.data?.name ?? '…' }) : t('pipelines.newTitle')
   return (
     <Page title={title} purpose={t('pipelines.editPurpose')}>
       {id ? (
-        <Loaded query={saved}>
-          {(found) => (
-            <PipelineForm id={id} etag={found.etag} draft={{ name: found.name, config: { ...found.config } }} />
+        <Loaded query={query}>
+          {(saved) => (
+            <PipelineForm id={id} etag={saved.etag} draft={{ name: saved.name, config: { ...saved.config } }} />
           )}
         </Loaded>
       ) : (

@@ -6,12 +6,13 @@ import { useTranslation } from 'react-i18next'
 import { Figure } from '@/components/figure'
 import { Loaded } from '@/components/states'
 import { Time } from '@/components/time'
-import { useErrors, useHistory, type Pipeline } from '@/features/pipelines/api/pipelines'
+import { useErrors, useHistory } from '@/features/pipelines/api/pipelines'
 import { useSeconds } from '@/features/pipelines/components/use-seconds'
 import { accepted, deadIn, deliveredIn, historyTimeline, ratesByEvent, timeline, type Point } from '@/features/pipelines/rates'
 import { clock, count, dateAndTime, perSecond } from '@/lib/format'
 import type { Seconds } from '@/lib/live'
 import { usePreferences } from '@/lib/preferences'
+import type { Pipeline } from '@/lib/queries/pipelines'
 
 const rateWindow = 10
 const chartSeconds = 300
@@ -205,15 +206,15 @@ function byStage(a: string, b: string): number {
 
 function LastErrors({ id }: { id: string }) {
   const { t } = useTranslation()
-  const errors = useErrors(id)
+  const query = useErrors(id)
   return (
     <Card withBorder>
       <Title order={3} size="h5" mb="sm">
         {t('pipelines.errors')}
       </Title>
-      <Loaded query={errors}>
-        {(found) =>
-          found.length ? (
+      <Loaded query={query}>
+        {(errors) =>
+          errors.length ? (
             <Table.ScrollContainer minWidth={420} mah={420}>
               <Table>
                 <Table.Thead>
@@ -224,7 +225,7 @@ function LastErrors({ id }: { id: string }) {
                   </Table.Tr>
                 </Table.Thead>
                 <Table.Tbody>
-                  {found.map((error) => (
+                  {errors.map((error) => (
                     <Table.Tr key={error.message_id + error.at}>
                       <Table.Td>
                         <Time at={error.at} />

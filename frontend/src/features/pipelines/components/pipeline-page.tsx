@@ -1,4 +1,5 @@
 import { Alert, Button, Group, List, Tabs, Text } from '@mantine/core'
+import type { ReactNode } from 'react'
 import { useTranslation } from 'react-i18next'
 import { Link, useNavigate, useParams } from 'react-router'
 
@@ -7,25 +8,25 @@ import { Copyable } from '@/components/copyable'
 import { Page } from '@/components/page'
 import { Loaded } from '@/components/states'
 import { toastDone, toastFailed } from '@/components/toasts'
-import { PipelineOutputs } from '@/features/deliveries/components/pipeline-outputs'
-import {
-  useDeletePipeline,
-  usePipeline,
-  usePipelineAction,
-  type Pipeline,
-} from '@/features/pipelines/api/pipelines'
+import { useDeletePipeline, usePipeline, usePipelineAction } from '@/features/pipelines/api/pipelines'
 import { PipelineOverview } from '@/features/pipelines/components/pipeline-overview'
 import { PipelineStatus } from '@/features/pipelines/components/pipeline-status'
 import { PipelineVersions } from '@/features/pipelines/components/pipeline-versions'
 import { Playground } from '@/features/pipelines/components/playground'
+import type { Pipeline } from '@/lib/queries/pipelines'
 
-export function PipelinePage() {
-  const { id = '' } = useParams()
-  const pipeline = usePipeline(id)
-  return <Loaded query={pipeline}>{(found) => <PipelineDetail pipeline={found} />}</Loaded>
+interface Props {
+  /** Where a pipeline delivers to, and how that goes. */
+  outputs: (pipeline: Pipeline) => ReactNode
 }
 
-function PipelineDetail({ pipeline }: { pipeline: Pipeline }) {
+export function PipelinePage({ outputs }: Props) {
+  const { id = '' } = useParams()
+  const query = usePipeline(id)
+  return <Loaded query={query}>{(pipeline) => <PipelineDetail pipeline={pipeline} outputs={outputs} />}</Loaded>
+}
+
+function PipelineDetail({ pipeline, outputs }: Props & { pipeline: Pipeline }) {
   const { t } = useTranslation()
   const { tab = 'overview' } = useParams()
   const navigate = useNavigate()
@@ -43,13 +44,13 @@ function PipelineDetail({ pipeline }: { pipeline: Pipeline }) {
       {pipeline.published_version !== pipeline.version && pipeline.provisioning?.state !== 'provisioning' && (
         <Unpublished pipeline={pipeline} />
       )}
-      {pipeline.provisioning && <Provisioning found={pipeline.provisioning} />}
+      {pipeline.provisioning && <Provisioning provisioning={pipeline.provisioning} />}
       {pipeline.failure && (
         <Alert color="red" mb="md" title={t('pipelines.failedTitle')}>
           {pipeline.failure}
         </Alert>
       )}
-      {pipeline.config.input?.type !== 'filter' && <Address url={pipeline.ingest_url} />}
+      {(pipeline.config.input?.type ?? 'http') === 'http' && <Address url={pipeline.ingest_url} />}
       <Tabs
         value={tab}
         onChange={(next) => void navigate(`/pipelines/${pipeline.id}${next === 'overview' ? '' : `/${next}`}`)}
@@ -64,9 +65,7 @@ function PipelineDetail({ pipeline }: { pipeline: Pipeline }) {
         <Tabs.Panel value="overview">
           <PipelineOverview pipeline={pipeline} />
         </Tabs.Panel>
-        <Tabs.Panel value="outputs">
-          <PipelineOutputs pipeline={pipeline.id} />
-        </Tabs.Panel>
+        <Tabs.Panel value="outputs">{outputs(pipeline)}</Tabs.Panel>
         <Tabs.Panel value="playground">
           <Playground pipeline={pipeline} />
         </Tabs.Panel>
@@ -111,15 +110,15 @@ function Actions({ pipeline }: { pipeline: Pipeline }) {
 }
 
 /** What a version waits for in other systems, or why it could not be put in force. */
-function Provisioning({ found }: { found: NonNullable<Pipeline['provisioning']> }) {
+function Provisioning({ provisioning }: { provisioning: NonNullable<Pipeline['provisioning']> }) {
   const { t } = useTranslation()
-  const failed = found.state === 'failed'
-  const title = t(failed ? 'pipelines.provisioningFailed' : 'pipelines.provisioningTitle', { version: found.version })
+  const failed = provisioning.state === 'failed'
+  const title = t(failed ? 'pipelines.provisioningFailed' : 'pipelines.provisioningTitle', { version: provisioning.version })
   return (
     <Alert color={failed ? 'red' : 'blue'} mb="md" title={title}>
-      {found.cause}
+      {provisioning.cause}
       <List size="sm">
-        {found.steps.map((step) => (
+        {provisioning.steps.map((step) => (
           <List.Item key={step.kind}>
             {t(`pipelines.registrations.${step.kind}`, { defaultValue: step.kind })}:{' '}
             {t(`pipelines.registrationStates.${step.state ?? 'pending'}`)}
@@ -143,8 +142,8 @@ function Unpublished({ pipeline }: { pipeline: Pipeline }) {
           loading={act.isPending}
           onClick={() =>
             act.mutate('publish', {
-              onSuccess: (found) => {
-                if (!found.provisioning) toastDone(t('pipelines.published', { version: pipeline.version }))
+              onSuccess: ({ provisioning }) => {
+                if (!provisioning) toastDone(t('pipelines.published', { version: pipeline.version }))
               },
               onError: toastFailed,
             })

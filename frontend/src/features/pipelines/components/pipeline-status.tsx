@@ -2,7 +2,7 @@ import { Badge } from '@mantine/core'
 import { IconAlertTriangle, IconCircleCheck, IconLoader, IconPencil, IconPlayerPause } from '@tabler/icons-react'
 import { useTranslation } from 'react-i18next'
 
-import type { Pipeline } from '@/features/pipelines/api/pipelines'
+import type { Pipeline } from '@/lib/queries/pipelines'
 
 export function PipelineStatus({ pipeline }: { pipeline: Pipeline }) {
   const { t } = useTranslation()

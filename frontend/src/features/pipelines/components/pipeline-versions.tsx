@@ -7,8 +7,9 @@ import { ChangeList } from '@/components/change-list'
 import { Loaded } from '@/components/states'
 import { Time } from '@/components/time'
 import { toastDone, toastFailed } from '@/components/toasts'
-import { useReturnToVersion, useVersionChanges, useVersions, type Pipeline } from '@/features/pipelines/api/pipelines'
+import { useReturnToVersion, useVersionChanges, useVersions } from '@/features/pipelines/api/pipelines'
 import type { components } from '@/lib/api/schema'
+import type { Pipeline } from '@/lib/queries/pipelines'
 
 type Version = components['schemas']['Version']
 
@@ -17,7 +18,7 @@ export function PipelineVersions({ pipeline }: { pipeline: Pipeline }) {
   const versions = useVersions(pipeline.id)
   return (
     <Loaded query={versions}>
-      {(found) => (
+      {(newestFirst) => (
         <Table.ScrollContainer minWidth={560}>
           <Table>
             <Table.Thead>
@@ -29,7 +30,7 @@ export function PipelineVersions({ pipeline }: { pipeline: Pipeline }) {
               </Table.Tr>
             </Table.Thead>
             <Table.Tbody>
-              {found.map((version) => (
+              {newestFirst.map((version) => (
                 <VersionRow key={version.number} pipeline={pipeline} version={version} />
               ))}
             </Table.Tbody>
@@ -52,7 +53,7 @@ function VersionRow({ pipeline, version }: { pipeline: Pipeline; version: Versio
           </Button>{' '}
           {version.number === pipeline.published_version && (
             <Badge variant="light" color="gray" tt="none">
-              {t('pipelines.inForce')}
+              {t('pipelines.isPublished')}
             </Badge>
           )}
         </Table.Td>
@@ -91,7 +92,7 @@ function VersionRow({ pipeline, version }: { pipeline: Pipeline; version: Versio
   )
 }
 
-/** What the version changed, and all that it says. */
+/** Brings the version back. */
 function ReturnButton(props: {
   pipeline: Pipeline
   version: Version
@@ -114,6 +115,7 @@ function ReturnButton(props: {
   )
 }
 
+/** What the version changed, and the whole of it. */
 function VersionDetail({ pipeline, version }: { pipeline: Pipeline; version: Version }) {
   const { t } = useTranslation()
   const [since, setSince] = useState(String(version.number - 1))
@@ -132,7 +134,7 @@ function VersionDetail({ pipeline, version }: { pipeline: Pipeline; version: Ver
             value={since}
             onChange={(value) => value && setSince(value)}
           />
-          <Loaded query={changes}>{(found) => <ChangeList changes={found} />}</Loaded>
+          <Loaded query={changes}>{(differences) => <ChangeList changes={differences} />}</Loaded>
         </>
       )}
       <Code block style={{ whiteSpace: 'pre-wrap', overflowWrap: 'anywhere' }}>

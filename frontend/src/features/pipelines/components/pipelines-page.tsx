@@ -1,23 +1,28 @@
 import { Anchor, Button, Group, Table, TextInput } from '@mantine/core'
 import { useDebouncedValue } from '@mantine/hooks'
 import { IconPlus, IconSearch } from '@tabler/icons-react'
+import type { ReactNode } from 'react'
 import { useTranslation } from 'react-i18next'
 import { Link, useSearchParams } from 'react-router'
 
 import { Page } from '@/components/page'
 import { Empty, Loaded } from '@/components/states'
 import { Time } from '@/components/time'
-import { GeneratorSwitch } from '@/features/demo/components/generator-switch'
-import { usePipelines, type Pipeline } from '@/features/pipelines/api/pipelines'
 import { PipelineStatus } from '@/features/pipelines/components/pipeline-status'
 import { accepted, deadIn, deliveredIn, ratesByEvent } from '@/features/pipelines/rates'
 import { perSecond } from '@/lib/format'
 import { useLiveCounts, type Seconds } from '@/lib/live'
+import { usePipelines, type Pipeline } from '@/lib/queries/pipelines'
 
 /** The socket sends five seconds; the two newest are still filling. */
 const window = 3
 
-export function PipelinesPage() {
+interface Props {
+  /** What stands beside the search. */
+  tools?: ReactNode
+}
+
+export function PipelinesPage({ tools }: Props) {
   const { t } = useTranslation()
   const [parameters, setParameters] = useSearchParams()
   const search = parameters.get('search') ?? ''
@@ -30,7 +35,7 @@ export function PipelinesPage() {
     </Button>
   )
   return (
-    <Page title={t('pipelines.title')} purpose={t('pipelines.purpose')} action={create}>
+    <Page purpose={t('pipelines.purpose')} action={create}>
       <Group justify="space-between" mb="md">
         <TextInput
           aria-label={t('common.search')}
@@ -41,12 +46,12 @@ export function PipelinesPage() {
             setParameters(event.currentTarget.value ? { search: event.currentTarget.value } : {}, { replace: true })
           }
         />
-        <GeneratorSwitch />
+        {tools}
       </Group>
       <Loaded query={pipelines}>
-        {(found) =>
-          found.length ? (
-            <PipelineTable pipelines={found} live={counts} now={now} />
+        {(matching) =>
+          matching.length ? (
+            <PipelineTable pipelines={matching} live={counts} now={now} />
           ) : settled ? (
             <Empty title={t('pipelines.noMatch')} />
           ) : (

@@ -22,7 +22,7 @@ interface Props {
 export function PlaygroundExamples({ pipeline, config, examples, message, outcome, onOpen, onChange }: Props) {
   const { t } = useTranslation()
   const checked = useCheckedExamples(pipeline, config)
-  const failures = new Map(checked.data?.map((found) => [found.name, found.failure]))
+  const failures = new Map(checked.data?.map(({ name, failure }) => [name, failure]))
   return (
     <Card withBorder>
       <Title order={3} size="h5">

@@ -5,13 +5,12 @@ import { useTranslation } from 'react-i18next'
 
 import { toastDone, toastFailed } from '@/components/toasts'
 import {
-  useAskApis,
+  useCallApis,
   useCapturedMessages,
   useDryRun,
   useSavePipeline,
   type Config,
   type DryRun,
-  type Pipeline,
 } from '@/features/pipelines/api/pipelines'
 import { ConfigForm } from '@/features/pipelines/components/config-form'
 import { PlaygroundExamples, type Example } from '@/features/pipelines/components/playground-examples'
@@ -20,6 +19,7 @@ import { Problem } from '@/lib/api/problem'
 import { below } from '@/lib/error-paths'
 import { dateAndTime } from '@/lib/format'
 import { usePreferences } from '@/lib/preferences'
+import type { Pipeline } from '@/lib/queries/pipelines'
 
 /** A message on the left, the steps in the middle, and what each of them makes of it on the right. */
 export function Playground({ pipeline }: { pipeline: Pipeline }) {
@@ -32,15 +32,16 @@ export function Playground({ pipeline }: { pipeline: Pipeline }) {
     setDraft(pipeline.config)
   }
   const [body, setBody] = useState('')
-  const [asked, setAsked] = useState<DryRun>()
+  // With the external APIs' answers, until the message or a step changes.
+  const [answered, setAnswered] = useState<DryRun>()
   const [tried] = useDebouncedValue({ body, config: draft }, 400)
   const run = useDryRun(pipeline.id, tried)
-  const outcome = asked ?? run.data
+  const outcome = answered ?? run.data
   const errors = run.error instanceof Problem ? run.error.errors : {}
-  const steps = (draft.transforms ?? []) as ({ type?: string } | null)[]
+  const steps = (draft.transforms ?? []) as (object | null)[]
 
   function change(next: SetStateAction<Config>) {
-    setAsked(undefined)
+    setAnswered(undefined)
     setDraft(next)
   }
 
@@ -55,7 +56,7 @@ export function Playground({ pipeline }: { pipeline: Pipeline }) {
             pipeline={pipeline.id}
             body={body}
             onChange={(next) => {
-              setAsked(undefined)
+              setAnswered(undefined)
               setBody(next)
             }}
           />
@@ -78,8 +79,8 @@ export function Playground({ pipeline }: { pipeline: Pipeline }) {
               <Title order={3} size="h5">
                 {t('playground.result')}
               </Title>
-              {steps.some((step) => step?.type === 'http_call') && body && (
-                <AskApis pipeline={pipeline.id} tried={{ body, config: draft }} onAnswer={setAsked} />
+              {steps.some((step) => step && 'connector' in step) && body && (
+                <CallApis pipeline={pipeline.id} tried={{ body, config: draft }} onAnswer={setAnswered} />
               )}
             </Group>
             {outcome && body ? (
@@ -109,22 +110,22 @@ export function Playground({ pipeline }: { pipeline: Pipeline }) {
 function Message(props: { pipeline: string; body: string; onChange: (body: string) => void }) {
   const { t, i18n } = useTranslation()
   const { timeZone } = usePreferences()
-  const messages = useCapturedMessages(props.pipeline)
-  const found = messages.data ?? []
+  const query = useCapturedMessages(props.pipeline)
+  const messages = query.data ?? []
   return (
     <Card withBorder>
       <Stack gap="sm">
         <Select
           label={t('playground.captured')}
           placeholder={
-            messages.isPending ? t('common.loading') : t(found.length ? 'playground.choose' : 'playground.noneCaptured')
+            query.isPending ? t('common.loading') : t(messages.length ? 'playground.choose' : 'playground.noneCaptured')
           }
-          disabled={!found.length}
-          data={found.map((message) => ({
+          disabled={!messages.length}
+          data={messages.map((message) => ({
             value: message.id,
             label: `${dateAndTime(new Date(message.received_at), i18n.language, timeZone)}  ${message.body.slice(0, 40)}`,
           }))}
-          onChange={(chosen) => props.onChange(found.find((message) => message.id === chosen)?.body ?? '')}
+          onChange={(chosen) => props.onChange(messages.find((message) => message.id === chosen)?.body ?? '')}
         />
         <Textarea
           label={t('playground.body')}
@@ -140,16 +141,16 @@ function Message(props: { pipeline: string; body: string; onChange: (body: strin
   )
 }
 
-function AskApis(props: { pipeline: string; tried: { body: string; config: Config }; onAnswer: (found: DryRun) => void }) {
+function CallApis(props: { pipeline: string; tried: { body: string; config: Config }; onAnswer: (outcome: DryRun) => void }) {
   const { t } = useTranslation()
-  const ask = useAskApis(props.pipeline)
+  const call = useCallApis(props.pipeline)
   return (
     <Button
       size="xs"
       variant="default"
       title={t('playground.callApisHint')}
-      loading={ask.isPending}
-      onClick={() => ask.mutate(props.tried, { onSuccess: props.onAnswer, onError: toastFailed })}
+      loading={call.isPending}
+      onClick={() => call.mutate(props.tried, { onSuccess: props.onAnswer, onError: toastFailed })}
     >
       {t('playground.callApis')}
     </Button>

@@ -3,8 +3,8 @@ import type { ReactNode } from 'react'
 import { Navigate, useLocation } from 'react-router'
 
 import { Loaded } from '@/components/states'
-import { useMe } from '@/features/session/api/session'
 import { Problem } from '@/lib/api/problem'
+import { useMe } from '@/lib/queries/session'
 
 /** Shows its children to who is signed in; others sign in first and come back. */
 export function RequireSession({ children }: { children: ReactNode }) {

@@ -1,12 +1,12 @@
-import { Button, Group, SegmentedControl, Select, SimpleGrid, Table } from '@mantine/core'
+import { Button, Group, SegmentedControl, SimpleGrid, Table } from '@mantine/core'
 import { IconDownload } from '@tabler/icons-react'
 import { useTranslation } from 'react-i18next'
 import { useSearchParams } from 'react-router'
 
 import { Figure } from '@/components/figure'
 import { Page } from '@/components/page'
+import { PipelineSelect } from '@/components/pipeline-select'
 import { Empty, Loaded } from '@/components/states'
-import { usePipelines } from '@/features/pipelines/api/pipelines'
 import { exportAddress, useUsage, type Step, type Usage } from '@/features/usage/api/usage'
 import { bytes, count } from '@/lib/format'
 
@@ -19,7 +19,6 @@ export function UsagePage() {
   const step = steps.find((known) => known === parameters.get('step')) ?? 'day'
   const pipeline = parameters.get('pipeline')
   const usage = useUsage(step, pipeline)
-  const pipelines = usePipelines('')
   const set = (name: string, value: string | null) =>
     setParameters(
       (before) => {
@@ -32,7 +31,6 @@ export function UsagePage() {
     )
   return (
     <Page
-      title={t('usage.title')}
       purpose={t('usage.purpose')}
       action={
         <Button
@@ -52,14 +50,7 @@ export function UsagePage() {
           onChange={(value) => set('step', value)}
           data={steps.map((value) => ({ value, label: t(`usage.by.${value}`) }))}
         />
-        <Select
-          label={t('deliveries.pipeline')}
-          placeholder={t('deliveries.any')}
-          clearable
-          data={pipelines.data?.map(({ id, name }) => ({ value: id, label: name })) ?? []}
-          value={pipeline}
-          onChange={(value) => set('pipeline', value)}
-        />
+        <PipelineSelect value={pipeline} onChange={(value) => set('pipeline', value)} />
       </Group>
       <Loaded query={usage}>
         {(rows) =>

@@ -1,0 +1,16 @@
+import { vi } from 'vitest'
+
+// What jsdom lacks and the components ask for. Tests that need no page run without it.
+if (typeof document !== 'undefined') {
+  vi.stubGlobal('matchMedia', () => ({ matches: false, addEventListener: vi.fn(), removeEventListener: vi.fn() }))
+  vi.stubGlobal(
+    'ResizeObserver',
+    class {
+      observe = vi.fn()
+      unobserve = vi.fn()
+      disconnect = vi.fn()
+    },
+  )
+  Object.defineProperty(document, 'fonts', { value: new EventTarget() })
+  Element.prototype.scrollIntoView = vi.fn()
+}
