@@ -14,7 +14,7 @@ from backend.apps.connectors.vault import MissingReferenceError, VaultUnavailabl
 from backend.apps.workspaces.models import Workspace
 from backend.domain.connector import connectors
 from backend.domain.errors import ConfigError
-from backend.domain.masking import join_secrets, secret_paths, value_at
+from backend.domain.masking import dotted, join_secrets, replace_at, secret_paths, value_at
 
 log = logging.getLogger(__name__)
 
@@ -98,19 +98,19 @@ def connection_with_secrets(connector: Connector) -> dict[str, Any]:
 
 def with_references(workspace: Workspace, model: type[BaseModel], connection: dict[str, Any]) -> dict[str, Any]:
     """The connection with what its references to Vault name now. Raises ConfigError, VaultUnavailableError."""
-    connection = copy.deepcopy(connection)
+    resolved = copy.deepcopy(connection)
     errors: dict[str, list[str]] = {}
     for path in secret_paths(model, connection):
         reference = value_at(connection, path)
         if not is_reference(reference):
             continue
         try:
-            value_at(connection, path[:-1])[path[-1]] = _referenced(workspace, reference)
+            replace_at(resolved, path, _referenced(workspace, reference))
         except MissingReferenceError as error:
-            errors[".".join(("connection", *path))] = [str(error)]
+            errors[f"connection.{dotted(path)}"] = [str(error)]
     if errors:
         raise ConfigError(errors)
-    return connection
+    return resolved
 
 
 def _referenced(workspace: Workspace, reference: str) -> str:

@@ -12,7 +12,16 @@ from backend.apps.connectors.secret_store import secrets_forget, secrets_kept, s
 from backend.apps.workspaces.models import User, Workspace
 from backend.domain import connector as domain
 from backend.domain.errors import ConfigError, ConflictError
-from backend.domain.masking import MASK, join_secrets, secret_paths, split_secrets, value_at
+from backend.domain.masking import (
+    MASK,
+    dotted,
+    dotted_pointer,
+    join_secrets,
+    keep_secrets,
+    secret_paths,
+    split_secrets,
+    value_at,
+)
 from backend.domain.registry import UnknownComponentError
 from backend.network.outbound import ForbiddenAddressError, outbound_policy
 
@@ -95,7 +104,10 @@ def connector_check(
     """
     secrets = secrets_kept(stored) if stored is not None else {}
     cls = connector_type(type)
-    model = _model(workspace, cls, join_secrets(connection, secrets))
+    data = connection
+    if stored is not None:
+        data = keep_secrets(cls.connection_model, connection, stored.connection, secrets)
+    model = _model(workspace, cls, data)
     _check_hosts(model)
     if stored is not None:
         _check_secrets_stay(model, connection, stored, secrets)
@@ -111,7 +123,7 @@ def _audited(connector: Connector) -> dict[str, Any]:
 
 def _changed_secrets(before: dict[str, str], after: dict[str, str]) -> list[str]:
     paths = sorted(path for path in before.keys() | after.keys() if before.get(path) != after.get(path))
-    return [f"connection.{path.replace('/', '.')}" for path in paths]
+    return [f"connection.{dotted_pointer(path)}" for path in paths]
 
 
 def _validated(
@@ -122,7 +134,9 @@ def _validated(
     stored: dict[str, str] | None = None,
 ) -> tuple[dict[str, Any], dict[str, str]]:
     cls = connector_type(type)
-    data = join_secrets(connection, stored or {})
+    data = connection
+    if saved is not None:
+        data = keep_secrets(cls.connection_model, connection, saved.connection, stored or {})
     model = _model(workspace, cls, data)
     _check_hosts(model)
     if saved is not None:
@@ -151,14 +165,14 @@ def _check_secrets_stay(
     kept = [path for path in secret_paths(cls, connection) if value_at(connection, path) == MASK]
     if kept and cls.model_validate(join_secrets(saved.connection, secrets)).hosts() != model.hosts():
         said = ["The address was changed: enter the secret again, since it was meant for the former one."]
-        raise ConfigError({".".join(("connection", *path)): said for path in kept})
+        raise ConfigError({f"connection.{dotted(path)}": said for path in kept})
 
 
 def _model(workspace: Workspace, cls: type[domain.Connector], data: dict[str, Any]) -> domain.Connection:
     left = [path for path in secret_paths(cls.connection_model, data) if value_at(data, path) == MASK]
     if left:
-        said = ["No secret is stored here yet: enter it."]
-        raise ConfigError({".".join(("connection", *path)): said for path in left})
+        said = ["No stored secret belongs here: enter it again."]
+        raise ConfigError({f"connection.{dotted(path)}": said for path in left})
     try:
         return cls.connection_model.model_validate(with_references(workspace, cls.connection_model, data))
     except ValidationError as error:

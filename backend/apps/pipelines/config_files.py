@@ -41,7 +41,17 @@ from backend.apps.pipelines.services import (
 from backend.apps.workspaces.models import User, Workspace
 from backend.domain.diff import changes
 from backend.domain.errors import ConfigError
-from backend.domain.masking import MASK, secret_paths, split_secrets, value_at
+from backend.domain.masking import (
+    MASK,
+    dotted,
+    dotted_pointer,
+    keep_secrets,
+    pointer,
+    replace_at,
+    secret_paths,
+    split_secrets,
+    value_at,
+)
 from backend.domain.model import StrictModel
 from backend.domain.pipeline import PipelineConfig
 
@@ -184,8 +194,8 @@ def _apply_connector(
     connection = _resolved(document, environment)
     found = Connector.objects.filter(workspace=workspace, name=document.name).first()
     model = connector_type(document.type).connection_model
-    public, secrets = split_secrets(model, connection)
     if found is None:
+        public, _ = split_secrets(model, connection)
         connector_create(
             workspace=workspace, actor=actor, name=document.name, type=document.type, connection=connection
         )
@@ -193,11 +203,12 @@ def _apply_connector(
     if found.type != document.type:
         raise ConfigError({"type": [f"The connector is of type {found.type}: give the new one another name."]})
     stored = secrets_kept(found)
+    public, secrets = split_secrets(model, keep_secrets(model, connection, found.connection, stored))
     changed = sorted(path for path, value in secrets.items() if value not in (MASK, stored.get(path)))
     if public == found.connection and not changed:
         return []
     told = _changes(found.connection, public)
-    told += [{"path": path.replace("/", "."), "before": None, "after": CHANGED} for path in changed]
+    told += [{"path": dotted_pointer(path), "before": None, "after": CHANGED} for path in changed]
     connector_update(connector=found, actor=actor, name=found.name, connection=connection)
     return [Step("update", "connector", document.name, told)]
 
@@ -280,10 +291,14 @@ def _connectors_named(config: dict[str, Any]) -> Iterator[tuple[str, dict[str, A
 def _with_references(connector: Connector) -> dict[str, Any]:
     connection = copy.deepcopy(connector.connection)
     stored = secrets_kept(connector)
+    names: set[str] = set()
     for path in secret_paths(connector_type(connector.type).connection_model, connection):
-        name = re.sub(r"[^A-Z0-9]+", "_", "_".join((connector.name, *path)).upper()).strip("_")
-        secret = stored.get("/".join(path), "")
-        value_at(connection, path[:-1])[path[-1]] = secret if is_reference(secret) else f"{_ENV}{_PREFIX}{name}"
+        name = re.sub(r"[^A-Z0-9]+", "_", "_".join((connector.name, *map(str, path))).upper()).strip("_")
+        while name in names:  # two fields whose names differ only in what a variable's name cannot hold
+            name += "_2"
+        names.add(name)
+        secret = stored.get(pointer(path), "")
+        replace_at(connection, path, secret if is_reference(secret) else f"{_ENV}{_PREFIX}{name}")
     return dict(connection)
 
 
@@ -291,12 +306,13 @@ def _resolved(document: ConnectorDocument, environment: Mapping[str, str]) -> di
     """The connection with the values that its secrets refer to. A mask keeps what is stored."""
     connection = copy.deepcopy(document.connection)
     errors: dict[str, list[str]] = {}
-    for path in secret_paths(connector_type(document.type).connection_model, connection):
-        value = value_at(connection, path)
+    for path in secret_paths(connector_type(document.type).connection_model, document.connection):
+        # Read from the document: an alias of YAML's is one object in two places of the copy.
+        value = value_at(document.connection, path)
         if value == MASK or is_reference(str(value)):
             continue
         name = str(value).removeprefix(_ENV)
-        where = ".".join(("connection", *path))
+        where = f"connection.{dotted(path)}"
         if not str(value).startswith(_ENV + _PREFIX):
             errors[where] = [
                 f"Secrets are given by reference: {_ENV}{_PREFIX}NAME, an environment variable, or vault:PATH#KEY."
@@ -304,7 +320,7 @@ def _resolved(document: ConnectorDocument, environment: Mapping[str, str]) -> di
         elif name not in environment:
             errors[where] = [f"The environment variable {name} is not set."]
         else:
-            value_at(connection, path[:-1])[path[-1]] = environment[name]
+            replace_at(connection, path, environment[name])
     if errors:
         raise ConfigError(errors)
     return dict(connection)
