@@ -3,6 +3,7 @@
 import copy
 import json
 import logging
+from collections.abc import Callable
 from typing import Any
 
 from django.db import transaction
@@ -10,7 +11,7 @@ from pydantic import BaseModel
 
 from backend.apps.connectors.models import Connector, StoredSecret
 from backend.apps.connectors.secrets import UnreadableSecretError, cipher
-from backend.apps.connectors.vault import MissingReferenceError, VaultUnavailableError, is_reference, vault
+from backend.apps.connectors.vault import MissingReferenceError, Vault, VaultUnavailableError, is_reference, vault
 from backend.apps.workspaces.models import Workspace
 from backend.domain.connector import connectors
 from backend.domain.errors import ConfigError
@@ -18,12 +19,48 @@ from backend.domain.masking import dotted, join_secrets, replace_at, secret_path
 
 log = logging.getLogger(__name__)
 
+StoreSecrets = Callable[[Connector, dict[str, str]], None]
+
 
 def secrets_store(connector: Connector, secrets: dict[str, str]) -> None:
     """Within a transaction: one that is undone leaves the former secrets in force, in Vault too."""
     StoredSecret.objects.update_or_create(
         connector=connector, defaults=_kept(connector, cipher().seal(json.dumps(secrets).encode()))
     )
+
+
+class StagedSecrets:
+    """The secrets of a change of many connectors, of which all or nothing is to be saved.
+
+    Within its transaction they are sealed in PostgreSQL, which an undone transaction clears. Vault is written
+    only by ``settle``, once everything else was accepted.
+    """
+
+    def __init__(self) -> None:
+        self._connectors: dict[Any, Connector] = {}
+
+    def store(self, connector: Connector, secrets: dict[str, str]) -> None:
+        """In place of ``secrets_store``."""
+        sealed = cipher().seal(json.dumps(secrets).encode())
+        StoredSecret.objects.update_or_create(connector=connector, defaults={"sealed": sealed, "vault_version": None})
+        self._connectors[connector.pk] = connector
+
+    def settle(self) -> None:
+        """Moves them to where secrets rest, at the end of the transaction. What Vault took before an error is
+        taken back. Raises VaultUnavailableError."""
+        target = vault()
+        if target is None:
+            return
+        written: dict[str, int] = {}
+        try:
+            for stored in StoredSecret.objects.filter(connector__in=self._connectors.values()):
+                name = str(stored.connector_id)
+                written[name] = target.write(name, _sealed(stored))
+                StoredSecret.objects.filter(pk=stored.pk).update(sealed=None, vault_version=written[name])
+        except Exception:
+            for name, version in written.items():
+                _take_back(target, name, version)
+            raise
 
 
 def secrets_load(connector: Connector) -> dict[str, str]:
@@ -111,6 +148,18 @@ def with_references(workspace: Workspace, model: type[BaseModel], connection: di
     if errors:
         raise ConfigError(errors)
     return resolved
+
+
+def _take_back(target: Vault, name: str, version: int) -> None:
+    try:
+        if version == 1:
+            target.delete(name)
+        else:
+            target.destroy(name, version)
+    except VaultUnavailableError as error:
+        log.warning(
+            "Vault keeps version %d of the secrets of connector %s, sealed and unused: %s", version, name, error
+        )
 
 
 def _referenced(workspace: Workspace, reference: str) -> str:

@@ -8,7 +8,13 @@ from pydantic import ValidationError
 
 from backend.apps.audit.services import audit_record
 from backend.apps.connectors.models import Connector
-from backend.apps.connectors.secret_store import secrets_forget, secrets_kept, secrets_store, with_references
+from backend.apps.connectors.secret_store import (
+    StoreSecrets,
+    secrets_forget,
+    secrets_kept,
+    secrets_store,
+    with_references,
+)
 from backend.apps.workspaces.models import User, Workspace
 from backend.domain import connector as domain
 from backend.domain.errors import ConfigError, ConflictError
@@ -35,7 +41,13 @@ def connector_type(name: str) -> type[domain.Connector]:
 
 
 def connector_create(
-    *, workspace: Workspace, actor: User, name: str, type: str, connection: dict[str, Any]
+    *,
+    workspace: Workspace,
+    actor: User,
+    name: str,
+    type: str,
+    connection: dict[str, Any],
+    store: StoreSecrets = secrets_store,
 ) -> Connector:
     """Raises ConfigError when the connection does not fit its type; nothing is saved then."""
     public, secrets = _validated(workspace, type, connection)
@@ -44,7 +56,7 @@ def connector_create(
         connector = Connector.objects.create(
             workspace=workspace, name=name, type=type, connection=public, created_by=actor
         )
-        secrets_store(connector, secrets)
+        store(connector, secrets)
         audit_record(
             action="connector.create",
             actor=actor,
@@ -56,7 +68,14 @@ def connector_create(
     return connector
 
 
-def connector_update(*, connector: Connector, actor: User, name: str, connection: dict[str, Any]) -> Connector:
+def connector_update(
+    *,
+    connector: Connector,
+    actor: User,
+    name: str,
+    connection: dict[str, Any],
+    store: StoreSecrets = secrets_store,
+) -> Connector:
     """A mask sent back keeps the stored secret. Published pipelines use the change within a minute."""
     stored = secrets_kept(connector)
     public, secrets = _validated(connector.workspace, connector.type, connection, connector, stored)
@@ -66,7 +85,7 @@ def connector_update(*, connector: Connector, actor: User, name: str, connection
         connector.name = name
         connector.connection = public
         connector.save(update_fields=["name", "connection", "updated_at"])
-        secrets_store(connector, secrets)
+        store(connector, secrets)
         audit_record(
             action="connector.update",
             actor=actor,

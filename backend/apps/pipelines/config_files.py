@@ -19,7 +19,7 @@ from pydantic import Field, TypeAdapter, ValidationError
 
 from backend.apps.audit.services import CHANGED
 from backend.apps.connectors.models import Connector
-from backend.apps.connectors.secret_store import secrets_kept
+from backend.apps.connectors.secret_store import StagedSecrets, secrets_kept
 from backend.apps.connectors.services import (
     connector_create,
     connector_delete,
@@ -158,15 +158,16 @@ def apply(
 ) -> list[Step]:
     """Makes the workspace as the documents say: all of it or, when anything is refused, nothing.
 
-    With ``prune``, what no document names is deleted. With ``dry_run`` everything is tried and undone.
-    Raises ConfigError.
+    With ``prune``, what no document names is deleted. With ``dry_run`` everything is tried and undone; nothing
+    is written outside of the transaction then. Raises ConfigError.
     """
     steps: list[Step] = []
+    secrets = StagedSecrets()
     try:
         with transaction.atomic():
             for document in documents:
                 if isinstance(document, ConnectorDocument):
-                    steps += _at(document, _apply_connector, workspace, actor, document, environment)
+                    steps += _at(document, _apply_connector, workspace, actor, document, environment, secrets)
             for document in documents:
                 if isinstance(document, PipelineDocument):
                     steps += _at(document, _apply_pipeline, workspace, actor, document)
@@ -174,6 +175,7 @@ def apply(
                 steps += _prune(workspace, actor, documents)
             if dry_run:
                 raise _DryRun
+            secrets.settle()
     except _DryRun:
         pass
     return steps
@@ -189,7 +191,11 @@ def _at(document: Document, action: Any, *arguments: Any) -> list[Step]:
 
 
 def _apply_connector(
-    workspace: Workspace, actor: User, document: ConnectorDocument, environment: Mapping[str, str]
+    workspace: Workspace,
+    actor: User,
+    document: ConnectorDocument,
+    environment: Mapping[str, str],
+    staged: StagedSecrets,
 ) -> list[Step]:
     connection = _resolved(document, environment)
     found = Connector.objects.filter(workspace=workspace, name=document.name).first()
@@ -197,7 +203,12 @@ def _apply_connector(
     if found is None:
         public, _ = split_secrets(model, connection)
         connector_create(
-            workspace=workspace, actor=actor, name=document.name, type=document.type, connection=connection
+            workspace=workspace,
+            actor=actor,
+            name=document.name,
+            type=document.type,
+            connection=connection,
+            store=staged.store,
         )
         return [Step("create", "connector", document.name, _changes({}, public))]
     if found.type != document.type:
@@ -209,7 +220,7 @@ def _apply_connector(
         return []
     told = _changes(found.connection, public)
     told += [{"path": dotted_pointer(path), "before": None, "after": CHANGED} for path in changed]
-    connector_update(connector=found, actor=actor, name=found.name, connection=connection)
+    connector_update(connector=found, actor=actor, name=found.name, connection=connection, store=staged.store)
     return [Step("update", "connector", document.name, told)]
 
 

@@ -4,6 +4,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
 
+from backend.apps.connectors.vault import VaultUnavailableError
 from backend.apps.pipelines import config_files
 from backend.apps.workspaces.models import Membership, Role, User
 from backend.apps.workspaces.selectors import workspace_named
@@ -48,7 +49,7 @@ class Command(BaseCommand):
         except ConfigError as error:
             said = "\n".join(f"{path}: {' '.join(sentences)}" for path, sentences in error.errors.items())
             raise CommandError(f"Nothing was changed.\n{said}") from None
-        except ConflictError as error:
+        except (ConflictError, VaultUnavailableError) as error:
             raise CommandError(f"Nothing was changed. {error}") from None
         for step in steps:
             self.stdout.write(f"{step.action:<8}{step.kind} {step.name}")
