@@ -18,7 +18,6 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
-import redis
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 from pyspark import InheritableThread
@@ -26,6 +25,7 @@ from pyspark.sql import SparkSession
 from redis.exceptions import RedisError
 
 from backend.domain import routing
+from backend.network.redis_client import redis_client
 from backend.settings import Settings
 from backend.telemetry import keys
 from backend.telemetry.metrics_server import serve_metrics
@@ -234,7 +234,7 @@ class _Heartbeat:
 
     def __init__(self, job: str, application_id: str, redis_url: str, stages: list[RunningStage]) -> None:
         self._key = keys.job_heartbeat(job)
-        self._redis = redis.from_url(redis_url, socket_timeout=2, socket_connect_timeout=2)
+        self._redis = redis_client(redis_url)
         self._stages = stages
         self._fixed = {
             "pid": os.getpid(),

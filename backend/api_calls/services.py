@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
 
-import redis.asyncio as redis
 from redis.exceptions import RedisError
 
 from backend.api_calls.api import Api
@@ -16,10 +15,10 @@ from backend.domain.breaker import BreakerPolicy
 from backend.domain.pipeline import RuntimeConnector
 from backend.domain.transforms.base import CallFailedError, CallRequest
 from backend.domain.transforms.http_call import HttpCall
+from backend.network.redis_client import async_redis_client
 from backend.resilience.gate import Gate
 from backend.telemetry.recorder import Recorder
 
-_REDIS_SECONDS = 2.0
 _REDIS_BACK_SECONDS = 5.0
 
 
@@ -27,7 +26,7 @@ class Adapting:
     """Owns the APIs. One per task, on one event loop."""
 
     def __init__(self, redis_url: str, *, gate: Gate, breaker: BreakerPolicy, recorder: Recorder) -> None:
-        self._redis = redis.from_url(redis_url, socket_timeout=_REDIS_SECONDS, socket_connect_timeout=_REDIS_SECONDS)
+        self._redis = async_redis_client(redis_url)
         self._gate = gate
         self._breaker = breaker
         self._recorder = recorder

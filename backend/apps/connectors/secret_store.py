@@ -157,9 +157,7 @@ def _take_back(target: Vault, name: str, version: int) -> None:
         else:
             target.destroy(name, version)
     except VaultUnavailableError as error:
-        log.warning(
-            "Vault keeps version %d of the secrets of connector %s, sealed and unused: %s", version, name, error
-        )
+        log.warning("Vault keeps version %d of connector %s's secrets, sealed and unused: %s", version, name, error)
 
 
 def _referenced(workspace: Workspace, reference: str) -> str:

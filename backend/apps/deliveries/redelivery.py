@@ -14,12 +14,12 @@ from redis.exceptions import RedisError
 from backend.apps.deliveries.breakers import breaker_of
 from backend.apps.deliveries.models import DeadLetter
 from backend.apps.pipelines.models import Pipeline, PipelineVersion
-from backend.apps.redis_client import redis_client
 from backend.domain import routing
 from backend.domain.breaker import BreakerState
 from backend.domain.message import REDELIVERY, REDELIVERY_OUTPUT, Message
 from backend.domain.rate_limit import RateLimitPolicy
 from backend.kafka.client.producer import PARTITIONER
+from backend.network.redis_client import redis_client
 from backend.resilience.gate import TOKEN_HORIZON_SECONDS
 from backend.resilience.scripts import OutputKey
 from backend.settings import platform_settings

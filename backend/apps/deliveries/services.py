@@ -10,10 +10,10 @@ from backend.apps.audit.services import audit_record
 from backend.apps.deliveries.models import DeadLetter
 from backend.apps.deliveries.redelivery import STAGES
 from backend.apps.pipelines.models import Pipeline
-from backend.apps.redis_client import redis_client
 from backend.apps.workspaces.models import User, Workspace
 from backend.domain.breaker import BreakerState
 from backend.domain.transforms.http_call import BREAKER_PREFIX
+from backend.network.redis_client import redis_client
 from backend.resilience.scripts import EVENTS, OutputKey, script
 from backend.settings import platform_settings
 

@@ -25,12 +25,12 @@ from backend.apps.monitoring.lag import stage_lags
 from backend.apps.monitoring.models import Alert, AlertRule
 from backend.apps.monitoring.selectors import counts_by_second
 from backend.apps.pipelines.models import Pipeline
-from backend.apps.redis_client import redis_client
 from backend.delivery.output import build_destination
 from backend.domain.breaker import BreakerState
 from backend.domain.connector import DeliveryError
 from backend.domain.message import Message, new_message_id, utc_now
 from backend.domain.pipeline import OutputConfig, RuntimeConnector, RuntimeOutput
+from backend.network.redis_client import redis_client
 from backend.resilience.scripts import OutputKey
 
 log = logging.getLogger(__name__)

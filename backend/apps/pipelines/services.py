@@ -4,8 +4,6 @@ from collections.abc import Callable
 from typing import Any
 from uuid import UUID
 
-import redis
-from django.conf import settings
 from django.db import transaction
 from pydantic import ValidationError
 
@@ -25,6 +23,7 @@ from backend.domain.examples import check_examples
 from backend.domain.pipeline import PipelineConfig
 from backend.domain.transforms.http_call import HttpCall
 from backend.manager_api import snapshot as stored
+from backend.network.redis_client import redis_client
 
 
 def pipeline_create(*, workspace: Workspace, actor: User, name: str, config: dict[str, Any]) -> Pipeline:
@@ -159,28 +158,25 @@ def config_validate(*, workspace: Workspace, config: dict[str, Any]) -> Pipeline
 
 def pipeline_announce(*, pipeline_id: UUID) -> None:
     """Writes the pipeline's present state into the data plane's snapshot and says that it changed."""
-    client = redis.from_url(settings.REDIS_URL)
     current = selectors.snapshot_by_number(pipeline_id, 0)
-    with client.pipeline() as batch:
-        if current is None:
-            batch.hdel(stored.PIPELINES, str(pipeline_id))
-        else:
-            batch.hset(stored.PIPELINES, str(pipeline_id), stored.dump_pipeline(current))
-        batch.publish(stored.CHANGES, f"pipeline:{pipeline_id}")
-        batch.execute()
+    stored.announce("pipeline", str(pipeline_id), stored.dump_pipeline(current) if current else None)
 
 
 def snapshot_rewrite() -> None:
-    """Makes the whole snapshot in Redis anew from the database, at start and after Redis was lost."""
-    client = redis.from_url(settings.REDIS_URL)
-    usable = [found for found in map(ingest_key, ingest_keys()) if found is not None]
-    with client.pipeline(transaction=True) as batch:
+    """Makes the whole snapshot in Redis anew from the database. What was announced meanwhile stays."""
+
+    def rewrite(batch: Any) -> None:
+        pipelines = selectors.published_snapshots()
+        usable = [found for found in map(ingest_key, ingest_keys()) if found is not None]
+        batch.multi()
         batch.delete(stored.PIPELINES, stored.INGEST_KEYS)
-        for snapshot in selectors.published_snapshots():
+        for snapshot in pipelines:
             batch.hset(stored.PIPELINES, str(snapshot.id), stored.dump_pipeline(snapshot))
         for key in usable:
             batch.hset(stored.INGEST_KEYS, key.hash, key.to_json())
-        batch.execute()
+
+    # Read after it watches: an announcement that comes in between has it read again.
+    redis_client().transaction(rewrite, stored.PIPELINES, stored.INGEST_KEYS)
 
 
 def _provision(pipeline: Pipeline, version: PipelineVersion, actor: User, before: dict[str, Any]) -> Pipeline:
