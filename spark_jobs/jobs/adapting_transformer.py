@@ -21,10 +21,10 @@ from backend.domain.stream_processing import CONTENT_TYPE
 from backend.domain.transforms.base import TransformError
 from backend.domain.transforms.chain import Chain, Result
 from backend.manager_api.client import UnknownPipelineError
+from backend.manager_api.waiting import WaitingConfig
 from backend.resilience.gate import Gate
 from backend.resilience.share import Share
 from backend.telemetry import events
-from spark_jobs.streaming.configuration import runtime_of, snapshot_of
 from spark_jobs.streaming.diversion import Diversion
 from spark_jobs.streaming.lane import Handler, Lane, LaneServices, Position
 
@@ -58,7 +58,7 @@ class Transformer:
 
     def __init__(self, services: LaneServices) -> None:
         environment = services.environment
-        self._config = services.config
+        self._config = WaitingConfig(services.config, services.recorder, "adapting")
         self._recorder = services.recorder
         self._versions: dict[tuple[str, int], Version] = {}
         self._adapting = Adapting(
@@ -76,7 +76,7 @@ class Transformer:
         """Raises UnknownPipelineError."""
         found = self.known(message)
         if found is None:
-            snapshot = await snapshot_of(self._config, message)
+            snapshot = await self._config.version(message)
             key = (message.pipeline_id, message.version)
             # Of all that waited for the configuration, the first compiles.
             if key not in self._versions:
@@ -96,7 +96,7 @@ class Transformer:
     async def run_waiting(self, message: Message, version: Version) -> list[Record]:
         message, redelivery = message.split_redelivery()
         try:
-            runtime = await runtime_of(self._config, message)
+            runtime = await self._config.runtime(message)
             services = self._adapting.services(message.pipeline_id, message.id, runtime.connectors)
             records = self._moved(message, version, await version.chain.run_waiting(message.body, services))
         except UnknownPipelineError as error:
