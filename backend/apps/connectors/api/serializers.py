@@ -2,6 +2,7 @@ from rest_framework import serializers
 
 from backend.apps.connectors.models import Connector
 from backend.apps.workspaces.api.etag import ETagField
+from backend.apps.workspaces.api.strict import StrictModelSerializer, StrictSerializer
 
 
 class ConnectorTypeSerializer(serializers.Serializer):
@@ -15,7 +16,7 @@ class ConnectorTypeSerializer(serializers.Serializer):
     )
 
 
-class ConnectorSerializer(serializers.ModelSerializer):
+class ConnectorSerializer(StrictModelSerializer):
     etag = ETagField()
     connection = serializers.DictField(
         help_text="As the type's connection schema says. Secrets come back as ********, which sent back keeps them."
@@ -27,12 +28,14 @@ class ConnectorSerializer(serializers.ModelSerializer):
         read_only_fields = ["id", "created_at", "updated_at"]
 
 
-class ConnectionTestSerializer(serializers.Serializer):
+class ConnectionTestSerializer(StrictSerializer):
+    echoed = tuple(ConnectorSerializer.Meta.fields)
     type = serializers.CharField()
     connection = serializers.DictField()
 
 
-class SavedConnectionTestSerializer(serializers.Serializer):
+class SavedConnectionTestSerializer(StrictSerializer):
+    echoed = tuple(ConnectorSerializer.Meta.fields)
     connection = serializers.DictField(required=False, help_text="Masks stand for the stored secrets.")
 
 

@@ -7,9 +7,10 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from backend.apps.demo.services import MOST_PER_SECOND, generator_rate, generator_set_rate
+from backend.apps.workspaces.api.strict import StrictSerializer
 
 
-class GeneratorSerializer(serializers.Serializer):
+class GeneratorSerializer(StrictSerializer):
     rate = serializers.IntegerField(
         min_value=0, max_value=MOST_PER_SECOND, help_text="Messages per second to each demo pipeline; 0 is off."
     )
