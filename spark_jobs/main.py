@@ -19,7 +19,6 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
-import redis
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 from pyspark import InheritableThread
@@ -27,6 +26,7 @@ from pyspark.sql import SparkSession
 from redis.exceptions import RedisError
 
 from backend.domain.stages import ADAPTING, STAGES, Form, Stage, stage_named
+from backend.network.redis_client import redis_client
 from backend.settings import Settings
 from backend.telemetry import keys
 from backend.telemetry.metrics_server import serve_metrics
@@ -244,7 +244,7 @@ class _Heartbeat:
 
     def __init__(self, job: str, application_id: str, redis_url: str, stages: list[RunningStage]) -> None:
         self._key = keys.job_heartbeat(job)
-        self._redis = redis.from_url(redis_url, socket_timeout=2, socket_connect_timeout=2)
+        self._redis = redis_client(redis_url)
         self._stages = stages
         self._fixed = {
             "pid": os.getpid(),

@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
 
-import redis.asyncio as redis
 from redis.exceptions import RedisError
 
 from backend.api_calls.api import Api
@@ -18,10 +17,10 @@ from backend.domain.connector import RuntimeConnector
 from backend.domain.reasons import Reason
 from backend.domain.transforms.base import CallFailedError, Calls, Memory, StepResources
 from backend.domain.transforms.call import Call
+from backend.network.redis_client import async_redis_client
 from backend.resilience.gate import Gate
 from backend.telemetry.recorder import Recorder
 
-_REDIS_SECONDS = 2.0
 _REDIS_BACK_SECONDS = 5.0
 _SWEEP_SECONDS = 15.0
 _API_IDLE_SECONDS = 600.0
@@ -33,7 +32,7 @@ class ApiCalls:
     """Owns the APIs. One per task, on one event loop."""
 
     def __init__(self, redis_url: str, *, gate: Gate, breaker: BreakerPolicy, recorder: Recorder) -> None:
-        self._redis = redis.from_url(redis_url, socket_timeout=_REDIS_SECONDS, socket_connect_timeout=_REDIS_SECONDS)
+        self._redis = async_redis_client(redis_url)
         self._gate = gate
         self._breaker = breaker
         self._recorder = recorder

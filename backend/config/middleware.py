@@ -4,6 +4,7 @@ from django.contrib.auth import logout
 from django.db import InterfaceError, OperationalError
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from redis.exceptions import ConnectionError as RedisConnectionError
+from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from backend.apps.connectors.vault import VaultUnavailableError
 from backend.apps.identity.renewal import provider_session_holds
@@ -23,7 +24,7 @@ class UnavailableServiceMiddleware:
     def process_exception(self, request: HttpRequest, error: Exception) -> HttpResponse | None:
         if isinstance(error, OperationalError | InterfaceError):
             return unavailable("PostgreSQL")
-        if isinstance(error, RedisConnectionError):
+        if isinstance(error, RedisConnectionError | RedisTimeoutError):
             return unavailable("Redis")
         if isinstance(error, VaultUnavailableError):
             return unavailable("Vault")

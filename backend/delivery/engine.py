@@ -13,11 +13,11 @@ from backend.domain.pipeline import RuntimeOutput
 from backend.domain.reasons import Reason
 from backend.domain.records import Record, attempt_record, billing_event, dead_letter, resolved
 from backend.domain.stages import SYNDICATING
-from backend.manager_api.client import ConfigClient, ConfigUnavailableError, RuntimePipeline, UnknownPipelineError
+from backend.manager_api.client import ConfigClient, UnknownPipelineError
+from backend.manager_api.waiting import WaitingConfig
 from backend.resilience.gate import Gate, Kind
 from backend.telemetry.recorder import Recorder
 
-_CONFIG_RETRY_SECONDS = 2.0
 _RECENT_SECONDS = 5.0
 _SWEEP_SECONDS = 15.0
 _OUTPUT_IDLE_SECONDS = 600.0
@@ -27,12 +27,11 @@ class DeliveryEngine:
     """Owns the outputs. One per task, on one event loop."""
 
     def __init__(self, config: ConfigClient, recorder: Recorder, gate: Gate, breaker: BreakerPolicy) -> None:
-        self._config = config
+        self._config = WaitingConfig(config, recorder, SYNDICATING.name)
         self._recorder = recorder
         self._gate = gate
         self._breaker = breaker
         self._outputs: dict[tuple[str, str], Output] = {}
-        self._waiting: set[str] = set()
         gate.start()
         self._sweeper = asyncio.create_task(self._sweep())
 
@@ -45,7 +44,7 @@ class DeliveryEngine:
         message, redelivery = message.split_redelivery()
         only = redelivery.output if redelivery else ""
         try:
-            runtime = await self._runtime(message)
+            runtime = await self._config.runtime(message)
             outputs = [output for output in runtime.outputs if only in ("", output.name)]
             if not outputs:
                 raise UnknownPipelineError(f"Version {message.version} of the pipeline has no output {only}.")
@@ -86,30 +85,6 @@ class DeliveryEngine:
             await self._sweeper
         await asyncio.gather(*(output.close() for output in self._outputs.values()))
         await self._gate.close()
-
-    async def _runtime(self, message: Message) -> RuntimePipeline:
-        while True:
-            try:
-                runtime = await self._config.runtime(message.pipeline_id, message.version)
-            except ConfigUnavailableError as error:
-                self._note_waiting(message, error)
-                await asyncio.sleep(_CONFIG_RETRY_SECONDS)
-            else:
-                self._waiting.discard(message.pipeline_id)
-                return runtime
-
-    def _note_waiting(self, message: Message, error: ConfigUnavailableError) -> None:
-        """Reported once for all messages of a pipeline that wait."""
-        if message.pipeline_id in self._waiting:
-            return
-        self._waiting.add(message.pipeline_id)
-        self._recorder.error(
-            message.pipeline_id,
-            stage=SYNDICATING.name,
-            reason=Reason.CONFIGURATION_UNAVAILABLE,
-            message=str(error),
-            message_id=message.id,
-        )
 
     async def _deliver_to(
         self, runtime: RuntimeOutput, message: Message, position: str, kind: Kind, workspace: str

@@ -6,9 +6,11 @@ from typing import Any
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
+UNKNOWN_FIELD = "Unknown field: remove it, or check its spelling."
+
 _SENTENCES = {
     "missing": "This field is required.",
-    "extra_forbidden": "Unknown field: remove it, or check its spelling.",
+    "extra_forbidden": UNKNOWN_FIELD,
     "union_tag_not_found": "The field {discriminator} is required here.",
     "union_tag_invalid": "Unknown {discriminator} '{tag}': use one of {expected_tags}.",
 }

@@ -1,7 +1,12 @@
 """Secrets are declared by type (``SecretStr``); from the JSON Schema this module knows them
-in any configuration, takes them out to be stored apart, and puts them back."""
+in any configuration, takes them out to be stored apart, and puts them back.
 
-import copy
+A secret is stored under its path as a JSON Pointer (RFC 6901) without the leading slash:
+``servers/0/token``, or ``headers/a~1b`` for the name ``a/b``.
+"""
+
+import json
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -12,46 +17,87 @@ MASK = "********"
 
 _SHORTEST = 4
 
-Path = tuple[str, ...]
+Path = tuple[str | int, ...]
+"""Names in objects and positions in lists."""
+
+
+def pointer(path: Path) -> str:
+    """The path as one text, which no other path has in the same configuration."""
+    return "/".join(str(step).replace("~", "~0").replace("/", "~1") for step in path)
+
+
+def dotted(path: Path) -> str:
+    """The path as errors and the audit log name fields."""
+    return ".".join(map(str, path))
+
+
+def dotted_pointer(text: str) -> str:
+    """A pointer in the form of ``dotted``."""
+    return dotted(_steps(text))
 
 
 def secret_paths(model: type[BaseModel], data: Any) -> list[Path]:
     """The paths in ``data`` that hold secrets by the model's schema, at any depth and in any variant."""
     schema = model.model_json_schema()
-    return sorted(set(_walk(schema, schema, data, ())))
+    return list(dict.fromkeys(_walk(schema, schema, data, ())))
 
 
 def split_secrets(model: type[BaseModel], data: dict[str, Any]) -> tuple[dict[str, Any], dict[str, str]]:
-    """``data`` with MASK in place of each secret, and the secrets by their slash-joined paths."""
-    public = copy.deepcopy(data)
+    """``data`` with MASK in place of each secret, and the secrets by the pointers of their paths."""
+    public: dict[str, Any] = _copied(data)
     secrets: dict[str, str] = {}
     for path in secret_paths(model, data):
-        parent = value_at(public, path[:-1])
-        if parent[path[-1]] is not None:
-            secrets["/".join(path)] = parent[path[-1]]
-            parent[path[-1]] = MASK
+        secrets[pointer(path)] = value_at(data, path)
+        replace_at(public, path, MASK)
     return public, secrets
 
 
 def join_secrets(public: dict[str, Any], secrets: dict[str, str]) -> dict[str, Any]:
-    """The inverse of split_secrets. A MASK without a stored secret stays, for validation to refuse."""
-    data = copy.deepcopy(public)
-    for joined, value in secrets.items():
-        path = tuple(joined.split("/"))
+    """The inverse of ``split_secrets``: ``public`` is what the secrets were taken out of. A MASK without a
+    stored secret stays."""
+    data: dict[str, Any] = _copied(public)
+    for name, secret in secrets.items():
+        path = _steps(name)
         try:
-            parent = value_at(data, path[:-1])
-        except (KeyError, TypeError):
+            if value_at(data, path) == MASK:
+                replace_at(data, path, secret)
+        except (LookupError, TypeError, ValueError):
             continue  # the field is gone from the configuration
-        if isinstance(parent, dict) and parent.get(path[-1]) == MASK:
-            parent[path[-1]] = value
+    return data
+
+
+def keep_secrets(
+    model: type[BaseModel], sent: dict[str, Any], shown: dict[str, Any], secrets: dict[str, str]
+) -> dict[str, Any]:
+    """What somebody sent back after an edit, with the stored secret in place of each MASK.
+
+    ``shown`` is the configuration as it was shown, with its secrets by pointer. A mask keeps the secret of its
+    own field. In a list that was sent as it was shown each item is the one at its position. In a list that was
+    changed an item is the saved one with the same ``id``, or else the same ``name``, or else the same public
+    parts, provided that no other item, saved or sent, has these too; an item with nothing public is nobody's.
+    A mask whose item cannot be told stays, for validation to refuse: it never takes another item's secret.
+    """
+    data: dict[str, Any] = _copied(sent)
+    masked, _ = split_secrets(model, sent)
+    for path in secret_paths(model, sent):
+        if value_at(sent, path) == MASK:
+            origin = _origin(path, sent, masked, shown)
+            if origin is not None and pointer(origin) in secrets:
+                replace_at(data, path, secrets[pointer(origin)])
     return data
 
 
 def value_at(data: Any, path: Path) -> Any:
-    """What is at the path, as ``secret_paths`` gives it. Raises KeyError or TypeError when nothing is."""
+    """What is at the path. Raises LookupError, TypeError or ValueError when nothing is."""
     for step in path:
-        data = data[step]
+        data = data[int(step)] if isinstance(data, list) else data[step]
     return data
+
+
+def replace_at(data: Any, path: Path, value: Any) -> None:
+    """Puts the value at the path, where something is already."""
+    parent, step = value_at(data, path[:-1]), path[-1]
+    parent[int(step) if isinstance(parent, list) else step] = value
 
 
 def secret_values(value: Any) -> Iterator[str]:
@@ -60,7 +106,7 @@ def secret_values(value: Any) -> Iterator[str]:
         yield value.get_secret_value()
     elif isinstance(value, BaseModel):
         yield from secret_values(vars(value))
-    elif isinstance(value, dict | list):
+    elif isinstance(value, dict | list | tuple | set | frozenset):
         for part in value.values() if isinstance(value, dict) else value:
             yield from secret_values(part)
 
@@ -73,7 +119,68 @@ def redacted(text: str, secrets: Iterable[str]) -> str:
     return text
 
 
-def _walk(root: dict[str, Any], schema: dict[str, Any], data: Any, path: Path) -> Iterator[Path]:
+def _copied(value: Any) -> Any:
+    """A copy that is a tree, also where YAML's aliases made one object of two places."""
+    if isinstance(value, dict):
+        return {name: _copied(part) for name, part in value.items()}
+    if isinstance(value, list):
+        return [_copied(part) for part in value]
+    return value
+
+
+def _steps(text: str) -> tuple[str, ...]:
+    return tuple(step.replace("~1", "/").replace("~0", "~") for step in text.split("/"))
+
+
+def _origin(path: Path, sent: Any, masked: Any, shown: Any) -> Path | None:
+    """Where what is at ``path`` of ``sent`` was when it was shown. ``masked`` is ``sent`` without its secrets."""
+    origin: list[str | int] = []
+    for step in path:
+        source: str | int | None = step
+        if isinstance(step, int):
+            if not isinstance(shown, list):
+                return None
+            source = step if sent == shown else _position(masked, step, shown)
+        elif not isinstance(shown, dict) or step not in shown:
+            return None
+        if source is None:
+            return None
+        origin.append(source)
+        sent, masked, shown = sent[step], masked[step], shown[source]
+    return tuple(origin)
+
+
+def _position(masked: list[Any], index: int, shown: list[Any]) -> int | None:
+    """Which of the items shown the item of a changed list is, if that is certain."""
+    sent, saved = [_identity(item) for item in masked], [_identity(item) for item in shown]
+    wanted = sent[index]
+    if wanted is None or Counter(sent)[wanted] != 1 or Counter(saved)[wanted] != 1:
+        return None
+    return saved.index(wanted)
+
+
+def _identity(item: Any) -> str | None:
+    if isinstance(item, dict):
+        for name in ("id", "name"):
+            if isinstance(item.get(name), str | int) and item[name] != MASK:
+                return json.dumps({name: item[name]})
+    public = _public_part(item)
+    return None if public is None else json.dumps(public, sort_keys=True, default=str)
+
+
+def _public_part(value: Any) -> Any:
+    """The value without its masks; None when nothing is left."""
+    if isinstance(value, dict):
+        parts = {str(name): _public_part(part) for name, part in value.items()}
+        return {name: part for name, part in parts.items() if part is not None} or None
+    if isinstance(value, list):
+        return [part for part in map(_public_part, value) if part is not None] or None
+    return None if value == MASK else value
+
+
+def _walk(root: dict[str, Any], schema: Any, data: Any, path: Path) -> Iterator[Path]:
+    if not isinstance(schema, dict):  # true or false: anything or nothing is allowed here
+        return
     if "$ref" in schema:
         schema = root["$defs"][schema["$ref"].rsplit("/", 1)[1]] | {k: v for k, v in schema.items() if k != "$ref"}
     if schema.get("writeOnly") and isinstance(data, str):
@@ -81,10 +188,13 @@ def _walk(root: dict[str, Any], schema: dict[str, Any], data: Any, path: Path) -
     for variant in [*schema.get("anyOf", ()), *schema.get("oneOf", ()), *schema.get("allOf", ())]:
         yield from _walk(root, variant, data, path)
     if isinstance(data, dict):
-        known = schema.get("properties", {})
-        others = schema.get("additionalProperties")
+        known, patterns = schema.get("properties", {}), schema.get("patternProperties", {})
         for name, value in data.items():
-            if name in known:
-                yield from _walk(root, known[name], value, (*path, name))
-            elif isinstance(others, dict):
-                yield from _walk(root, others, value, (*path, name))
+            others = [*patterns.values(), schema.get("additionalProperties")]
+            for part in [known[name]] if name in known else others:
+                yield from _walk(root, part, value, (*path, name))
+    elif isinstance(data, list):
+        first = schema.get("prefixItems", ())
+        for index, value in enumerate(data):
+            part = first[index] if index < len(first) else schema.get("items")
+            yield from _walk(root, part, value, (*path, index))

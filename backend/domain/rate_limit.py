@@ -37,7 +37,7 @@ class RateLimit:
     """One output's limit. Times are seconds on any clock that does not go back."""
 
     policy: RateLimitPolicy
-    _next: float = 0.0
+    full_at: float = 0.0
     """When the bucket is full again: GCRA's theoretical arrival time."""
 
     def take(self, now: float, wanted: int, horizon: float) -> list[float]:
@@ -45,9 +45,9 @@ class RateLimit:
         times: list[float] = []
         while len(times) < wanted and self.next_at(now) - now <= horizon:
             times.append(self.next_at(now))
-            self._next = max(self._next, now) + self.policy.interval
+            self.full_at = max(self.full_at, now) + self.policy.interval
         return times
 
     def next_at(self, now: float) -> float:
         """When the next token may be used."""
-        return max(now, self._next - self.policy.burst * self.policy.interval)
+        return max(now, self.full_at - self.policy.burst * self.policy.interval)

@@ -5,13 +5,12 @@ import logging
 from types import TracebackType
 
 import redis.asyncio as redis
-from redis.asyncio.retry import Retry
-from redis.backoff import NoBackoff
 from redis.exceptions import RedisError
 
 from backend.domain import json
 from backend.domain.webhook_signature import ID_HEADER
 from backend.ingest.problems import Problem
+from backend.network.redis_client import async_redis_client
 
 log = logging.getLogger(__name__)
 
@@ -30,12 +29,8 @@ class IdempotentRequests:
     """The requests of the last while, in Redis. While that is away every request is taken as new."""
 
     def __init__(self, redis_url: str) -> None:
-        self._redis = redis.from_url(
-            redis_url,
-            socket_timeout=_ANSWER_SECONDS,
-            socket_connect_timeout=_ANSWER_SECONDS,
-            retry=Retry(NoBackoff(), 0),
-        )
+        # A claim sent twice would find itself and be refused.
+        self._redis = async_redis_client(redis_url, seconds=_ANSWER_SECONDS, repeat=False)
 
     def claim(self, pipeline_id: str, key: bytes, body: bytes, seconds: int) -> "Claim":
         name = f"headrace:idempotency:{pipeline_id}:{hashlib.sha256(key).hexdigest()}"

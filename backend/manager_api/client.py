@@ -11,7 +11,6 @@ from typing import Any, TypeVar
 from uuid import UUID
 
 import grpc
-import redis.asyncio as redis
 from pydantic import ValidationError
 from redis.exceptions import RedisError
 
@@ -23,6 +22,7 @@ from backend.manager_api import snapshot as stored
 from backend.manager_api.generated import manager_pb2 as pb
 from backend.manager_api.generated.manager_pb2_grpc import ManagerStub
 from backend.manager_api.snapshot import IngestKey
+from backend.network.redis_client import async_redis_client
 
 log = logging.getLogger(__name__)
 
@@ -275,7 +275,7 @@ class ConfigClient:
                 self._runtime[key] = (float("-inf"), runtime)
 
     async def _load_from_redis(self) -> None:
-        client = redis.from_url(self._redis_url)
+        client = async_redis_client(self._redis_url)
         try:
             pipelines: dict[bytes, bytes] = await client.hgetall(stored.PIPELINES)  # type: ignore[assignment]
             keys: dict[bytes, bytes] = await client.hgetall(stored.INGEST_KEYS)  # type: ignore[assignment]

@@ -3,11 +3,18 @@
 The manager writes it on every publish; a data plane that starts while the manager is away reads it.
 """
 
+import logging
 from dataclasses import dataclass
+from typing import Literal
 from uuid import UUID
+
+from redis.exceptions import RedisError
 
 from backend.domain import json
 from backend.domain.pipeline import PipelineSnapshot
+from backend.network.redis_client import redis_client
+
+log = logging.getLogger(__name__)
 
 PIPELINES = "headrace:config:pipelines"
 """Hash: pipeline id to PipelineSnapshot as JSON. No TTL."""
@@ -34,6 +41,25 @@ class IngestKey:
     def from_json(cls, data: bytes) -> "IngestKey":
         hashed, workspace_id, expires_at = json.loads(data)
         return cls(hashed, UUID(workspace_id), expires_at)
+
+
+def announce(kind: Literal["pipeline", "key"], name: str, entry: bytes | None) -> None:
+    """Writes a pipeline or key into the snapshot, or removes it without an ``entry``, and says that it changed.
+
+    While Redis is not available the change is only slower: the manager sends the data plane everything every
+    minute, and then writes the whole snapshot anew, too.
+    """
+    stored = PIPELINES if kind == "pipeline" else INGEST_KEYS
+    try:
+        with redis_client().pipeline() as batch:
+            if entry is None:
+                batch.hdel(stored, name)
+            else:
+                batch.hset(stored, name, entry)
+            batch.publish(CHANGES, f"{kind}:{name}")
+            batch.execute()
+    except RedisError as error:
+        log.warning("The data plane learns of the %s %s within a minute, since Redis fails: %s", kind, name, error)
 
 
 def load_pipeline(data: bytes) -> PipelineSnapshot:

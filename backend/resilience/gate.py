@@ -14,14 +14,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-import redis.asyncio as redis
-from redis.asyncio.retry import Retry
-from redis.backoff import NoBackoff
 from redis.exceptions import NoScriptError, RedisError
 
 from backend.domain.breaker import PROBE_SECONDS, Breaker, BreakerPolicy, BreakerState
 from backend.domain.rate_limit import RateLimit, RateLimitPolicy
 from backend.domain.reasons import Reason
+from backend.network.redis_client import async_redis_client
 from backend.resilience.scripts import EVENTS, OutputKey, Script, script
 
 log = logging.getLogger(__name__)
@@ -194,12 +192,8 @@ class Gate:
     """
 
     def __init__(self, redis_url: str, *, share: float = 1.0, clock: Callable[[], float] | None = None) -> None:
-        self._redis = redis.from_url(
-            redis_url,
-            socket_timeout=_ANSWER_SECONDS,
-            socket_connect_timeout=_ANSWER_SECONDS,
-            retry=Retry(NoBackoff(), 0),
-        )
+        # A batch sent twice would take its tokens twice.
+        self._redis = async_redis_client(redis_url, seconds=_ANSWER_SECONDS, repeat=False)
         self._share = share
         self._clock = clock
         self._dirty: dict[OutputGate, None] = {}

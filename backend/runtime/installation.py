@@ -9,9 +9,10 @@ import urllib.request
 from typing import Any
 
 import psutil
-import redis
+from redis.exceptions import RedisError
 
 from backend.apps.jobs import spark
+from backend.network.redis_client import redis_client
 from backend.runtime import stack
 from backend.runtime.errors import CannotStartError
 from backend.runtime.layout import Layout
@@ -115,8 +116,8 @@ def _components(console: str) -> dict[str, str]:
 
 def _heartbeat(environment: dict[str, str]) -> dict[str, Any] | None:
     try:
-        said: Any = redis.from_url(environment["HEADRACE_REDIS_URL"]).get(keys.job_heartbeat(keys.DEFAULT_JOB))
-    except redis.RedisError:
+        said: Any = redis_client(environment["HEADRACE_REDIS_URL"]).get(keys.job_heartbeat(keys.DEFAULT_JOB))
+    except RedisError:
         return None
     return json.loads(said) if said else None
 

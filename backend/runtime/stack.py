@@ -14,11 +14,12 @@ from pathlib import Path
 
 import grpc
 import psycopg
-import redis
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
+from redis.exceptions import RedisError
 
 from backend.kafka.proxy.config import ConfigError, ProxyConfig, load
+from backend.network.redis_client import redis_client
 from backend.runtime import servers
 from backend.runtime.errors import CannotStartError
 from backend.runtime.jars import ensure_jars
@@ -227,8 +228,8 @@ def postgresql_ready(url: str) -> bool:
 
 def redis_ready(url: str) -> bool:
     try:
-        return bool(redis.from_url(url, socket_timeout=_READY_SECONDS).ping())
-    except redis.RedisError:
+        return bool(redis_client(url).ping())
+    except RedisError:
         return False
 
 

@@ -6,11 +6,11 @@ import logging
 import time
 from collections import Counter, deque
 
-import redis.asyncio as redis
 from redis.exceptions import RedisError
 
 from backend.domain import json
 from backend.domain.message import utc_now
+from backend.network.redis_client import async_redis_client
 from backend.telemetry import events, keys
 
 log = logging.getLogger(__name__)
@@ -24,7 +24,7 @@ class Recorder:
     Redis is back; the hot path never waits."""
 
     def __init__(self, redis_url: str) -> None:
-        self._redis = redis.from_url(redis_url)
+        self._redis = async_redis_client(redis_url)
         self._counts: Counter[tuple[str, str, int]] = Counter()
         self._errors: deque[tuple[str, bytes]] = deque(maxlen=_ERRORS_PER_FLUSH)
         self._task: asyncio.Task[None] | None = None

@@ -24,10 +24,10 @@ from backend.domain.stream_processing import CONTENT_TYPE
 from backend.domain.transforms.base import TransformError
 from backend.domain.transforms.chain import Chain, Result
 from backend.manager_api.client import UnknownPipelineError
+from backend.manager_api.waiting import WaitingConfig
 from backend.resilience.bulkhead import Bulkhead
 from backend.resilience.gate import Gate
 from backend.telemetry import events
-from spark_jobs.streaming.configuration import runtime_of, snapshot_of
 from spark_jobs.streaming.diversion import Diversion
 from spark_jobs.streaming.lane import Handler, Lane, LaneServices, Position
 
@@ -59,7 +59,7 @@ class Transformer:
 
     def __init__(self, services: LaneServices) -> None:
         environment = services.environment
-        self._config = services.config
+        self._config = WaitingConfig(services.config, services.recorder, "adapting")
         self._recorder = services.recorder
         self._versions: IdleCache[tuple[str, int], Version] = IdleCache(_VERSION_IDLE_SECONDS)
         self._api_calls = ApiCalls(
@@ -77,7 +77,7 @@ class Transformer:
         """Raises UnknownPipelineError."""
         version = self.known(message)
         if version is None:
-            snapshot = await snapshot_of(self._config, message)
+            snapshot = await self._config.version(message)
             # Of all that waited for the configuration, the first compiles.
             version = self.known(message)
             if version is None:
@@ -97,7 +97,7 @@ class Transformer:
     async def run_waiting(self, message: Message, version: Version) -> list[Record]:
         message, redelivery = message.split_redelivery()
         try:
-            runtime = await runtime_of(self._config, message)
+            runtime = await self._config.runtime(message)
             resources = self._api_calls.resources(message.pipeline_id, message.id, runtime.connectors)
             records = self._moved(message, version, await version.chain.run_waiting(message.body, resources))
         except UnknownPipelineError as error:

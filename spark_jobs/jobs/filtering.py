@@ -17,8 +17,8 @@ from backend.domain.reasons import Reason
 from backend.domain.records import Record, dead_letter, resolved
 from backend.domain.stages import FILTERING
 from backend.manager_api.client import ConfigClient, UnknownPipelineError
+from backend.manager_api.waiting import WaitingConfig
 from backend.telemetry import events
-from spark_jobs.streaming.configuration import snapshot_of
 from spark_jobs.streaming.lane import Handler, Lane, LaneServices, Position
 
 
@@ -63,12 +63,13 @@ class FilteringHandler(Handler):
     def __init__(self, services: LaneServices) -> None:
         self._config = services.config
         self._recorder = services.recorder
+        self._waiting = WaitingConfig(services.config, services.recorder, FILTERING.name)
         self._filters = Filters(services.config)
 
     async def handle(self, message: Message, position: Position) -> list[Record]:
         message, redelivery = message.split_redelivery()
         try:
-            workspace = (await snapshot_of(self._config, message)).workspace_id
+            workspace = (await self._waiting.version(message)).workspace_id
             records = self._filter(message, workspace)
         except UnknownPipelineError as error:
             return [dead_letter(message, stage=FILTERING.name, reason=Reason.UNKNOWN_PIPELINE, error=str(error))]

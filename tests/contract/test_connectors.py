@@ -1,14 +1,12 @@
 """What every connector and every transform must fulfil, found through the registries."""
 
 import inspect
-import json
 from typing import Any
 
 import pytest
 from pydantic import BaseModel
 
 from backend.domain.connector import Connector, connectors
-from backend.domain.masking import MASK, join_secrets, secret_paths, split_secrets
 from backend.domain.transforms.base import Transform, transforms
 from backend.domain.transforms.chain import Chain
 
@@ -41,17 +39,8 @@ def test_is_described(connector: type[Connector]) -> None:
 
 
 @every_connector
-def test_example_is_valid_and_its_secrets_never_show(connector: type[Connector]) -> None:
-    connection = connector.connection_model.model_validate(connector.example)
-    public, secrets = split_secrets(connector.connection_model, connector.example)
-    assert join_secrets(public, secrets) == connector.example
-    for path in secret_paths(connector.connection_model, connector.example):
-        assert "/".join(path) in secrets
-    for secret in secrets.values():
-        assert secret not in repr(connection)
-        assert secret not in connection.model_dump_json()
-        assert secret not in json.dumps(public)
-    assert not secrets or MASK in json.dumps(public)
+def test_example_is_valid(connector: type[Connector]) -> None:
+    connector.connection_model.model_validate(connector.example)
 
 
 @every_connector

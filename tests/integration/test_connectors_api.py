@@ -8,12 +8,17 @@ import pytest
 from django.contrib.admin.sites import site
 from django.core.management import call_command
 from django.core.management.base import CommandError
+from pydantic import SecretStr
 from rest_framework.test import APIClient
 
+from backend.apps.audit.models import AuditEntry
 from backend.apps.connectors.models import Connector, StoredSecret
 from backend.apps.connectors.secret_store import connection_with_secrets
 from backend.apps.workspaces.models import Role, User, Workspace
+from backend.domain import connector as domain
+from backend.domain.connector import Connection
 from backend.domain.masking import MASK
+from backend.domain.model import StrictModel
 from tests import factories
 
 URL = "/api/v1/connectors/"
@@ -192,3 +197,65 @@ def test_secrets_are_sealed_with_a_new_key_while_everything_runs(workspace: Work
         assert connection_with_secrets(connectors[1])["authentication"]["token"] == "t0p-1"
     finally:
         Path(settings.CONSOLE.secret_keys_file).write_text(before)
+
+
+def test_a_secret_whose_name_holds_a_slash_is_kept(client: APIClient) -> None:
+    created = create(client, connection={"url": "https://example.com/", "secret_headers": {"x/y~1": "t0p-secret"}})
+    assert created["connection"]["secret_headers"] == {"x/y~1": MASK}  # type: ignore[index]
+    connector = Connector.objects.get()
+    assert connection_with_secrets(connector)["secret_headers"] == {"x/y~1": "t0p-secret"}
+    answer = client.put(f"{URL}{created['id']}/", created | {"name": "ERP 2"}, format="json")
+    assert answer.status_code == 200, answer.content
+    connector.refresh_from_db()
+    assert connection_with_secrets(connector)["secret_headers"] == {"x/y~1": "t0p-secret"}
+
+
+class _Tenant(StrictModel):
+    """One of several."""
+
+    name: str
+    token: SecretStr
+
+
+class _Tenants(Connection):
+    """Secrets in lists."""
+
+    tenants: list[_Tenant]
+    keys: list[SecretStr] = []
+
+
+class _TenantsConnector(domain.Connector):
+    """A system of several tenants."""
+
+    type = "tenants"
+    title = "Tenants"
+    connection_model = _Tenants
+    example = {"tenants": []}
+
+    @staticmethod
+    async def check(connection: _Tenants) -> str:
+        return " ".join(tenant.token.get_secret_value() for tenant in connection.tenants)
+
+
+def test_secrets_in_lists_stay_with_their_items(client: APIClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(domain.connectors._classes, "tenants", _TenantsConnector)
+    tenants = [{"name": name, "token": f"t0p-{name}"} for name in ("a", "b", "c")]
+    created: Any = create(client, type="tenants", connection={"tenants": tenants, "keys": ["t0p-1", "t0p-2"]})
+    url = f"{URL}{created['id']}/"
+    assert b"t0p" not in client.get(url).content
+    shown = created["connection"]["tenants"]
+    connector = Connector.objects.get()
+
+    reordered = created | {"connection": {"tenants": [shown[2], shown[0]], "keys": [MASK, MASK]}}
+    assert client.put(url, reordered, format="json").status_code == 200
+    connector.refresh_from_db()
+    stored = connection_with_secrets(connector)
+    assert stored == {"tenants": [tenants[2], tenants[0]], "keys": ["t0p-1", "t0p-2"]}
+    entry = AuditEntry.objects.filter(action="connector.update").latest("pk")
+    assert "connection.tenants.0.token" in json.dumps(entry.changes)
+
+    renamed = created | {"connection": {"tenants": [{"name": "new", "token": MASK}], "keys": [MASK]}}
+    for answer in (client.put(url, renamed, format="json"), client.post(f"{url}test/", renamed, format="json")):
+        assert answer.status_code == 400
+        assert set(answer.json()["errors"]) == {"connection.tenants.0.token", "connection.keys.0"}
+        assert "enter it again" in answer.json()["errors"]["connection.keys.0"][0]

@@ -159,13 +159,20 @@ def test_the_rate_limit_agrees_with_the_model(
         gate.start()
         out = gate.output(OutputKey(str(uuid.uuid4()), "out"), POLICY, policy)
         model = RateLimit(policy)
+        client = redis.from_url(REDIS_URL)
         for pause, wanted in rounds:
             clock.now += round(pause, 3)
+            # What redelivery asks: the model, set forth from what Redis holds.
+            stored = RateLimit(policy, full_at=float(await client.get(out.key.limit) or 0))
+            free = len(stored.take(clock.now, wanted, TOKEN_HORIZON_SECONDS))
             expected = [time - clock.now for time in model.take(clock.now, wanted, TOKEN_HORIZON_SECONDS)]
             found = await asyncio.gather(*(admit(out, "retry") for _ in range(wanted)))
             waits = [answer.wait for answer in found if isinstance(answer, Send)]
             assert waits == pytest.approx(expected, abs=1e-3)
-            assert all(answer.reason == "rate_limited" for answer in found if isinstance(answer, Held))
+            assert free == len(waits)
+            due = pytest.approx(model.next_at(clock.now), abs=1e-2)
+            assert all(answer == Held("rate_limited", due) for answer in found if isinstance(answer, Held))
+        await client.aclose()
         await gate.close()
 
     asyncio.run(run())

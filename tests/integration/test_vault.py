@@ -18,10 +18,12 @@ from backend.apps.connectors.models import Connector, StoredSecret
 from backend.apps.connectors.secret_store import connection_with_secrets
 from backend.apps.connectors.secrets import UnreadableSecretError
 from backend.apps.connectors.services import connector_update
+from backend.apps.connectors.vault import Vault, VaultUnavailableError
 from backend.apps.manager.grpc import _runtime_config
 from backend.apps.pipelines.models import Pipeline
 from backend.apps.pipelines.services import pipeline_publish
 from backend.apps.workspaces.models import Workspace
+from backend.domain.errors import ConfigError
 from tests import factories
 from tests.openbao import ADDRESS, TOKEN, bao, openbao
 from tests.ports import free_ports
@@ -85,6 +87,99 @@ def test_a_save_that_is_undone_leaves_the_former_secret_in_force(workspace: Work
         undone()
     assert sealed_in(bao, connector, 2)
     connector.refresh_from_db()
+    assert connection_with_secrets(connector)["authentication"]["token"] == "t0p-secret"
+
+
+def versions_in(bao: hvac.Client, connector: Connector) -> list[int]:
+    """The versions of a connector's secrets that Vault holds."""
+    metadata = bao.secrets.kv.v2.read_secret_metadata(f"headrace/connectors/{connector.pk}")["data"]["versions"]
+    return sorted(int(number) for number, version in metadata.items() if not version["destroyed"])
+
+
+def connectors_in(bao: hvac.Client) -> set[str]:
+    try:
+        return set(bao.secrets.kv.v2.list_secrets("headrace/connectors")["data"]["keys"])
+    except InvalidPath:
+        return set()
+
+
+def documents(*connectors: tuple[str, str], pipelines: str = "") -> str:
+    """Config files with connectors by name and token reference."""
+    found: list[dict[str, Any]] = [
+        {
+            "kind": "connector",
+            "name": name,
+            "type": "http",
+            "connection": {"url": "http://127.0.0.1:1/", "authentication": {"type": "bearer", "token": f"env:{token}"}},
+        }
+        for name, token in connectors
+    ]
+    return config_files.dump(found) + pipelines
+
+
+def applied(workspace: Workspace, text: str, **options: Any) -> list[config_files.Step]:
+    environment = {"SECRET_OLD": "t0p-secret", "SECRET_NEW": "an0ther"}
+    actor = factories.admin_of(workspace)
+    parsed = config_files.parse(text)
+    return config_files.apply(workspace=workspace, actor=actor, documents=parsed, environment=environment, **options)
+
+
+@pytest.mark.usefixtures("in_vault")
+def test_a_dry_run_writes_nothing_to_vault(
+    client: APIClient, workspace: Workspace, bao: hvac.Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = connectors_in(bao)
+    assert [step.action for step in applied(workspace, documents(("ERP", "SECRET_OLD")), dry_run=True)] == ["create"]
+    assert connectors_in(bao) == before
+    applied(workspace, documents(("ERP", "SECRET_OLD")))
+    connector = Connector.objects.get()
+    # Vault keeps ten versions: as many dry runs must not push out the one in use.
+    changed = documents(("ERP", "SECRET_NEW"), ("CRM", "SECRET_NEW"))
+    for _ in range(11):
+        assert len(applied(workspace, changed, dry_run=True)) == 2
+    monkeypatch.setenv("SECRET_NEW", "an0ther")
+    assert len(client.post("/api/v1/config-files/", {"yaml": changed}, format="json").json()) == 2
+    assert versions_in(bao, connector) == [1]
+    assert connectors_in(bao) == before | {str(connector.pk)}
+    assert connection_with_secrets(connector)["authentication"]["token"] == "t0p-secret"
+
+
+@pytest.mark.usefixtures("in_vault")
+def test_an_apply_that_is_refused_leaves_nothing_in_vault(workspace: Workspace, bao: hvac.Client) -> None:
+    applied(workspace, documents(("ERP", "SECRET_OLD")))
+    connector, before = Connector.objects.get(), connectors_in(bao)
+    refused = "---\nkind: pipeline\nname: Bad\nconfig: {outputs: [{name: out, connector: Nobody}]}\n"
+    with pytest.raises(ConfigError, match="Nobody"):
+        applied(workspace, documents(("ERP", "SECRET_NEW"), ("CRM", "SECRET_NEW"), pipelines=refused))
+    assert (versions_in(bao, connector), connectors_in(bao)) == ([1], before)
+    assert connection_with_secrets(connector)["authentication"]["token"] == "t0p-secret"
+    applied(workspace, documents(("ERP", "SECRET_NEW"), ("CRM", "SECRET_NEW")))
+    assert versions_in(bao, connector) == [1, 2]
+    assert set(StoredSecret.objects.values_list("sealed", flat=True)) == {None}
+    for connector in Connector.objects.all():
+        assert connection_with_secrets(connector)["authentication"]["token"] == "an0ther"
+
+
+@pytest.mark.usefixtures("in_vault")
+def test_what_vault_took_before_it_went_away_is_taken_back(
+    workspace: Workspace, bao: hvac.Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    applied(workspace, documents(("ERP", "SECRET_OLD")))
+    connector, before = Connector.objects.get(), connectors_in(bao)
+    write, written = Vault.write, []
+
+    def write_twice(self: Vault, name: str, sealed: bytes) -> int:
+        if len(written) == 2:
+            raise VaultUnavailableError("Vault cannot be reached.")
+        written.append(name)
+        return write(self, name, sealed)
+
+    monkeypatch.setattr(Vault, "write", write_twice)
+    with pytest.raises(VaultUnavailableError):
+        applied(workspace, documents(("ERP", "SECRET_NEW"), ("CRM", "SECRET_NEW"), ("Shop", "SECRET_NEW")))
+    assert len(written) == 2
+    assert (versions_in(bao, connector), connectors_in(bao)) == ([1], before)
+    assert list(Connector.objects.all()) == [connector]
     assert connection_with_secrets(connector)["authentication"]["token"] == "t0p-secret"
 
 

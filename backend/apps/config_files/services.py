@@ -20,7 +20,7 @@ from pydantic import Field, TypeAdapter, ValidationError
 
 from backend.apps.audit.services import CHANGED
 from backend.apps.connectors.models import Connector
-from backend.apps.connectors.secret_store import secrets_kept
+from backend.apps.connectors.secret_store import StagedSecrets, connection_kept
 from backend.apps.connectors.services import (
     connector_create,
     connector_delete,
@@ -42,7 +42,17 @@ from backend.apps.workspaces.models import User, Workspace
 from backend.domain.capabilities import Connection
 from backend.domain.diff import changes
 from backend.domain.errors import ConfigError, ConflictError
-from backend.domain.masking import MASK, secret_paths, split_secrets, value_at
+from backend.domain.masking import (
+    MASK,
+    dotted,
+    dotted_pointer,
+    keep_secrets,
+    pointer,
+    replace_at,
+    secret_paths,
+    split_secrets,
+    value_at,
+)
 from backend.domain.model import StrictModel, UnreadableConfigError
 from backend.domain.pipeline import PipelineConfig
 from backend.domain.uses import CONNECTOR_NAMES
@@ -99,7 +109,7 @@ def export(workspace: Workspace) -> list[dict[str, Any]]:
             "kind": "connector",
             "name": connector.name,
             "type": connector.type,
-            "schema_version": connector.schema_version,
+            "schema_version": connector_type(connector.type).connection_model.schema_version,
             "connection": _with_references(connector),
         }
         for connector in connectors
@@ -156,16 +166,17 @@ def apply(
 ) -> list[Step]:
     """Makes the workspace as the documents say: all of it or, when anything is refused, nothing.
 
-    With ``prune``, what no document names is deleted. With ``dry_run`` everything is tried and undone.
-    Raises ConfigError.
+    With ``prune``, what no document names is deleted. With ``dry_run`` everything is tried and undone; nothing
+    is written outside of the transaction then. Raises ConfigError.
     """
     steps: list[Step] = []
+    secrets = StagedSecrets()
     try:
         with transaction.atomic():
             for document in documents:
                 if isinstance(document, ConnectorDocument):
                     with _errors_at(document.kind, document.name):
-                        steps += _apply_connector(workspace, actor, document, environment)
+                        steps += _apply_connector(workspace, actor, document, environment, secrets)
             for document in documents:
                 if isinstance(document, PipelineDocument):
                     with _errors_at(document.kind, document.name):
@@ -174,6 +185,7 @@ def apply(
                 steps += _prune(workspace, actor, documents)
             if dry_run:
                 raise _DryRun
+            secrets.settle()
     except _DryRun:
         pass
     return steps
@@ -191,27 +203,37 @@ def _errors_at(kind: str, name: str) -> Iterator[None]:
 
 
 def _apply_connector(
-    workspace: Workspace, actor: User, document: ConnectorDocument, environment: Mapping[str, str]
+    workspace: Workspace,
+    actor: User,
+    document: ConnectorDocument,
+    environment: Mapping[str, str],
+    staged: StagedSecrets,
 ) -> list[Step]:
     model = connector_type(document.type).connection_model
     connection = _resolved(document, model, environment)
-    found = Connector.objects.filter(workspace=workspace, name=document.name).first()
-    public, secrets = split_secrets(model, connection)
-    if found is None:
+    connector = Connector.objects.filter(workspace=workspace, name=document.name).first()
+    if connector is None:
+        public, _ = split_secrets(model, connection)
         connector_create(
-            workspace=workspace, actor=actor, name=document.name, type=document.type, connection=connection
+            workspace=workspace,
+            actor=actor,
+            name=document.name,
+            type=document.type,
+            connection=connection,
+            store=staged.store,
         )
         return [Step("create", "connector", document.name, _changes({}, public))]
-    if found.type != document.type:
-        raise ConfigError({"type": [f"The connector is of type {found.type}: give the new one another name."]})
-    stored = secrets_kept(found)
+    if connector.type != document.type:
+        raise ConfigError({"type": [f"The connector is of type {connector.type}: give the new one another name."]})
+    shown, stored = connection_kept(connector)
+    public, secrets = split_secrets(model, keep_secrets(model, connection, shown, stored))
     changed = sorted(path for path, value in secrets.items() if value not in (MASK, stored.get(path)))
-    if public == found.connection and not changed:
+    if public == shown and not changed:
         return []
-    told = _changes(found.connection, public)
-    told += [{"path": path.replace("/", "."), "before": None, "after": CHANGED} for path in changed]
-    connector_update(connector=found, actor=actor, name=found.name, connection=connection)
-    return [Step("update", "connector", document.name, told)]
+    differences = _changes(shown, public)
+    differences += [{"path": dotted_pointer(path), "before": None, "after": CHANGED} for path in changed]
+    connector_update(connector=connector, actor=actor, name=connector.name, connection=connection, store=staged.store)
+    return [Step("update", "connector", document.name, differences)]
 
 
 def _apply_pipeline(workspace: Workspace, actor: User, document: PipelineDocument) -> list[Step]:
@@ -268,12 +290,16 @@ def _changes(before: dict[str, Any], after: dict[str, Any]) -> list[dict[str, An
 
 
 def _with_references(connector: Connector) -> dict[str, Any]:
-    connection = copy.deepcopy(connector.connection)
-    stored = secrets_kept(connector)
+    shown, stored = connection_kept(connector)
+    connection = copy.deepcopy(shown)
+    names: set[str] = set()
     for path in secret_paths(connector_type(connector.type).connection_model, connection):
-        name = re.sub(r"[^A-Z0-9]+", "_", "_".join((connector.name, *path)).upper()).strip("_")
-        secret = stored.get("/".join(path), "")
-        value_at(connection, path[:-1])[path[-1]] = secret if is_reference(secret) else f"{_ENV}{_PREFIX}{name}"
+        name = re.sub(r"[^A-Z0-9]+", "_", "_".join((connector.name, *map(str, path))).upper()).strip("_")
+        while name in names:  # two fields whose names differ only in what a variable's name cannot hold
+            name += "_2"
+        names.add(name)
+        secret = stored.get(pointer(path), "")
+        replace_at(connection, path, secret if is_reference(secret) else f"{_ENV}{_PREFIX}{name}")
     return dict(connection)
 
 
@@ -281,16 +307,18 @@ def _resolved(document: ConnectorDocument, model: type[Connection], environment:
     """The connection with the values that its secrets refer to. A mask keeps what is stored."""
     try:
         version = model.schema_version if document.schema_version is None else document.schema_version
-        connection = copy.deepcopy(model.upgraded(document.connection, version))
+        given = model.upgraded(document.connection, version)
     except UnreadableConfigError as error:
         raise ConfigError({"connection": [str(error)]}) from None
+    connection = copy.deepcopy(given)
     errors: dict[str, list[str]] = {}
-    for path in secret_paths(model, connection):
-        value = value_at(connection, path)
+    for path in secret_paths(model, given):
+        # Not read from the copy: an alias of YAML's is one object in two places of it.
+        value = value_at(given, path)
         if value == MASK or is_reference(str(value)):
             continue
         name = str(value).removeprefix(_ENV)
-        where = ".".join(("connection", *path))
+        where = f"connection.{dotted(path)}"
         if not str(value).startswith(_ENV + _PREFIX):
             errors[where] = [
                 f"Secrets are given by reference: {_ENV}{_PREFIX}NAME, an environment variable, or vault:PATH#KEY."
@@ -298,7 +326,7 @@ def _resolved(document: ConnectorDocument, model: type[Connection], environment:
         elif name not in environment:
             errors[where] = [f"The environment variable {name} is not set."]
         else:
-            value_at(connection, path[:-1])[path[-1]] = environment[name]
+            replace_at(connection, path, environment[name])
     if errors:
         raise ConfigError(errors)
     return dict(connection)

@@ -3,6 +3,7 @@
 import copy
 import json
 import logging
+from collections.abc import Callable
 from typing import Any
 
 from django.db import transaction
@@ -10,15 +11,17 @@ from pydantic import BaseModel
 
 from backend.apps.connectors.models import Connector, StoredSecret
 from backend.apps.connectors.secrets import UnreadableSecretError, cipher
-from backend.apps.connectors.vault import MissingReferenceError, VaultUnavailableError, is_reference, vault
+from backend.apps.connectors.vault import MissingReferenceError, Vault, VaultUnavailableError, is_reference, vault
 from backend.apps.workspaces.models import Workspace
 from backend.domain.connector import connectors
 from backend.domain.errors import ConfigError
-from backend.domain.masking import join_secrets, secret_paths, value_at
+from backend.domain.masking import MASK, dotted, join_secrets, replace_at, secret_paths, split_secrets, value_at
 from backend.domain.model import UnreadableConfigError
 from backend.domain.registry import UnknownComponentError
 
 log = logging.getLogger(__name__)
+
+StoreSecrets = Callable[[Connector, dict[str, str]], None]
 
 
 def secrets_store(connector: Connector, secrets: dict[str, str]) -> None:
@@ -26,6 +29,40 @@ def secrets_store(connector: Connector, secrets: dict[str, str]) -> None:
     StoredSecret.objects.update_or_create(
         connector=connector, defaults=_kept(connector, cipher().seal(json.dumps(secrets).encode()))
     )
+
+
+class StagedSecrets:
+    """The secrets of a change of many connectors, of which all or nothing is to be saved.
+
+    Within its transaction they are sealed in PostgreSQL, which an undone transaction clears. Vault is written
+    only by ``settle``, once everything else was accepted.
+    """
+
+    def __init__(self) -> None:
+        self._connectors: dict[Any, Connector] = {}
+
+    def store(self, connector: Connector, secrets: dict[str, str]) -> None:
+        """In place of ``secrets_store``."""
+        sealed = cipher().seal(json.dumps(secrets).encode())
+        StoredSecret.objects.update_or_create(connector=connector, defaults={"sealed": sealed, "vault_version": None})
+        self._connectors[connector.pk] = connector
+
+    def settle(self) -> None:
+        """Moves them to where secrets rest, at the end of the transaction. What Vault took before an error is
+        taken back. Raises VaultUnavailableError."""
+        target = vault()
+        if target is None:
+            return
+        written: dict[str, int] = {}
+        try:
+            for stored in StoredSecret.objects.filter(connector__in=self._connectors.values()):
+                name = str(stored.connector_id)
+                written[name] = target.write(name, _sealed(stored))
+                StoredSecret.objects.filter(pk=stored.pk).update(sealed=None, vault_version=written[name])
+        except Exception:
+            for name, version in written.items():
+                _take_back(target, name, version)
+            raise
 
 
 def secrets_load(connector: Connector) -> dict[str, str]:
@@ -43,6 +80,20 @@ def secrets_kept(connector: Connector) -> dict[str, str]:
         return secrets_load(connector)
     except UnreadableSecretError:
         return {}
+
+
+def connection_kept(connector: Connector) -> tuple[dict[str, Any], dict[str, str]]:
+    """The stored connection in the present form, masked, and its secrets by path: those that can be read."""
+    secrets = secrets_kept(connector)
+    try:
+        model = connectors.get(connector.type).connection_model
+        if connector.schema_version == model.schema_version:
+            return connector.connection, secrets
+        present = model.upgraded(join_secrets(connector.connection, secrets), connector.schema_version)
+    except (UnknownComponentError, UnreadableConfigError):
+        return connector.connection, secrets
+    public, secrets = split_secrets(model, present)
+    return public, {path: secret for path, secret in secrets.items() if secret != MASK}
 
 
 def secrets_forget(connector: Connector) -> None:
@@ -102,19 +153,29 @@ def connection_with_secrets(connector: Connector) -> dict[str, Any]:
 
 def with_references(workspace: Workspace, model: type[BaseModel], connection: dict[str, Any]) -> dict[str, Any]:
     """The connection with what its references to Vault name now. Raises ConfigError, VaultUnavailableError."""
-    connection = copy.deepcopy(connection)
+    resolved = copy.deepcopy(connection)
     errors: dict[str, list[str]] = {}
     for path in secret_paths(model, connection):
         reference = value_at(connection, path)
         if not is_reference(reference):
             continue
         try:
-            value_at(connection, path[:-1])[path[-1]] = _referenced(workspace, reference)
+            replace_at(resolved, path, _referenced(workspace, reference))
         except MissingReferenceError as error:
-            errors[".".join(("connection", *path))] = [str(error)]
+            errors[f"connection.{dotted(path)}"] = [str(error)]
     if errors:
         raise ConfigError(errors)
-    return connection
+    return resolved
+
+
+def _take_back(target: Vault, name: str, version: int) -> None:
+    try:
+        if version == 1:
+            target.delete(name)
+        else:
+            target.destroy(name, version)
+    except VaultUnavailableError as error:
+        log.warning("Vault keeps version %d of connector %s's secrets, sealed and unused: %s", version, name, error)
 
 
 def _referenced(workspace: Workspace, reference: str) -> str:

@@ -7,6 +7,8 @@ from django.db.models import QuerySet
 from backend.apps.connectors.models import Connector
 from backend.apps.workspaces.models import Workspace
 from backend.domain.connector import connectors
+from backend.domain.model import UnreadableConfigError
+from backend.domain.registry import UnknownComponentError
 
 
 def connectors_of(workspace: Workspace) -> QuerySet[Connector]:
@@ -29,3 +31,21 @@ def connector_types() -> list[dict[str, Any]]:
         }
         for cls in connectors
     ]
+
+
+def connection_shown(connector: Connector) -> dict[str, Any]:
+    """The connection in the present form, masked; as it is stored when that cannot be read any more."""
+    try:
+        return connectors.get(connector.type).connection_model.upgraded(connector.connection, connector.schema_version)
+    except (UnknownComponentError, UnreadableConfigError):
+        return dict(connector.connection)
+
+
+def connector_failure(connector: Connector) -> str:
+    """Why a stored connector cannot be used, in a sentence; empty when it can."""
+    try:
+        type = connectors.get(connector.type)
+        type.connection_model.upgraded(connector.connection, connector.schema_version)
+    except (UnknownComponentError, UnreadableConfigError) as error:
+        return str(error)
+    return type.unavailable()

@@ -9,14 +9,33 @@ from pydantic import ValidationError
 from backend.apps.audit.services import audit_record
 from backend.apps.connectors.dependents import dependents_of
 from backend.apps.connectors.models import Connector
-from backend.apps.connectors.secret_store import secrets_forget, secrets_kept, secrets_store, with_references
+from backend.apps.connectors.secret_store import (
+    StoreSecrets,
+    connection_kept,
+    secrets_forget,
+    secrets_store,
+    with_references,
+)
 from backend.apps.workspaces.models import User, Workspace
 from backend.domain import connector as domain
 from backend.domain.capabilities import Connection
 from backend.domain.errors import ConfigError, ConflictError
-from backend.domain.masking import MASK, join_secrets, secret_paths, split_secrets, value_at
+from backend.domain.masking import (
+    MASK,
+    dotted,
+    dotted_pointer,
+    join_secrets,
+    keep_secrets,
+    secret_paths,
+    split_secrets,
+    value_at,
+)
 from backend.domain.registry import UnknownComponentError
 from backend.network.outbound import ForbiddenAddressError, outbound_policy
+
+Kept = tuple[dict[str, Any], dict[str, str]]
+"""What is stored of a connection: masked, and its secrets by path."""
+_NOTHING_KEPT: Kept = ({}, {})
 
 
 def connector_type(name: str) -> type[domain.Connector]:
@@ -28,7 +47,13 @@ def connector_type(name: str) -> type[domain.Connector]:
 
 
 def connector_create(
-    *, workspace: Workspace, actor: User, name: str, type: str, connection: dict[str, Any]
+    *,
+    workspace: Workspace,
+    actor: User,
+    name: str,
+    type: str,
+    connection: dict[str, Any],
+    store: StoreSecrets = secrets_store,
 ) -> Connector:
     """Raises ConfigError when the connection does not fit its type; nothing is saved then."""
     public, secrets = _validated(workspace, type, connection)
@@ -42,7 +67,7 @@ def connector_create(
             created_by=actor,
             schema_version=connector_type(type).connection_model.schema_version,
         )
-        secrets_store(connector, secrets)
+        store(connector, secrets)
         audit_record(
             action="connector.create",
             actor=actor,
@@ -54,10 +79,17 @@ def connector_create(
     return connector
 
 
-def connector_update(*, connector: Connector, actor: User, name: str, connection: dict[str, Any]) -> Connector:
+def connector_update(
+    *,
+    connector: Connector,
+    actor: User,
+    name: str,
+    connection: dict[str, Any],
+    store: StoreSecrets = secrets_store,
+) -> Connector:
     """A mask sent back keeps the stored secret. Published pipelines use the change within a minute."""
-    stored = secrets_kept(connector)
-    public, secrets = _validated(connector.workspace, connector.type, connection, connector, stored)
+    kept = connection_kept(connector)
+    public, secrets = _validated(connector.workspace, connector.type, connection, kept)
     _check_name_is_free(connector.workspace, name, but=connector)
     before = _audited(connector)
     with transaction.atomic():
@@ -65,7 +97,7 @@ def connector_update(*, connector: Connector, actor: User, name: str, connection
         connector.connection = public
         connector.schema_version = connector_type(connector.type).connection_model.schema_version
         connector.save(update_fields=["name", "connection", "schema_version", "updated_at"])
-        secrets_store(connector, secrets)
+        store(connector, secrets)
         audit_record(
             action="connector.update",
             actor=actor,
@@ -73,7 +105,7 @@ def connector_update(*, connector: Connector, actor: User, name: str, connection
             target=connector,
             before=before,
             after=_audited(connector),
-            secrets_changed=_changed_secrets(stored, secrets),
+            secrets_changed=_changed_secrets(kept[1], secrets),
         )
     return connector
 
@@ -101,12 +133,9 @@ def connector_check(
 
     With ``stored``, masks stand for its secrets. Raises ConfigError at the field to blame.
     """
-    secrets = secrets_kept(stored) if stored is not None else {}
     cls = connector_type(type)
-    model = _model(workspace, cls, join_secrets(connection, secrets))
-    _check_hosts(model)
-    if stored is not None:
-        _check_secrets_stay(model, connection, stored, secrets)
+    kept = connection_kept(stored) if stored is not None else _NOTHING_KEPT
+    model, _ = _checked(workspace, cls, connection, kept)
     try:
         return asyncio.run(domain.check_connection(cls, model))
     except domain.CheckFailedError as error:
@@ -119,23 +148,27 @@ def _audited(connector: Connector) -> dict[str, Any]:
 
 def _changed_secrets(before: dict[str, str], after: dict[str, str]) -> list[str]:
     paths = sorted(path for path in before.keys() | after.keys() if before.get(path) != after.get(path))
-    return [f"connection.{path.replace('/', '.')}" for path in paths]
+    return [f"connection.{dotted_pointer(path)}" for path in paths]
 
 
 def _validated(
-    workspace: Workspace,
-    type: str,
-    connection: dict[str, Any],
-    saved: Connector | None = None,
-    stored: dict[str, str] | None = None,
+    workspace: Workspace, type: str, connection: dict[str, Any], kept: Kept = _NOTHING_KEPT
 ) -> tuple[dict[str, Any], dict[str, str]]:
+    """The connection, masked, and its secrets by path. Raises ConfigError."""
     cls = connector_type(type)
-    data = join_secrets(connection, stored or {})
+    _, data = _checked(workspace, cls, connection, kept)
+    return split_secrets(cls.connection_model, data)
+
+
+def _checked(
+    workspace: Workspace, cls: type[domain.Connector], connection: dict[str, Any], kept: Kept
+) -> tuple[Connection, dict[str, Any]]:
+    """The connection, with what is kept in place of masks: as its model, and as data. Raises ConfigError."""
+    data = keep_secrets(cls.connection_model, connection, *kept)
     model = _model(workspace, cls, data)
     _check_hosts(model)
-    if saved is not None:
-        _check_secrets_stay(model, connection, saved, stored or {})
-    return split_secrets(cls.connection_model, data)
+    _check_secrets_stay(model, connection, kept)
+    return model, data
 
 
 def _check_hosts(model: Connection) -> None:
@@ -150,23 +183,27 @@ def _check_hosts(model: Connection) -> None:
         raise ConfigError(errors)
 
 
-def _check_secrets_stay(
-    model: Connection, connection: dict[str, Any], saved: Connector, secrets: dict[str, str]
-) -> None:
-    """A stored secret goes to no other host than it was entered for: otherwise whoever may change the
-    address could have it sent to a system of his own."""
+def _check_secrets_stay(model: Connection, connection: dict[str, Any], kept: Kept) -> None:
+    """A stored secret goes to no other host than it was entered for: otherwise anybody who may change the address
+    could have it sent to a system of their own."""
     cls = type(model)
-    kept = [path for path in secret_paths(cls, connection) if value_at(connection, path) == MASK]
-    if kept and cls.model_validate(join_secrets(saved.connection, secrets)).hosts() != model.hosts():
-        said = ["The address was changed: enter the secret again, since it was meant for the former one."]
-        raise ConfigError({".".join(("connection", *path)): said for path in kept})
+    masks = [path for path in secret_paths(cls, connection) if value_at(connection, path) == MASK]
+    if not masks:
+        return
+    try:
+        same = cls.model_validate(join_secrets(*kept)).hosts() == model.hosts()
+    except ValidationError:
+        same = False
+    if not same:
+        sentence = ["The address was changed: enter the secret again, since it was meant for the former one."]
+        raise ConfigError({f"connection.{dotted(path)}": sentence for path in masks})
 
 
 def _model(workspace: Workspace, cls: type[domain.Connector], data: dict[str, Any]) -> Connection:
     left = [path for path in secret_paths(cls.connection_model, data) if value_at(data, path) == MASK]
     if left:
-        said = ["No secret is stored here yet: enter it."]
-        raise ConfigError({".".join(("connection", *path)): said for path in left})
+        sentence = ["No stored secret belongs here: enter it again."]
+        raise ConfigError({f"connection.{dotted(path)}": sentence for path in left})
     try:
         return cls.connection_model.model_validate(with_references(workspace, cls.connection_model, data))
     except ValidationError as error:

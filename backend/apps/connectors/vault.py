@@ -64,6 +64,12 @@ class Vault:
     def delete(self, name: str) -> None:
         self._call(lambda: self._kv.delete_metadata_and_all_versions(self._sealed(name), mount_point=self._mount))
 
+    def destroy(self, name: str, version: int) -> None:
+        """Forgets one version for good."""
+        self._call(
+            lambda: self._kv.destroy_secret_versions(self._sealed(name), versions=[version], mount_point=self._mount)
+        )
+
     def resolve(self, workspace: str, reference: str) -> str:
         """The secret that a workspace's reference names. Raises MissingReferenceError."""
         found = _REFERENCE.fullmatch(reference)

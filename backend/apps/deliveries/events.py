@@ -6,13 +6,12 @@ import threading
 from datetime import UTC, datetime
 from typing import Any
 
-import redis
-from django.conf import settings
 from django.db import DatabaseError, InterfaceError, close_old_connections, connection
 from redis.exceptions import RedisError
 
 from backend.apps.deliveries.models import OutputEvent
 from backend.apps.pipelines.models import Pipeline
+from backend.network.redis_client import redis_client
 from backend.resilience.scripts import EVENTS
 
 log = logging.getLogger(__name__)
@@ -23,7 +22,7 @@ _AWAY_SECONDS = 1.0
 
 def run(stop: threading.Event) -> None:
     """Writes until ``stop`` is set."""
-    client = redis.from_url(settings.REDIS_URL, socket_timeout=5, socket_connect_timeout=2)
+    client = redis_client()
     last: str | None = None
     while not stop.is_set():
         close_old_connections()

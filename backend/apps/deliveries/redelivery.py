@@ -14,12 +14,12 @@ from redis.exceptions import RedisError
 from backend.apps.deliveries.breakers import breaker_of
 from backend.apps.deliveries.models import DeadLetter
 from backend.apps.pipelines.models import Pipeline, PipelineVersion
-from backend.apps.redis_client import redis_client
 from backend.domain.breaker import BreakerState
 from backend.domain.message import REDELIVERY, REDELIVERY_OUTPUT, Message
-from backend.domain.rate_limit import RateLimitPolicy
+from backend.domain.rate_limit import RateLimit, RateLimitPolicy
 from backend.domain.stages import STAGES
 from backend.kafka.client.producer import PARTITIONER
+from backend.network.redis_client import redis_client
 from backend.resilience.gate import TOKEN_HORIZON_SECONDS
 from backend.resilience.scripts import OutputKey
 from backend.settings import platform_settings
@@ -132,10 +132,8 @@ class Redelivery:
         """How many tokens the next second has, the burst included."""
         stored: Any = self._redis.get(key.limit)
         seconds: Any = self._redis.time()
-        now = seconds[0] + seconds[1] / 1e6
-        full_at = max(float(stored or 0), now)
-        room = now + TOKEN_HORIZON_SECONDS + limit.burst * limit.interval - full_at
-        return max(0, int(room / limit.interval) + 1) if room >= 0 else 0
+        shared = RateLimit(limit, full_at=float(stored or 0))
+        return len(shared.take(seconds[0] + seconds[1] / 1e6, _SHARE, TOKEN_HORIZON_SECONDS))
 
     def _mark_backlogs(self) -> None:
         """While rate-limited messages wait, new ones queue behind them."""

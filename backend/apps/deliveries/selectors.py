@@ -7,10 +7,10 @@ from django.db.models import Count, Min, QuerySet
 from backend.apps.deliveries.breakers import ask_breakers, breakers_shown
 from backend.apps.deliveries.models import Attempt, DeadLetter, OutputEvent
 from backend.apps.pipelines.models import Pipeline
-from backend.apps.redis_client import redis_client
 from backend.apps.workspaces.models import Workspace
 from backend.domain.model import UnreadableConfigError
 from backend.domain.pipeline import OutputConfig
+from backend.network.redis_client import redis_client
 from backend.resilience.scripts import OutputKey
 
 OPEN = (DeadLetter.State.WAITING, DeadLetter.State.REDELIVERING)

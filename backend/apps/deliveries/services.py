@@ -10,11 +10,11 @@ from backend.apps.audit.services import audit_record
 from backend.apps.deliveries.models import DeadLetter
 from backend.apps.deliveries.redelivery import REDELIVERED_STAGES
 from backend.apps.pipelines.models import Pipeline
-from backend.apps.redis_client import redis_client
 from backend.apps.workspaces.models import User, Workspace
 from backend.domain.breaker import BreakerState
 from backend.domain.reasons import Reason
 from backend.domain.transforms.call import BREAKER_PREFIX
+from backend.network.redis_client import redis_client
 from backend.resilience.scripts import EVENTS, OutputKey, script
 from backend.settings import platform_settings
 

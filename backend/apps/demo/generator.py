@@ -8,10 +8,10 @@ import threading
 from typing import Any
 
 import aiohttp
-import redis.asyncio as redis
 from redis.exceptions import RedisError
 
 from backend.apps.demo.services import GENERATOR_RATE, MOST_PER_SECOND
+from backend.network.redis_client import async_redis_client
 
 log = logging.getLogger(__name__)
 
@@ -24,7 +24,7 @@ _COUNTRIES = ("BR", "BR", "PT", "AR", "US")
 async def run(*, redis_url: str, ingest_url: str, api_key: str, pipeline_ids: list[str], stop: threading.Event) -> None:
     """Runs until ``stop`` is set."""
     numbers = itertools.count(1)
-    client = redis.from_url(redis_url)
+    client = async_redis_client(redis_url)
     async with aiohttp.ClientSession(headers={"Authorization": f"Bearer {api_key}"}) as session:
         while not stop.is_set():
             try:

@@ -8,11 +8,11 @@ forgets them.
 import asyncio
 from typing import Any
 
-import redis.asyncio as redis
 from redis.exceptions import RedisError
 
 from backend.domain import json
 from backend.domain.message import utc_now
+from backend.network.redis_client import async_redis_client
 
 _KEPT = 2000
 _MODES = ("ok", "fail", "hang", "slow")
@@ -30,7 +30,7 @@ class Receiver:
 
     async def __call__(self, scope: dict[str, Any], receive: Any, send: Any) -> None:
         if self._client is None:
-            self._client = redis.from_url(self._redis_url)
+            self._client = async_redis_client(self._redis_url)
         body = await _body(receive)
         try:
             status, answer = await self._answer(scope, body)

@@ -5,7 +5,6 @@ import secrets
 from pathlib import Path
 from typing import Any
 
-import redis
 from django.conf import settings
 from django.db import transaction
 
@@ -16,6 +15,7 @@ from backend.apps.pipelines.services import pipeline_create, pipeline_publish
 from backend.apps.workspaces.models import Scope, User, Workspace
 from backend.apps.workspaces.selectors import key_by_text
 from backend.apps.workspaces.services import api_key_create, workspace_create
+from backend.network.redis_client import redis_client
 
 SLUG = "demo"
 USERNAME = "admin"
@@ -60,11 +60,11 @@ def demo_facts() -> dict[str, Any]:
 
 def generator_set_rate(rate: int) -> None:
     """Messages per second to each demo pipeline; 0 switches the generator off."""
-    redis.from_url(settings.REDIS_URL).set(GENERATOR_RATE, rate)
+    redis_client().set(GENERATOR_RATE, rate)
 
 
 def generator_rate() -> int:
-    found: Any = redis.from_url(settings.REDIS_URL).get(GENERATOR_RATE)
+    found: Any = redis_client().get(GENERATOR_RATE)
     return int(found or 0)
 
 

@@ -4,8 +4,6 @@ import json
 import logging
 from datetime import timedelta
 
-import redis
-from django.conf import settings
 from django.db import transaction
 from django.utils import timezone
 from psutil import Process
@@ -15,6 +13,7 @@ from backend.apps.audit.services import audit_record
 from backend.apps.jobs import spark
 from backend.apps.jobs.models import SparkJob
 from backend.apps.workspaces.models import User, Workspace
+from backend.network.redis_client import redis_client
 from backend.telemetry import keys
 
 log = logging.getLogger(__name__)
@@ -70,7 +69,7 @@ def jobs_halt() -> list[int]:
 def heartbeat(name: str) -> dict[str, object] | None:
     """What the application last said of itself, or None."""
     try:
-        said = redis.from_url(settings.REDIS_URL).get(keys.job_heartbeat(name))
+        said = redis_client().get(keys.job_heartbeat(name))
     except RedisError:
         return None
     return json.loads(said) if said else None  # type: ignore[arg-type]
@@ -143,7 +142,7 @@ def _watch(job: SparkJob, process: Process) -> None:
 def _redis_answers() -> bool:
     """Without Redis no heartbeat arrives, which is no fault of the application."""
     try:
-        return bool(redis.from_url(settings.REDIS_URL).ping())
+        return bool(redis_client().ping())
     except RedisError:
         return False
 

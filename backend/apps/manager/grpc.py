@@ -1,18 +1,19 @@
 """The gRPC service that the data plane reads its configuration from (manager.proto)."""
 
 import asyncio
+import contextlib
 import hmac
 import logging
 import math
-from collections.abc import AsyncIterator
-from typing import Any
+from collections.abc import AsyncGenerator, AsyncIterator
+from typing import Any, NoReturn
 from uuid import UUID
 
 import grpc
-import redis.asyncio as redis
 from asgiref.sync import sync_to_async
-from django.db import close_old_connections
+from django.db import DatabaseError, InterfaceError, close_old_connections
 from django.utils import timezone
+from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
 from backend.apps.connectors.models import Connector
@@ -22,7 +23,7 @@ from backend.apps.connectors.vault import VaultUnavailableError
 from backend.apps.manager.leases import batch_complete, leases_claim, leases_renew
 from backend.apps.manager.models import InputLease
 from backend.apps.pipelines.selectors import snapshot_by_number
-from backend.apps.pipelines.services import pipeline_note_failure, published_snapshots
+from backend.apps.pipelines.services import pipeline_note_failure, published_snapshots, snapshot_rewrite
 from backend.apps.workspaces.models import ApiKey
 from backend.apps.workspaces.selectors import ingest_keys, valid_keys
 from backend.apps.workspaces.services import ingest_key
@@ -34,10 +35,15 @@ from backend.domain.model import UnreadableConfigError
 from backend.manager_api import snapshot as stored
 from backend.manager_api.generated import manager_pb2 as pb
 from backend.manager_api.generated import manager_pb2_grpc
+from backend.network.redis_client import async_redis_subscriber
 
 log = logging.getLogger(__name__)
 
 _SNAPSHOT_SECONDS = 60.0
+_WITHOUT_REDIS_SECONDS = 10.0
+"""How often everything is sent while no change is announced."""
+_PROBE_SECONDS = 10.0
+"""How often a silent subscription is probed."""
 _READINGS = {pb.BATCHING: Reading.BATCHING, pb.STREAMING: Reading.STREAMING}
 
 
@@ -62,7 +68,7 @@ class ServiceTokenInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[type-
 
 
 class ManagerServicer(manager_pb2_grpc.ManagerServicer):
-    """Answers from the database; follows changes by Redis pub/sub."""
+    """Answers from the database; follows changes by Redis pub/sub, and without it by reading everything anew."""
 
     def __init__(self, redis_url: str) -> None:
         self._redis_url = redis_url
@@ -88,20 +94,17 @@ class ManagerServicer(manager_pb2_grpc.ManagerServicer):
         return config
 
     async def WatchPipelines(self, request: pb.WatchRequest, context: Any) -> AsyncIterator[pb.WatchEvent]:
-        client = redis.from_url(self._redis_url)
+        client = async_redis_subscriber(self._redis_url)
         try:
-            async with client.pubsub() as changes:
-                # Subscribed before the snapshot is read, so that no change falls between.
-                await changes.subscribe(stored.CHANGES)
-                while True:
-                    yield pb.WatchEvent(snapshot=await _in_thread(_snapshot))
-                    until = asyncio.get_running_loop().time() + _SNAPSHOT_SECONDS
-                    while (left := until - asyncio.get_running_loop().time()) > 0:
-                        message = await changes.get_message(ignore_subscribe_messages=True, timeout=left)
-                        if message is not None:
-                            yield await _in_thread(_change, message["data"].decode())
-        except (RedisError, OSError) as error:
-            raise await _abort(context, grpc.StatusCode.UNAVAILABLE, f"Redis is not available: {error}") from None
+            while True:
+                try:
+                    async with contextlib.aclosing(_announced(client)) as events:
+                        async for event in events:
+                            yield event
+                except (RedisError, OSError) as error:
+                    log.warning("Redis announces no changes (%s): the data plane is sent everything instead.", error)
+                yield pb.WatchEvent(snapshot=await _in_thread(_snapshot))
+                await asyncio.sleep(_WITHOUT_REDIS_SECONDS)
         finally:
             await client.aclose()
 
@@ -150,6 +153,31 @@ async def serve(
     log.info("Manager gRPC listens on %s.", address)
     await stop.wait()
     await server.stop(grace=1.0)
+
+
+async def keep_snapshot() -> NoReturn:
+    """Writes the snapshot in Redis anew every minute: what was not announced while Redis was not available comes
+    there, too."""
+    while True:
+        try:
+            await _in_thread(snapshot_rewrite)
+        except (RedisError, DatabaseError, InterfaceError) as error:
+            log.warning("The snapshot in Redis stays as it was: %s", error)
+        await asyncio.sleep(_SNAPSHOT_SECONDS)
+
+
+async def _announced(client: Redis) -> AsyncGenerator[pb.WatchEvent]:
+    """Changes as they are announced; a snapshot first and every minute. Raises RedisError, OSError."""
+    async with client.pubsub() as changes:
+        # Subscribed before the snapshot is read, so that no change falls between.
+        await changes.subscribe(stored.CHANGES)
+        while True:
+            yield pb.WatchEvent(snapshot=await _in_thread(_snapshot))
+            until = asyncio.get_running_loop().time() + _SNAPSHOT_SECONDS
+            while (left := until - asyncio.get_running_loop().time()) > 0:
+                message = await changes.get_message(ignore_subscribe_messages=True, timeout=min(left, _PROBE_SECONDS))
+                if message is not None:
+                    yield await _in_thread(_change, message["data"].decode())
 
 
 async def _abort(context: Any, code: grpc.StatusCode, details: str) -> Exception:

@@ -25,13 +25,13 @@ from backend.apps.jobs.models import SparkJob
 from backend.apps.monitoring.models import Alert, AlertRule
 from backend.apps.monitoring.selectors import counts_by_second
 from backend.apps.pipelines.models import Pipeline
-from backend.apps.redis_client import redis_client
 from backend.delivery.client import DeliveryClient
 from backend.domain.breaker import BreakerState
 from backend.domain.capabilities import DeliveryError
 from backend.domain.connector import RuntimeConnector
 from backend.domain.message import Message, new_message_id, utc_now
 from backend.domain.pipeline import OutputConfig, RuntimeOutput
+from backend.network.redis_client import redis_client
 from backend.resilience.scripts import OutputKey
 
 log = logging.getLogger(__name__)

@@ -12,7 +12,6 @@ import time
 from importlib import import_module
 from typing import Any
 
-import redis.asyncio as redis
 from channels.db import database_sync_to_async
 from channels.generic.websocket import AsyncJsonWebsocketConsumer
 from django.conf import settings
@@ -25,6 +24,7 @@ from backend.apps.deliveries.breakers import ask_breakers, breakers_shown
 from backend.apps.monitoring.selectors import seconds_of
 from backend.apps.pipelines.models import Pipeline
 from backend.apps.workspaces.models import User
+from backend.network.redis_client import async_redis_client
 from backend.resilience.scripts import OutputKey
 from backend.telemetry import keys
 
@@ -47,7 +47,7 @@ class LiveConsumer(AsyncJsonWebsocketConsumer):
         if user is None or not user.is_authenticated:
             await self.close(code=_UNAUTHENTICATED)
             return
-        self._redis = redis.from_url(settings.REDIS_URL)
+        self._redis = async_redis_client(settings.REDIS_URL)
         self._task = asyncio.create_task(self._push())
 
     async def disconnect(self, code: int) -> None:

@@ -7,7 +7,6 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
 
-import redis
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 from django.conf import settings
@@ -15,6 +14,7 @@ from django.db import OperationalError, close_old_connections, connection
 from redis.exceptions import RedisError
 
 from backend.apps.jobs.services import heartbeat
+from backend.network.redis_client import redis_client
 from backend.settings import platform_settings
 from backend.telemetry import keys
 
@@ -60,7 +60,7 @@ def _postgresql() -> None:
 
 def _redis() -> None:
     try:
-        redis.from_url(settings.REDIS_URL, socket_timeout=_SECONDS, socket_connect_timeout=_SECONDS).ping()
+        redis_client().ping()
     except RedisError:
         raise NotAnsweringError("Redis does not answer.") from None
 

@@ -7,13 +7,12 @@ from collections import Counter
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-import redis
-from django.conf import settings
 from django.db import DatabaseError, InterfaceError, close_old_connections, connection
 from redis.exceptions import RedisError
 
 from backend.apps.monitoring.models import CountMinute
 from backend.apps.pipelines.models import Pipeline
+from backend.network.redis_client import redis_client
 from backend.telemetry import keys
 
 log = logging.getLogger(__name__)
@@ -46,7 +45,7 @@ def run(stop: threading.Event) -> None:
 
 def fold(first: int, last: int) -> None:
     """Writes the minutes (Unix time / 60) from ``first`` to ``last``. Safe to repeat."""
-    client = redis.from_url(settings.REDIS_URL, socket_timeout=5, socket_connect_timeout=2)
+    client = redis_client()
     for pipeline_id in Pipeline.objects.values_list("pk", flat=True):
         with client.pipeline(transaction=False) as batch:
             for minute in range(first, last + 1):

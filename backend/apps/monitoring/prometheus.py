@@ -16,8 +16,8 @@ from backend.apps.deliveries.selectors import waiting_by_output
 from backend.apps.jobs.lag import stage_lags
 from backend.apps.jobs.models import SparkJob
 from backend.apps.pipelines.models import Pipeline
-from backend.apps.redis_client import redis_client
 from backend.domain.breaker import BreakerState
+from backend.network.redis_client import redis_client
 from backend.resilience.scripts import OutputKey
 from backend.telemetry import events, keys
 

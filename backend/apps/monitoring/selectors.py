@@ -11,7 +11,7 @@ from django.db.models import QuerySet
 
 from backend.apps.connectors.models import Connector
 from backend.apps.monitoring.models import AlertRule, CountMinute
-from backend.apps.redis_client import redis_client
+from backend.network.redis_client import redis_client
 from backend.telemetry import events, keys
 
 Seconds = dict[int, dict[str, int]]

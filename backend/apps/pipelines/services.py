@@ -4,8 +4,6 @@ import logging
 from typing import Any
 from uuid import UUID
 
-import redis
-from django.conf import settings
 from django.db import transaction
 from pydantic import ValidationError
 
@@ -26,6 +24,7 @@ from backend.domain.model import UnreadableConfigError
 from backend.domain.pipeline import PipelineConfig, PipelineSnapshot
 from backend.domain.uses import CONNECTOR_IDS, PlacedUse
 from backend.manager_api import snapshot as stored
+from backend.network.redis_client import redis_client
 
 log = logging.getLogger(__name__)
 
@@ -159,19 +158,12 @@ def config_validate(
 
 def pipeline_announce(*, pipeline_id: UUID) -> None:
     """Writes the pipeline's present state into the data plane's snapshot and says that it changed."""
-    client = redis.from_url(settings.REDIS_URL)
     try:
         current = selectors.snapshot_by_number(pipeline_id, 0)
     except UnreadableConfigError as error:
         current = None
         pipeline_mark_unreadable(pipeline_id=pipeline_id, failure=str(error))
-    with client.pipeline() as batch:
-        if current is None:
-            batch.hdel(stored.PIPELINES, str(pipeline_id))
-        else:
-            batch.hset(stored.PIPELINES, str(pipeline_id), stored.dump_pipeline(current))
-        batch.publish(stored.CHANGES, f"pipeline:{pipeline_id}")
-        batch.execute()
+    stored.announce("pipeline", str(pipeline_id), stored.dump_pipeline(current) if current else None)
 
 
 def published_snapshots() -> list[PipelineSnapshot]:
@@ -190,16 +182,20 @@ def pipeline_mark_unreadable(*, pipeline_id: UUID, failure: str) -> None:
 
 
 def snapshot_rewrite() -> None:
-    """Rewrites the whole snapshot in Redis from the database, at start and after Redis was lost."""
-    client = redis.from_url(settings.REDIS_URL)
-    usable = [found for found in map(ingest_key, ingest_keys()) if found is not None]
-    with client.pipeline(transaction=True) as batch:
+    """Rewrites the whole snapshot in Redis from the database. What was announced meanwhile stays."""
+
+    def rewrite(batch: Any) -> None:
+        pipelines = published_snapshots()
+        usable = [found for found in map(ingest_key, ingest_keys()) if found is not None]
+        batch.multi()
         batch.delete(stored.PIPELINES, stored.INGEST_KEYS)
-        for snapshot in published_snapshots():
+        for snapshot in pipelines:
             batch.hset(stored.PIPELINES, str(snapshot.id), stored.dump_pipeline(snapshot))
         for key in usable:
             batch.hset(stored.INGEST_KEYS, key.hash, key.to_json())
-        batch.execute()
+
+    # Read after it watches: an announcement that comes in between has it read again.
+    redis_client().transaction(rewrite, stored.PIPELINES, stored.INGEST_KEYS)
 
 
 def _provision(pipeline: Pipeline, version: PipelineVersion, actor: User, before: dict[str, Any]) -> Pipeline:

@@ -6,8 +6,6 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
-import redis
-from django.conf import settings
 from django.db import transaction
 from django.utils import timezone
 
@@ -105,7 +103,7 @@ def api_key_create(
 
 
 def api_key_revoke(*, key: ApiKey, actor: User) -> None:
-    """The key stops working at once."""
+    """The key stops working at once, or within a minute while Redis is not available."""
     with transaction.atomic():
         key.revoked_at = timezone.now()
         key.save(update_fields=["revoked_at"])
@@ -122,12 +120,5 @@ def ingest_key(key: ApiKey) -> IngestKey | None:
 
 def api_key_announce(*, key: ApiKey) -> None:
     """Writes the key's present state into the data plane's snapshot and says that it changed."""
-    client = redis.from_url(settings.REDIS_URL)
     usable = ingest_key(key)
-    with client.pipeline() as batch:
-        if usable is None:
-            batch.hdel(snapshot.INGEST_KEYS, key.hash)
-        else:
-            batch.hset(snapshot.INGEST_KEYS, key.hash, usable.to_json())
-        batch.publish(snapshot.CHANGES, f"key:{key.hash}")
-        batch.execute()
+    snapshot.announce("key", key.hash, usable.to_json() if usable else None)

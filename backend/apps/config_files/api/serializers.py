@@ -1,9 +1,10 @@
 from rest_framework import serializers
 
 from backend.apps.rest.serializers import ChangeSerializer
+from backend.apps.rest.strict import StrictSerializer
 
 
-class ApplySerializer(serializers.Serializer):
+class ApplySerializer(StrictSerializer):
     yaml = serializers.CharField(
         trim_whitespace=False, max_length=10 * 1024 * 1024, help_text="Documents as the export gives them."
     )

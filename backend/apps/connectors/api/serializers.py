@@ -1,7 +1,11 @@
+from typing import Any
+
 from rest_framework import serializers
 
 from backend.apps.connectors.models import Connector
+from backend.apps.connectors.selectors import connection_shown, connector_failure
 from backend.apps.rest.etag import ETagField
+from backend.apps.rest.strict import StrictModelSerializer, StrictSerializer
 
 
 class CapabilitySerializer(serializers.Serializer):
@@ -21,24 +25,34 @@ class ConnectorTypeSerializer(serializers.Serializer):
     )
 
 
-class ConnectorSerializer(serializers.ModelSerializer):
+class ConnectorSerializer(StrictModelSerializer):
     etag = ETagField()
     connection = serializers.DictField(
         help_text="As the type's connection schema says. Secrets come back as ********, which sent back keeps them."
     )
 
+    failure = serializers.SerializerMethodField(help_text="Why it cannot be used; empty when it can.")
+
     class Meta:
         model = Connector
-        fields = ["id", "name", "type", "connection", "created_at", "updated_at", "etag"]
+        fields = ["id", "name", "type", "connection", "failure", "created_at", "updated_at", "etag"]
         read_only_fields = ["id", "created_at", "updated_at"]
 
+    def get_failure(self, connector: Connector) -> str:
+        return connector_failure(connector)
 
-class ConnectionTestSerializer(serializers.Serializer):
+    def to_representation(self, instance: Connector) -> dict[str, Any]:
+        return super().to_representation(instance) | {"connection": connection_shown(instance)}
+
+
+class ConnectionTestSerializer(StrictSerializer):
+    echoed = tuple(ConnectorSerializer.Meta.fields)
     type = serializers.CharField()
     connection = serializers.DictField()
 
 
-class SavedConnectionTestSerializer(serializers.Serializer):
+class SavedConnectionTestSerializer(StrictSerializer):
+    echoed = tuple(ConnectorSerializer.Meta.fields)
     connection = serializers.DictField(required=False, help_text="Masks stand for the stored secrets.")
 
 

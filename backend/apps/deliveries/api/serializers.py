@@ -3,6 +3,7 @@ import base64
 from rest_framework import serializers
 
 from backend.apps.deliveries.models import Attempt, DeadLetter, OutputEvent
+from backend.apps.rest.strict import StrictSerializer
 from backend.domain.breaker import BreakerState
 
 _SHOWN_BYTES = 64 * 1024
@@ -59,7 +60,7 @@ class DeadLetterDetailSerializer(DeadLetterSerializer):
         return False
 
 
-class DeadLetterSelectionSerializer(serializers.Serializer):
+class DeadLetterSelectionSerializer(StrictSerializer):
     """Which dead letters: the filters of the list, as an object."""
 
     filter = serializers.DictField(child=serializers.CharField(), default=dict)
@@ -156,7 +157,7 @@ class OutputSerializer(serializers.Serializer):
     breaker = BreakerSerializer()
 
 
-class SetBreakerSerializer(serializers.Serializer):
+class SetBreakerSerializer(StrictSerializer):
     open = serializers.BooleanField(help_text="Whether it is to be open: nothing is sent then.")
     seconds = serializers.FloatField(
         min_value=1, max_value=86400, required=False, help_text="How long it stays open; the usual penalty if not set."

@@ -6,11 +6,12 @@ from backend.apps.connectors.models import Connector
 from backend.apps.monitoring.alerts import alert_output
 from backend.apps.monitoring.models import Alert, AlertRule
 from backend.apps.pipelines.models import Pipeline
+from backend.apps.rest.strict import StrictModelSerializer
 from backend.apps.workspaces.api.base import workspace_of
 from backend.domain.connector import connectors
 
 
-class AlertRuleSerializer(serializers.ModelSerializer):
+class AlertRuleSerializer(StrictModelSerializer):
     pipeline = serializers.PrimaryKeyRelatedField(queryset=Pipeline.objects.none(), allow_null=True, default=None)
     connector = serializers.PrimaryKeyRelatedField(queryset=Connector.objects.none(), allow_null=True, default=None)
 

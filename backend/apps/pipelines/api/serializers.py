@@ -7,6 +7,7 @@ from rest_framework import serializers
 from backend.apps.pipelines.models import Pipeline, PipelineVersion, Provisioning, ProvisioningStep
 from backend.apps.pipelines.selectors import latest_config, shown_config
 from backend.apps.rest.etag import ETagField
+from backend.apps.rest.strict import StrictModelSerializer, StrictSerializer
 from backend.domain.message import Message
 from backend.domain.pipeline import PipelineConfig
 
@@ -33,7 +34,7 @@ class ProvisioningSerializer(serializers.ModelSerializer):
         fields = ["state", "version", "cause", "steps", "created_at"]
 
 
-class PipelineSerializer(serializers.ModelSerializer):
+class PipelineSerializer(StrictModelSerializer):
     config = ConfigField(help_text="The newest version's configuration.")
     version = serializers.IntegerField(source="latest_number", read_only=True, help_text="Newest version.")
     published_version = serializers.IntegerField(
@@ -91,7 +92,7 @@ class VersionSerializer(serializers.ModelSerializer):
         return shown_config(version.config, version.schema_version)
 
 
-class DryRunRequestSerializer(serializers.Serializer):
+class DryRunRequestSerializer(StrictSerializer):
     body = serializers.CharField(
         trim_whitespace=False, allow_blank=True, max_length=1024 * 1024, help_text="The message's payload."
     )
@@ -135,7 +136,7 @@ class ExampleCheckSerializer(serializers.Serializer):
     failure = serializers.CharField(help_text="How the transforms fail it; empty when they keep to it.")
 
 
-class CheckExamplesRequestSerializer(serializers.Serializer):
+class CheckExamplesRequestSerializer(StrictSerializer):
     config = ConfigField(required=False, help_text="A configuration that is not saved yet; the newest version without.")
 
 

@@ -2,6 +2,7 @@ from rest_framework import serializers
 
 from backend.apps.audit.models import AuditEntry
 from backend.apps.rest.serializers import ChangeSerializer
+from backend.apps.rest.strict import StrictModelSerializer, StrictSerializer
 from backend.apps.workspaces.models import ApiKey, Membership, Role, Scope
 
 
@@ -16,7 +17,7 @@ class MeSerializer(serializers.Serializer):
     workspaces = WorkspaceSerializer(many=True)
 
 
-class MemberSerializer(serializers.ModelSerializer):
+class MemberSerializer(StrictModelSerializer):
     username = serializers.CharField(source="user.username")
     last_login = serializers.DateTimeField(source="user.last_login", read_only=True, allow_null=True)
     from_provider = serializers.SerializerMethodField(help_text="The identity provider decides about the role.")
@@ -29,11 +30,12 @@ class MemberSerializer(serializers.ModelSerializer):
         return member.user.subject is not None
 
 
-class MemberRoleSerializer(serializers.Serializer):
+class MemberRoleSerializer(StrictSerializer):
+    echoed = tuple(MemberSerializer.Meta.fields)
     role = serializers.ChoiceField(choices=Role.choices)
 
 
-class ApiKeySerializer(serializers.ModelSerializer):
+class ApiKeySerializer(StrictModelSerializer):
     scopes = serializers.ListField(child=serializers.ChoiceField(choices=Scope.choices), allow_empty=False)
     key = serializers.CharField(
         read_only=True, required=False, help_text="The key itself; only in the answer to its creation."

@@ -1364,6 +1364,8 @@ export interface components {
             connection: {
                 [key: string]: unknown;
             };
+            /** @description Why it cannot be used; empty when it can. */
+            readonly failure: string;
             /** Format: date-time */
             readonly created_at: string;
             /** Format: date-time */

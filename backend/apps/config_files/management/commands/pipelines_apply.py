@@ -5,6 +5,7 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError
 
 from backend.apps.config_files import services
+from backend.apps.connectors.vault import VaultUnavailableError
 from backend.apps.workspaces.models import Membership, Role, User
 from backend.apps.workspaces.selectors import workspace_named
 from backend.domain.errors import ConfigError
@@ -48,6 +49,8 @@ class Command(BaseCommand):
         except ConfigError as error:
             lines = "\n".join(f"{path}: {' '.join(sentences)}" for path, sentences in error.errors.items())
             raise CommandError(f"Nothing was changed.\n{lines}") from None
+        except VaultUnavailableError as error:
+            raise CommandError(f"Nothing was changed. {error}") from None
         for step in steps:
             self.stdout.write(f"{step.action:<8}{step.kind} {step.name}")
             if step.action == "update":

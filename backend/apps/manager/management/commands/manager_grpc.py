@@ -5,8 +5,7 @@ from typing import Any
 import grpc
 from django.core.management.base import BaseCommand, CommandError
 
-from backend.apps.manager.grpc import serve
-from backend.apps.pipelines.services import snapshot_rewrite
+from backend.apps.manager.grpc import keep_snapshot, serve
 from backend.manager_api.credentials import NoCredentialsError, server_credentials
 from backend.settings import platform_settings
 from backend.telemetry.metrics_server import serve_metrics
@@ -21,7 +20,6 @@ class Command(BaseCommand):
         except (NoCredentialsError, OSError) as error:
             raise CommandError(str(error)) from None
         serve_metrics()
-        snapshot_rewrite()
         asyncio.run(self._serve(credentials))
 
     async def _serve(self, credentials: grpc.ServerCredentials | None) -> None:
@@ -29,10 +27,14 @@ class Command(BaseCommand):
         for number in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(number, stop.set)
         settings = platform_settings()
-        await serve(
-            address=settings.manager_address,
-            service_token=settings.service_token.get_secret_value(),
-            redis_url=settings.redis_url,
-            stop=stop,
-            credentials=credentials,
-        )
+        keeping = asyncio.create_task(keep_snapshot())
+        try:
+            await serve(
+                address=settings.manager_address,
+                service_token=settings.service_token.get_secret_value(),
+                redis_url=settings.redis_url,
+                stop=stop,
+                credentials=credentials,
+            )
+        finally:
+            keeping.cancel()
