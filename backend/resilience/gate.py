@@ -7,6 +7,7 @@ of the rate limit, and tells Redis what it knows once it is back.
 
 import asyncio
 import contextlib
+import hashlib
 import logging
 import time
 from collections import deque
@@ -358,7 +359,11 @@ class Gate:
 
 
 def _as_bytes(message_id: str) -> bytes:
-    return bytes.fromhex(message_id.replace("-", ""))
+    """16 bytes: those of a UUID, or a hash of what is none."""
+    try:
+        return bytes.fromhex(message_id.replace("-", ""))
+    except ValueError:
+        return hashlib.blake2b(message_id.encode(), digest_size=16).digest()
 
 
 def _evaluate(batch: Any, called: Script, keys: list[str], *arguments: list[Any]) -> None:
