@@ -81,7 +81,7 @@ async def test_a_batch_is_sent_when_it_is_old_or_large_enough(gate: Gate) -> Non
     async with receiver(ok) as inbox:
         old = Batched(gate, inbox.url, batch={"messages": 100, "seconds": 0.05})
         await old.send(*(message(n) for n in range(3)))
-        large = Batched(gate, inbox.url, batch={"messages": 100, "seconds": 30, "bytes": 50})
+        large = Batched(gate, inbox.url, batch={"messages": 100, "seconds": 1, "bytes": 50})
         await large.send(*(message(n) for n in range(10)))
         await old.close()
         await large.close()
@@ -240,8 +240,10 @@ async def test_a_line_is_what_the_options_say(gate: Gate) -> None:
 
 
 async def test_a_hanging_receiver_of_batches_is_cut_off(gate: Gate) -> None:
+    repaired = asyncio.Event()
+
     async def hang(_: web.Request) -> web.Response:
-        await asyncio.sleep(30)
+        await repaired.wait()
         return web.Response()
 
     async with receiver(hang) as inbox:
@@ -249,5 +251,6 @@ async def test_a_hanging_receiver_of_batches_is_cut_off(gate: Gate) -> None:
         began = time.monotonic()
         outcomes = await output.send(*(message(n) for n in range(10)))
         assert time.monotonic() - began < 20
+        repaired.set()
         await output.close()
     assert {outcome.reason for outcome in outcomes if isinstance(outcome, Undeliverable)} == {"timeout"}

@@ -1,0 +1,158 @@
+"""Where pipelines use connectors, and how stored configurations are read by later releases."""
+
+from typing import Any
+from uuid import UUID, uuid4
+
+import pytest
+from pydantic import ValidationError
+
+from backend.domain.capabilities import DeliveryError
+from backend.domain.connector import Connector, RuntimeConnector, connectors
+from backend.domain.idle_cache import IdleCache
+from backend.domain.model import UnreadableConfigError
+from backend.domain.pipeline import OutputConfig, PipelineConfig, PipelineSnapshot
+from backend.domain.registry import Registry
+from backend.domain.uses import CONNECTOR_IDS, CONNECTOR_NAMES
+
+HTTP, WEBHOOK, LINES = UUID(int=1), UUID(int=2), UUID(int=3)
+CONFIG: dict[str, Any] = {
+    "input": {"type": "http", "verification": {"connector": str(WEBHOOK)}},
+    "transforms": [{"type": "call", "name": "people", "connector": str(HTTP), "to": "answer"}],
+    "outputs": [{"name": "out", "connector": str(HTTP)}, {"name": "other", "connector": str(LINES)}],
+}
+
+
+def test_every_use_is_found_at_its_place() -> None:
+    config = PipelineConfig.model_validate(CONFIG)
+    assert [(placed.path, placed.use.connector) for placed in config.uses()] == [
+        (("input", "verification"), WEBHOOK),
+        (("transforms", 0), HTTP),
+        (("outputs", 0), HTTP),
+        (("outputs", 1), LINES),
+    ]
+    assert config.connectors == {HTTP, WEBHOOK, LINES}
+    assert config.breakers == ["API-people", "out", "other"]
+
+
+def test_connectors_may_be_called_by_name_and_unknown_names_are_told_at_their_place() -> None:
+    named = {
+        "input": {"type": "connector", "connector": "Files", "options": {"file": "a"}},
+        "outputs": [{"name": "out", "connector": "ERP"}],
+    }
+    config = PipelineConfig.model_validate(named, context={CONNECTOR_IDS: {"ERP": HTTP, "Files": LINES}})
+    assert config.connectors == {HTTP, LINES}
+    shown = config.model_dump(mode="json", context={CONNECTOR_NAMES: {HTTP: "ERP", LINES: "Files"}})
+    assert (shown["input"]["connector"], shown["outputs"][0]["connector"]) == ("Files", "ERP")
+    with pytest.raises(ValidationError) as refused:
+        PipelineConfig.model_validate(named, context={CONNECTOR_IDS: {"ERP": HTTP}})
+    assert [error["loc"][-1] for error in refused.value.errors()] == ["connector"]
+    assert "no connector 'Files'" in str(refused.value)
+
+
+def test_the_schema_marks_every_use_with_what_it_asks_for() -> None:
+    schema = PipelineConfig.model_json_schema()
+    marks = {
+        name: definition["properties"]["connector"]["capabilities"]
+        for name, definition in schema["$defs"].items()
+        if definition.get("properties", {}).get("connector", {}).get("format") == "connector"
+    }
+    assert marks == {
+        "Call": ["call"],
+        "ConnectorInput": ["read_batch", "read_stream"],
+        "OutputConfig": ["deliver", "deliver_batch"],
+        "Verification": ["verify"],
+    }
+
+
+@pytest.mark.parametrize(
+    ("type", "batch", "expected"),
+    [("http", None, "deliver"), ("http", {}, "deliver_batch"), ("toy_file", {}, "deliver"), ("webhook", None, None)],
+)
+def test_an_output_takes_the_capability_that_suits_it(type: str, batch: Any, expected: str | None) -> None:
+    output = OutputConfig.model_validate({"name": "out", "connector": str(HTTP), "batch": batch})
+    capability = output.capability_of(connectors.get(type))
+    assert (capability.name if capability else None) == expected
+
+
+def test_what_an_output_asks_in_vain_is_refused_at_its_field() -> None:
+    plain = OutputConfig.model_validate({"name": "out", "connector": str(HTTP)})
+    assert plain.refusals(connectors.get("webhook"), "Shop") == {"connector": "Shop cannot deliver messages."}
+    batched = OutputConfig.model_validate({"name": "out", "connector": str(HTTP), "batch": {}})
+    assert batched.refusals(connectors.get("toy_file"), "Disk") == {"batch": "Disk cannot deliver messages in batches."}
+    with pytest.raises(ValidationError, match="never fills with a queue of 10"):
+        OutputConfig.model_validate({"name": "o", "connector": str(HTTP), "batch": {"messages": 11}, "queue": 10})
+
+
+@pytest.mark.parametrize(
+    "connector",
+    [
+        RuntimeConnector(type="gone", connection={}),
+        RuntimeConnector(type="webhook", connection={}),
+        RuntimeConnector(type="http", connection={"url": "nonsense"}),
+        RuntimeConnector(type="http", connection={}, error="The secret was changed."),
+    ],
+)
+def test_a_use_that_cannot_be_bound_says_why(connector: RuntimeConnector) -> None:
+    with pytest.raises(DeliveryError) as refused:
+        OutputConfig.model_validate({"name": "out", "connector": str(HTTP)}).bind(connector)
+    assert refused.value.reason == "configuration"
+
+
+def test_a_configuration_of_the_first_version_is_upgraded() -> None:
+    stored = {
+        "input": {"type": "http", "verification": str(WEBHOOK)},
+        "transforms": [
+            {"type": "set", "path": "a", "value": 1},
+            {"type": "http_call", "connector": str(HTTP), "path": "/{{id}}", "method": "GET", "body": None, "to": "x"},
+        ],
+        "outputs": [{"name": "out", "connector": str(HTTP)}],
+    }
+    config = PipelineConfig.load_stored(stored, 1)
+    assert [placed.path for placed in config.uses()] == [("input", "verification"), ("transforms", 1), ("outputs", 0)]
+    assert config.uses()[1].use.options == {"path": "/{{id}}", "method": "GET", "body": None}
+    # A snapshot in Redis that the former release wrote is read as well.
+    snapshot = {"id": str(uuid4()), "workspace_id": str(uuid4()), "version": 1, "accepting": True, "config": stored}
+    assert PipelineSnapshot.model_validate(snapshot).config == config
+
+
+def test_what_cannot_be_read_says_so_without_values() -> None:
+    with pytest.raises(UnreadableConfigError, match="stored by a later release"):
+        PipelineConfig.load_stored({}, PipelineConfig.schema_version + 1)
+    with pytest.raises(UnreadableConfigError, match=r"outputs\.0\.nonsense") as refused:
+        PipelineConfig.load_stored({"outputs": [{"name": "o", "connector": str(HTTP), "nonsense": "s3cret"}]}, 2)
+    assert "s3cret" not in str(refused.value)
+    with pytest.raises(UnreadableConfigError, match="cannot be upgraded"):
+        PipelineConfig.load_stored({"transforms": [{"no": "type"}]}, 1)
+
+
+def test_a_broken_component_is_left_out_with_its_reason(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    package = tmp_path / "broken_package"
+    package.mkdir()
+    (package / "__init__.py").write_text("")
+    (package / "sound.py").write_text("")
+    (package / "broken.py").write_text("import a_package_that_is_not_there")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    registry: Registry[Connector] = Registry("broken_package", skip_broken=True)
+    assert list(registry) == []
+    assert "a_package_that_is_not_there" in registry.broken["broken_package.broken"]
+    strict: Registry[Connector] = Registry("broken_package")
+    with pytest.raises(ModuleNotFoundError):
+        list(strict)
+
+
+def test_a_connector_whose_vendor_package_is_missing_is_unavailable_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    toy = connectors.get("toy_file")
+    monkeypatch.setattr(toy, "requires", ("a_package_that_is_not_there",))
+    assert "a_package_that_is_not_there is not installed" in toy.unavailable()
+    assert connectors.get("http").unavailable() == ""
+
+
+def test_values_that_nobody_reads_are_dropped() -> None:
+    now = 0.0
+    cache: IdleCache[str, int] = IdleCache(60, clock=lambda: now)
+    cache["used"], cache["unused"] = 1, 2
+    for now in (30.0, 59.0, 90.0):
+        assert cache.get("used") == 1
+        cache[f"at {now}"] = 3
+    assert cache.get("unused") is None
+    assert cache.get("used") == 1
