@@ -132,7 +132,7 @@ def test_tokens_are_renewed_while_a_client_stays(guarded: Proxies, alices: str) 
     assert sum(proxy.metric("headrace_proxy_broker_failures_total") for proxy in guarded) == lost_before, [
         proxy.log.read_text()[-2000:] for proxy in guarded
     ]
-    made = sum(proxy.log.read_text().count("delegation token was made for alice") for proxy in guarded)
+    made = sum(proxy.log.read_text().count("delegation token was created for alice") for proxy in guarded)
     assert made >= 2
 
 
