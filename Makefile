@@ -7,7 +7,7 @@ INSTALLED := .venv/installed
 NPM := $(BIN)/python -m backend.runtime.node
 
 .PHONY: help
-help:  ## Show what can be done
+help:  ## List the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/\1\t\2/' | expand -t 16
 
 $(INSTALLED): requirements.lock
@@ -23,7 +23,7 @@ frontend/node_modules/.package-lock.json: frontend/package-lock.json $(INSTALLED
 install: $(INSTALLED)  ## Install the Python packages into .venv
 
 .PHONY: run
-run: install  ## Bring the whole platform up; Ctrl-C stops it
+run: install  ## Start the whole platform; Ctrl-C stops it
 	$(BIN)/python manage.py up
 
 .PHONY: down
@@ -35,7 +35,7 @@ frontend: install  ## Build the console's front end
 	$(BIN)/python -m backend.runtime.node
 
 .PHONY: check
-check: install frontend/node_modules/.package-lock.json  ## Lint, types, boundaries, generated files
+check: install frontend/node_modules/.package-lock.json  ## Run linters, type checks, boundary checks and the check of generated files
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
@@ -48,7 +48,7 @@ check: install frontend/node_modules/.package-lock.json  ## Lint, types, boundar
 	$(MAKE) --no-print-directory generated-check
 
 .PHONY: generated
-generated: api-client docs proto  ## Make every generated file anew
+generated: api-client docs proto  ## Regenerate every generated file
 
 .PHONY: generated-check
 generated-check:
@@ -65,7 +65,7 @@ api-client: install frontend/node_modules/.package-lock.json  ## Generate the Op
 	$(NPM) run --silent api-client
 
 .PHONY: docs
-docs: install  ## Generate the reference of connectors
+docs: install  ## Generate the reference pages of the connectors
 	$(BIN)/python -m backend.runtime.reference docs/connectors
 
 .PHONY: proto
@@ -74,32 +74,32 @@ proto: install  ## Generate the gRPC stubs
 		--python_out=. --pyi_out=. --grpc_python_out=. backend/manager_api/manager.proto
 
 .PHONY: test-fast
-test-fast: install  ## Tests that need no server
+test-fast: install  ## Run the tests that need no server
 	$(BIN)/pytest tests/unit tests/contract
 
 .PHONY: test
-test: install frontend frontend/node_modules/.package-lock.json  ## All tests, with real servers and a real browser
+test: install frontend frontend/node_modules/.package-lock.json  ## Run all tests, with real servers and a real browser
 	$(NPM) test
 	$(BIN)/pytest
 
 .PHONY: bench-spine
-bench-spine: install frontend  ## Measure latency, throughput, start-up and idle cost; writes tests/bench/results/spine.md
+bench-spine: install frontend  ## Measure latency, throughput, start-up time and idle cost; writes tests/bench/results/spine.md
 	$(BIN)/python -m tests.bench.spine
 
 .PHONY: bench-delivery
-bench-delivery: install frontend  ## Measure delivery beside a peer (PEER=folder); writes tests/bench/results/delivery.md
+bench-delivery: install frontend  ## Measure delivery, compared with a peer (PEER=folder); writes tests/bench/results/delivery.md
 	$(BIN)/python -m tests.bench.delivery $(if $(PEER),--peer $(PEER))
 
 .PHONY: bench-transform
-bench-transform: install frontend  ## Measure transforms beside a peer (PEER=folder), and filters; writes tests/bench/results/transform.md
+bench-transform: install frontend  ## Measure transforms, compared with a peer (PEER=folder), and filters; writes tests/bench/results/transform.md
 	$(BIN)/python -m tests.bench.transform $(if $(PEER),--peer $(PEER))
 
 .PHONY: bench-proxy
-bench-proxy: install  ## Measure the Kafka proxy beside a peer (PEER=binary); writes tests/bench/results/proxy.md
+bench-proxy: install  ## Measure the Kafka proxy, compared with a peer (PEER=binary); writes tests/bench/results/proxy.md
 	$(BIN)/python -m tests.bench.proxy $(if $(PEER),--peer $(PEER))
 
 .PHONY: kafka-messages
-kafka-messages: install  ## Write the Kafka protocol's definitions anew, from the pinned jars
+kafka-messages: install  ## Regenerate the Kafka protocol's definitions from the pinned jars
 	$(BIN)/python -m backend.runtime.jars
 	$(BIN)/python -m backend.runtime.kafka_messages var/jars/kafka
 
@@ -109,6 +109,6 @@ format: install  ## Format the code
 	$(BIN)/ruff format .
 
 .PHONY: lock
-lock: install  ## Pin the Python packages anew
+lock: install  ## Update the pinned Python packages
 	$(BIN)/uv pip compile --quiet --upgrade pyproject.toml --extra dev --generate-hashes --universal \
 		--python-version 3.11 --no-emit-index-url --no-annotate --no-header -o requirements.lock

@@ -1,4 +1,4 @@
-# The console, the workers, the ingest and the Spark driver: one image, the command chooses.
+# One image for the console, the workers, the HTTP input and the Spark driver; the command selects which.
 ARG PYTHON_IMAGE_VERSION
 ARG NODE_IMAGE_VERSION
 

@@ -1,4 +1,4 @@
-"""Certificates for tests: an authority, and what it signs for 127.0.0.1."""
+"""Certificates for tests: an authority, and certificates for 127.0.0.1 that it signs."""
 
 from datetime import UTC, datetime, timedelta
 from ipaddress import IPv4Address
@@ -11,7 +11,7 @@ from cryptography.x509.oid import NameOID
 
 
 class Authority:
-    """``certificate`` is its own, as a PEM file in the folder."""
+    """A certificate authority. ``certificate`` is its own certificate, a PEM file in the folder."""
 
     def __init__(self, folder: Path, name: str = "authority") -> None:
         self._folder = folder
@@ -22,7 +22,7 @@ class Authority:
         self.certificate.write_bytes(_pem(own.sign(self._key, hashes.SHA256())))
 
     def issue(self, name: str) -> tuple[Path, Path]:
-        """A certificate and its key, as PEM files."""
+        """Issues a certificate and its key, as PEM files."""
         key = ec.generate_private_key(ec.SECP256R1())
         subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
         address = x509.SubjectAlternativeName([x509.IPAddress(IPv4Address("127.0.0.1"))])

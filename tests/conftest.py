@@ -10,14 +10,14 @@ from tests.installation import Installation, temporary_installation
 
 @pytest.fixture(scope="session")
 def django_db_modify_db_settings(postgresql: Server, redis_server: Server, secret_keys: None) -> None:
-    """Any test that uses the database gets PostgreSQL, Redis and the encryption keys with it."""
+    """Every test that uses the database also gets PostgreSQL, Redis and the encryption keys."""
 
 
 @pytest.fixture(scope="session")
 def installation(project_layout: Layout) -> Iterator[Installation]:
-    """The whole platform, as a user starts it."""
-    with temporary_installation("e2e", project_layout.jars) as found:
-        found.environment[PLUGINS] = str(PLUGINS_FOLDER)
-        found.environment["HEADRACE_SCHEMA_REGISTRY_URL"] = f"http://127.0.0.1:{REGISTRY_PORT}/apis/ccompat/v7"
-        found.up()
-        yield found
+    """The whole platform, started as a user would."""
+    with temporary_installation("e2e", project_layout.jars) as running:
+        running.environment[PLUGINS] = str(PLUGINS_FOLDER)
+        running.environment["HEADRACE_SCHEMA_REGISTRY_URL"] = f"http://127.0.0.1:{REGISTRY_PORT}/apis/ccompat/v7"
+        running.up()
+        yield running

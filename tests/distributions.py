@@ -1,4 +1,4 @@
-"""Servers that only the tests use, fetched once and checked against ``docker/NAME.sha256``."""
+"""Servers that only the tests use, downloaded once and verified against ``docker/NAME.sha256``."""
 
 import hashlib
 from pathlib import Path
@@ -9,12 +9,14 @@ from backend.runtime.versions import versions
 
 
 def distribution(name: str, ivy: str, layout: Layout, java_home: Path) -> Path:
-    """The archive that the Ivy module ``ivy`` names; its configuration is called ``name`` as well."""
+    """The archive named by the Ivy module description ``ivy``, whose configuration must be called ``name``."""
     digest, file_name = (ROOT / f"docker/{name}.sha256").read_text().split()
-    found = layout.var / name / name / file_name
-    if not found.exists():
-        extension = "tar.gz" if file_name.endswith(".tar.gz") else found.suffix.removeprefix(".")
+    archive = layout.var / name / name / file_name
+    if not archive.exists():
+        extension = "tar.gz" if file_name.endswith(".tar.gz") else archive.suffix.removeprefix(".")
         retrieve(ivy.format(**versions()), layout.var / name, java_home, types=[extension], configurations=[name])
-    with found.open("rb") as file:
-        assert hashlib.file_digest(file, "sha256").hexdigest() == digest, f"{found} is not the expected file."
-    return found
+    with archive.open("rb") as file:
+        assert hashlib.file_digest(file, "sha256").hexdigest() == digest, (
+            f"The checksum of {archive} differs; delete the file and try again."
+        )
+    return archive

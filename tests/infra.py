@@ -1,7 +1,7 @@
 """Real servers for the tests, on free ports of loopback.
 
-Loaded as a pytest plugin before Django's settings are read, so that these already name the
-servers; each server starts when the first test asks for it.
+Loaded as a pytest plugin before Django's settings are read, so that the settings name these servers. Each server
+starts when the first test requests it.
 """
 
 import os
@@ -58,7 +58,7 @@ os.environ |= {
 
 
 class Server:
-    """A server process that a test may stop and start again on the same data."""
+    """A server process that a test can stop and restart with the same data."""
 
     def __init__(
         self,
@@ -95,7 +95,7 @@ def _running(server: Server) -> Iterator[Server]:
 
 @pytest.fixture(scope="session")
 def project_layout() -> Layout:
-    """The project's own var folder, whose downloaded jars the tests share."""
+    """The project's own var folder, whose downloads the tests share."""
     layout = Layout(ROOT / "var")
     layout.create()
     ensure_jars(layout, java_home(layout))
@@ -112,7 +112,7 @@ def postgresql() -> Iterator[Server]:
             servers.postgresql_command(data, POSTGRESQL_PORT),
             lambda: stack.postgresql_ready(DATABASE_URL),
             servers.postgresql_user(),
-            signal.SIGINT,  # without waiting for clients to leave
+            signal.SIGINT,  # fast shutdown, without waiting for clients to disconnect
         )
     )
 

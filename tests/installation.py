@@ -1,4 +1,4 @@
-"""A whole installation, brought up as a user would, in a folder and on ports of its own."""
+"""A whole installation, started as a user would, with its own folder and ports."""
 
 import json
 import os
@@ -25,13 +25,13 @@ Answer = tuple[int, Any]
 
 
 def _environment(var: Path) -> dict[str, str]:
-    """The tests' own servers must not reach the installation."""
+    """The environment without the variables of the tests' own servers, which the installation must not use."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("HEADRACE_", "DJANGO_"))}
     return kept | {"HEADRACE_VAR": str(var)}
 
 
 def _free_offset() -> int:
-    """An offset that moves every port to one that was free just now."""
+    """An offset with which every port is free at the moment."""
     base = min(PORTS.values())
     for candidate in free_ports(20):
         offset = candidate - base
@@ -46,7 +46,7 @@ def _is_free(port: int) -> bool:
 
 @dataclass
 class Installation:
-    """``manage.py up`` and what a client sees of it."""
+    """``manage.py up``, and the installation as clients see it."""
 
     var: Path
     offset: int = field(default_factory=_free_offset)
@@ -61,12 +61,12 @@ class Installation:
         self.manage("down")
 
     def manage_in(self, *arguments: str) -> str:
-        """A command that needs the installation's own servers."""
+        """Runs a command with the environment of the installation's servers."""
         environment = json.loads(Layout(self.var, self.offset).environment_file.read_text())
         return self.manage(*arguments, environment=environment)
 
     def manage(self, *arguments: str, environment: dict[str, str] | None = None) -> str:
-        done = subprocess.run(
+        result = subprocess.run(
             [sys.executable, str(ROOT / "manage.py"), *arguments],
             env=_environment(self.var) | self.environment | (environment or {}),
             capture_output=True,
@@ -74,8 +74,8 @@ class Installation:
             timeout=300,
             check=False,
         )
-        assert done.returncode == 0, f"{arguments}: {done.stdout}\n{done.stderr}"
-        return done.stdout
+        assert result.returncode == 0, f"{arguments}: {result.stdout}\n{result.stderr}"
+        return result.stdout
 
     def endpoint(self, name: str) -> str:
         return str(self.facts["endpoints"][name])
@@ -91,16 +91,16 @@ class Installation:
         return Supervisor(Layout(self.var, self.offset))
 
     def processes(self) -> list[psutil.Process]:
-        """All that belong to it, Spark included."""
+        """All processes of the installation, including Spark."""
         return own_processes(Layout(self.var, self.offset))
 
     def spark(self) -> psutil.Process | None:
-        """The driver's JVM, when it runs."""
-        found = spark_applications(Layout(self.var, self.offset))
-        return found[0] if found else None
+        """The Spark driver's JVM, if it is running."""
+        applications = spark_applications(Layout(self.var, self.offset))
+        return applications[0] if applications else None
 
     def components(self) -> dict[str, str]:
-        """What the console says of each component."""
+        """The state of each component, as reported by the console."""
         _, states = call("GET", f"{self.endpoint('console')}/health/ready")
         return states if isinstance(states, dict) else {}
 
@@ -110,7 +110,7 @@ class Installation:
         return call(method, f"{self.endpoint('api')}{path}", body, self.facts["demo"]["api_key"])
 
     def text(self, path: str) -> str:
-        """An answer as it came, whatever its type and status."""
+        """The body of an answer as text, whatever its type and status."""
         headers = {"Authorization": f"Bearer {self.facts['demo']['api_key']}"}
         request = urllib.request.Request(f"{self.endpoint('api')}{path}", headers=headers)
         try:
@@ -126,7 +126,7 @@ class Installation:
         return dict(answer)
 
     def publish_pipeline(self, name: str, url: str, **config: Any) -> str:
-        """A published pipeline that delivers to the URL; its id."""
+        """Creates and publishes a pipeline that delivers to the URL, and returns its id."""
         connector = self.create("connectors/", {"name": name, "type": "http", "connection": {"url": url}})
         output = {"name": "out", "connector": connector["id"]}
         pipeline = self.create("pipelines/", {"name": name, "config": {"outputs": [output], **config}})
@@ -134,12 +134,12 @@ class Installation:
         return str(pipeline["id"])
 
     def post(self, pipeline: str, message: Any) -> Answer:
-        """One message to the HTTP input."""
+        """Sends one message to the HTTP input."""
         url = f"{self.endpoint('ingest')}/v1/pipelines/{pipeline}/messages"
         return call("POST", url, message, self.facts["demo"]["api_key"])
 
     def accepted(self, pipeline: str, messages: Iterable[Any]) -> list[str]:
-        """Posts them one by one; the ids of all."""
+        """Sends the messages one by one and returns their ids."""
         ids = []
         for message in messages:
             status, answer = self.post(pipeline, message)
@@ -150,24 +150,24 @@ class Installation:
 
 @contextmanager
 def temporary_installation(prefix: str, jars: Path | None = None) -> Iterator[Installation]:
-    """One in a folder of its own, which is brought down and deleted afterwards. It is not up yet.
+    """An installation in its own folder, which is stopped and deleted afterwards. It is not started yet.
 
-    ``jars`` is a folder of downloaded jars to use; without it they are downloaded anew.
+    ``jars`` is a folder with downloaded jars; without it they are downloaded again.
     """
     var = Path(tempfile.mkdtemp(prefix=f"headrace-{prefix}-"))
     var.chmod(0o755)  # PostgreSQL may run as another user
     if jars is not None:
         (var / "jars").symlink_to(jars.resolve())
-    found = Installation(var)
+    installation = Installation(var)
     try:
-        yield found
+        yield installation
     finally:
-        found.down()
+        installation.down()
     shutil.rmtree(var)
 
 
 def call(method: str, url: str, body: Any = None, key: str = "", content_type: str = "application/json") -> Answer:
-    """Status and JSON body; 0 when nobody answers. Bytes are sent as they are, all else as JSON."""
+    """Returns status and JSON body; status 0 if there is no answer. Bytes are sent unchanged, other bodies as JSON."""
     data = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
     headers = {"Content-Type": content_type} | ({"Authorization": f"Bearer {key}"} if key else {})
     request = urllib.request.Request(url, data, headers, method=method)

@@ -1,4 +1,4 @@
-"""A Kafka cluster of several brokers, each in a rack of its own, with listeners for every way to sign in."""
+"""A Kafka cluster of several brokers, each in its own rack, with listeners for every kind of authentication."""
 
 import base64
 import signal
@@ -16,7 +16,7 @@ from tests.certificates import Authority
 from tests.ports import free_ports
 
 USERS = {"alice": "alice-password", "bob": "bob-password"}
-"""May use PLAIN, and SCRAM once they are registered."""
+"""Users with their passwords; they can use PLAIN, and SCRAM once they are registered."""
 
 _PROPERTIES = """\
 process.roles=broker,controller
@@ -73,7 +73,7 @@ ssl.principal.mapping.rules=RULE:^CN=(.*)$/$1/
 """
 
 _FEATURES = ["--feature", "share.version=1"]
-"""Which a new cluster of this version does not have by itself: share groups."""
+"""Enables share groups, which are off by default in a new cluster of this version."""
 
 
 @dataclass
@@ -101,7 +101,7 @@ class BrokerProcess:
 
 @dataclass
 class KafkaCluster:
-    """``start`` returns once every broker has joined."""
+    """A cluster on this machine. ``start`` returns once every broker has joined."""
 
     folder: Path
     jars: Path
@@ -125,12 +125,12 @@ class KafkaCluster:
         return ",".join(broker.address(listener) for broker in self.brokers)
 
     def wait_for(self, brokers: int, seconds: float = 90.0) -> None:
-        """Until so many brokers are in the cluster."""
+        """Blocks until the cluster has this many brokers."""
         deadline = time.monotonic() + seconds
         while self._joined() != brokers:
             if time.monotonic() > deadline:
                 tails = "\n".join((b.folder / "log").read_text()[-1500:] for b in self.brokers)
-                raise AssertionError(f"{self._joined()} instead of {brokers} brokers are there.\n{tails}")
+                raise AssertionError(f"{self._joined()} instead of {brokers} brokers have joined.\n{tails}")
             time.sleep(0.2)
 
     def _joined(self) -> int:
@@ -142,7 +142,7 @@ class KafkaCluster:
     def tool(
         self, main: str, *arguments: str, input_file: Path = Path("/dev/null"), seconds: float = 60.0
     ) -> subprocess.CompletedProcess[str]:
-        """One of Kafka's own command-line tools."""
+        """Runs one of Kafka's command-line tools."""
         with input_file.open("rb") as stdin:
             return subprocess.run(
                 [*self._java("256m"), main, *arguments],
@@ -170,12 +170,12 @@ class KafkaCluster:
             folder.mkdir()
             certificate, key = self.authority.issue(f"broker{number}")
             (folder / "keystore.pem").write_text(key.read_text() + certificate.read_text())
-            own = {name: next(ports) for name in listeners}
+            ports_of_broker = {name: next(ports) for name in listeners}
             (folder / "server.properties").write_text(
                 _PROPERTIES.format(
                     id=number,
                     voters=voters,
-                    listeners=",".join(f"{name}://127.0.0.1:{port}" for name, port in own.items()),
+                    listeners=",".join(f"{name}://127.0.0.1:{port}" for name, port in ports_of_broker.items()),
                     controller=controller,
                     folder=folder,
                     users=" ".join(f'user_{name}="{password}"' for name, password in USERS.items()),
@@ -185,11 +185,13 @@ class KafkaCluster:
                 )
             )
             properties = str(folder / "server.properties")
-            done = self.tool(
+            result = self.tool(
                 "kafka.tools.StorageTool", "format", f"--cluster-id={cluster}", *_FEATURES, "-c", properties
             )
-            assert done.returncode == 0, done.stderr
-            self.brokers.append(BrokerProcess(number, folder, own, [*self._java("320m"), "kafka.Kafka", properties]))
+            assert result.returncode == 0, result.stderr
+            self.brokers.append(
+                BrokerProcess(number, folder, ports_of_broker, [*self._java("320m"), "kafka.Kafka", properties])
+            )
 
 
 def is_listening(address: str) -> bool:

@@ -1,4 +1,4 @@
-"""Proxies in front of a cluster, each a process of its own as an operator starts it."""
+"""Proxies in front of a cluster, each a separate process as an operator would start it."""
 
 import os
 import signal
@@ -19,7 +19,7 @@ from tests.waiting import wait_until
 
 
 class ProxyProcess:
-    """``address`` is the clients'; ``operations`` a URL."""
+    """One proxy. ``address`` is that for clients; ``operations`` is a URL."""
 
     def __init__(self, config: dict[str, Any], folder: Path, number: int) -> None:
         self.address: str = config["listen"]
@@ -47,7 +47,7 @@ class ProxyProcess:
             return answer.status, answer.read().decode()
 
     def metric(self, name: str) -> float:
-        """The sum of a metric's values; ``name`` may go on with labels."""
+        """The sum of a metric's values; ``name`` may include labels."""
         lines = self.get("/metrics")[1].splitlines()
         return sum(float(line.rsplit(" ", 1)[1]) for line in lines if line.startswith(name))
 
@@ -74,7 +74,7 @@ def proxies(
     listener: str = "PLAINTEXT",
     **settings: Any,
 ) -> Iterator[Proxies]:
-    """``racks``: each proxy stands for one broker's rack."""
+    """Runs proxies. With ``racks`` each proxy is in the rack of one broker."""
     folder.mkdir(parents=True, exist_ok=True)
     ports = free_ports(2 * count)
     nodes = [
@@ -86,7 +86,7 @@ def proxies(
         }
         for number, port in enumerate(ports[:count])
     ]
-    found = Proxies(
+    running = Proxies(
         ProxyProcess(
             {
                 "first_contact_points": cluster.bootstrap(listener).split(","),
@@ -103,10 +103,10 @@ def proxies(
         for number in range(count)
     )
     try:
-        for proxy in found:
+        for proxy in running:
             proxy.start()
-        wait_until(lambda: all(proxy.is_ready() for proxy in found))
-        yield found
+        wait_until(lambda: all(proxy.is_ready() for proxy in running))
+        yield running
     finally:
-        for proxy in found:
+        for proxy in running:
             proxy.stop()

@@ -1,4 +1,4 @@
-"""A real Keycloak with the tests' realm, on a port that is known before Django reads its settings."""
+"""A real Keycloak with the tests' realm, on a port that is chosen before Django reads its settings."""
 
 import os
 import shutil
@@ -35,7 +35,7 @@ _JVM = {
 
 
 class Keycloak:
-    """The realm, and what its administrator does in tests."""
+    """The realm, with the administrative actions that tests need."""
 
     address = f"http://127.0.0.1:{KEYCLOAK_PORT}"
     issuer = KEYCLOAK_REALM
@@ -58,8 +58,8 @@ class Keycloak:
         return str(answer.json()["access_token"])
 
     def admin(self, method: str, path: str, body: object = None) -> requests.Response:
-        """The administrator's REST API, below the realm."""
-        granted = requests.post(
+        """Sends a request to the admin REST API of the realm."""
+        token = requests.post(
             f"{self.address}/realms/master/protocol/openid-connect/token",
             {"grant_type": "password", "client_id": "admin-cli", "username": "admin", "password": "admin"},
             timeout=10,
@@ -68,7 +68,7 @@ class Keycloak:
             method,
             f"{self.address}/admin/realms/headrace{path}",
             json=body,
-            headers={"Authorization": f"Bearer {granted}"},
+            headers={"Authorization": f"Bearer {token}"},
             timeout=10,
         )
         assert answer.ok, answer.text

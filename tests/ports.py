@@ -1,20 +1,20 @@
 import random
 import socket
 
-# Below those that the system gives to outgoing connections: one of these could take the port of a
-# server that is started later, or is down for a while.
+# Below the system's ephemeral ports: an outgoing connection could take one of those from a server that is started
+# later, or restarted.
 _RANGE = range(15_000, 31_000)
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports that were free just now, all different."""
-    found: list[int] = []
+    """Different ports that are free at the moment."""
+    ports: list[int] = []
     for port in random.sample(_RANGE, len(_RANGE)):
         try:
             socket.create_server(("127.0.0.1", port)).close()
         except OSError:
             continue
-        found.append(port)
-        if len(found) == count:
-            return found
+        ports.append(port)
+        if len(ports) == count:
+            return ports
     raise AssertionError("No free ports were found.")

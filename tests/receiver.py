@@ -1,4 +1,4 @@
-"""A real HTTP receiver whose answers a test scripts."""
+"""A real HTTP receiver whose answers the test determines."""
 
 import asyncio
 import threading
@@ -18,7 +18,7 @@ class Receiver:
     headers: list[dict[str, str]] = field(default_factory=list)
 
     async def received(self, count: int) -> None:
-        """Returns once so many requests have come."""
+        """Waits until this many requests have arrived, at most 10 seconds."""
         async with asyncio.timeout(10):
             while len(self.bodies) < count:
                 await asyncio.sleep(0.01)
@@ -26,12 +26,12 @@ class Receiver:
 
 @asynccontextmanager
 async def receiver(answer: Answer) -> AsyncIterator[Receiver]:
-    """Serves on a free port; notes every request before it answers."""
-    found = Receiver("")
+    """Serves on a free port and records every request before answering it."""
+    running = Receiver("")
 
     async def handle(request: web.Request) -> web.Response:
-        found.bodies.append(await request.read())
-        found.headers.append(dict(request.headers))
+        running.bodies.append(await request.read())
+        running.headers.append(dict(request.headers))
         return await answer(request)
 
     application = web.Application()
@@ -41,30 +41,30 @@ async def receiver(answer: Answer) -> AsyncIterator[Receiver]:
     site = web.TCPSite(runner, "127.0.0.1", 0)
     await site.start()
     host, port = runner.addresses[0][:2]
-    found.url = f"http://{host}:{port}/"
+    running.url = f"http://{host}:{port}/"
     try:
-        yield found
+        yield running
     finally:
         await runner.cleanup()
 
 
 @contextmanager
 def receiver_in_thread(answer: Answer) -> Iterator[Receiver]:
-    """The same in a thread of its own, so that a test may block."""
+    """The same in a separate thread, so that a test may block."""
     ready = threading.Event()
-    found: list[tuple[Receiver, asyncio.AbstractEventLoop, asyncio.Event]] = []
+    started: list[tuple[Receiver, asyncio.AbstractEventLoop, asyncio.Event]] = []
 
     async def serve() -> None:
         async with receiver(answer) as running:
             stop = asyncio.Event()
-            found.append((running, asyncio.get_running_loop(), stop))
+            started.append((running, asyncio.get_running_loop(), stop))
             ready.set()
             await stop.wait()
 
     thread = threading.Thread(target=lambda: asyncio.run(serve()))
     thread.start()
     assert ready.wait(10)
-    [(running, loop, stop)] = found
+    [(running, loop, stop)] = started
     try:
         yield running
     finally:

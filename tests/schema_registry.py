@@ -1,4 +1,4 @@
-"""A real schema registry that speaks Confluent's API: Apicurio, with everything in memory."""
+"""A real schema registry with Confluent's API: Apicurio, which keeps everything in memory."""
 
 import shutil
 from collections.abc import Iterator

@@ -1,0 +1,1 @@
+"""Django's entry points: settings, URLs, ASGI, Celery, middleware, and the API's error format."""

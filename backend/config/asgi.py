@@ -1,4 +1,4 @@
-"""The console: Django over HTTP, Channels over WebSocket, and the demo's receiver."""
+"""The console's ASGI application: Django over HTTP, Channels over WebSocket, and the demo's receiver."""
 
 import os
 

@@ -13,7 +13,7 @@ Handler = Callable[[HttpRequest], HttpResponse]
 
 
 class UnavailableServiceMiddleware:
-    """Turns a lost database, Redis or Vault into a 503 that names it, instead of an internal error."""
+    """Answers 503 with the name of the service when PostgreSQL, Redis or Vault is unavailable."""
 
     def __init__(self, get_response: Handler) -> None:
         self._get_response = get_response
@@ -32,7 +32,7 @@ class UnavailableServiceMiddleware:
 
 
 class ProviderSessionMiddleware:
-    """Signs out whom the identity provider no longer stands by."""
+    """Signs out users whose session the identity provider has ended."""
 
     def __init__(self, get_response: Handler) -> None:
         self._get_response = get_response
@@ -49,9 +49,9 @@ class ProviderSessionMiddleware:
 def unavailable(service: str) -> JsonResponse:
     body = {
         "type": "about:blank",
-        "title": f"{service} is not available",
+        "title": f"{service} is unavailable",
         "status": 503,
-        "detail": f"{service} cannot be reached; the console goes on by itself when it is back.",
+        "detail": f"{service} cannot be reached. The console recovers automatically when it is available again.",
         "service": service,
     }
     return JsonResponse(body, status=503, content_type="application/problem+json", headers={"Retry-After": "2"})

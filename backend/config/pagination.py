@@ -2,7 +2,7 @@ from rest_framework.pagination import CursorPagination
 
 
 class ByNewest(CursorPagination):
-    """Pages that stay right while rows are added: newest first, ids being UUIDv7."""
+    """Cursor pages, newest first (ids are UUIDv7), which stay consistent while rows are added."""
 
     ordering = "-id"
     page_size_query_param = "page_size"

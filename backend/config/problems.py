@@ -1,4 +1,4 @@
-"""Every error of the REST API as RFC 9457 problem+json, with ``errors`` keyed by dotted field path."""
+"""The REST API's errors as RFC 9457 problem+json, with ``errors`` keyed by dotted field path."""
 
 from http import HTTPStatus
 from typing import Any
@@ -14,17 +14,17 @@ from backend.domain.errors import ConfigError, ConflictError
 
 
 def problem_handler(error: Exception, context: dict[str, Any]) -> Response | None:
-    """DRF's exception handler. Unknown errors go on to Django, which logs them."""
+    """The exception handler of DRF. Unknown errors are left to Django, which logs them."""
     if isinstance(error, Http404):
         error = exceptions.NotFound("There is no such object in this workspace.")
     elif isinstance(error, PermissionDenied):
         error = exceptions.PermissionDenied()
     if isinstance(error, ConfigError):
         errors: dict[str, list[str]] = error.errors
-        status, detail = 400, "The request was refused; nothing was saved. See errors."
+        status, detail = 400, "The request was rejected and nothing was saved. See errors."
     elif isinstance(error, exceptions.ValidationError):
         errors = dict(_by_path(as_serializer_error(error), ()))
-        status, detail = 400, "The request was refused; nothing was saved. See errors."
+        status, detail = 400, "The request was rejected and nothing was saved. See errors."
     elif isinstance(error, ConflictError):
         errors, status, detail = {}, 409, str(error)
     elif isinstance(error, exceptions.APIException):
@@ -35,8 +35,8 @@ def problem_handler(error: Exception, context: dict[str, Any]) -> Response | Non
     body: dict[str, Any] = {"type": "about:blank", "title": HTTPStatus(status).phrase, "status": status}
     body |= {"detail": detail} | ({"errors": errors} if errors else {})
     response = Response(body, status=status, content_type="application/problem+json")
-    if wanted := getattr(error, "auth_header", None):
-        response["WWW-Authenticate"] = wanted
+    if auth_header := getattr(error, "auth_header", None):
+        response["WWW-Authenticate"] = auth_header
     return response
 
 

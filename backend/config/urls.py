@@ -25,6 +25,6 @@ urlpatterns = [
     path("admin/", admin.site.urls),
     path("oidc/", include("backend.apps.identity.urls")),
     path("", include("backend.apps.monitoring.urls")),
-    # Every other address is a page of the single-page application.
+    # Every other path is a page of the single-page application.
     re_path(r"^(?!api/|static/|ws/|demo/|oidc/|metrics).*$", console),
 ]

@@ -4,7 +4,7 @@ from django.conf import settings
 from django.http import HttpRequest, HttpResponse
 from django.views.decorators.csrf import ensure_csrf_cookie
 
-_NONCE_PLACE = "__CSP_NONCE__"
+_NONCE_PLACEHOLDER = "__CSP_NONCE__"
 
 
 @lru_cache
@@ -15,8 +15,10 @@ def _page() -> str | None:
 
 @ensure_csrf_cookie
 def console(request: HttpRequest) -> HttpResponse:
-    """The single-page application, with this answer's nonce for the styles it makes itself."""
+    """Serves the single-page application, with the response's CSP nonce for the styles that it creates itself."""
     page = _page()
     if page is None:
-        return HttpResponse("The console is not built: run `make frontend`.", status=503, content_type="text/plain")
-    return HttpResponse(page.replace(_NONCE_PLACE, str(request.csp_nonce)))  # type: ignore[attr-defined]
+        return HttpResponse(
+            "The console's front end has not been built. Run `make frontend`.", status=503, content_type="text/plain"
+        )
+    return HttpResponse(page.replace(_NONCE_PLACEHOLDER, str(request.csp_nonce)))  # type: ignore[attr-defined]

@@ -1,7 +1,8 @@
-"""The circuit breaker of an output (seed 003, "Syndicating"): after several errors in a short
-time nothing is sent for a penalty, then one message probes.
+"""The circuit breaker of an output: after several errors within a short time nothing is sent for a while, then a single
+message probes whether the receiver works again.
 
-This is the reference that the script in Redis agrees with, and the view of an engine whose Redis is away.
+The Lua scripts in Redis implement the same rules. This implementation is their reference, and the fallback while Redis
+is unavailable.
 """
 
 from collections import deque
@@ -13,7 +14,7 @@ from pydantic import ConfigDict, Field
 from backend.domain.model import StrictModel
 
 PROBE_SECONDS = 150.0
-"""After this long a probe that told nothing is given up and the next message probes: longer than a try may take."""
+"""A probe without an outcome expires after this time, and the next message probes. Longer than any attempt takes."""
 
 
 class BreakerState(StrEnum):
@@ -23,29 +24,36 @@ class BreakerState(StrEnum):
 
 
 class BreakerPolicy(StrictModel):
-    """When an output is left alone, and for how long."""
+    """When deliveries to an output are suspended, and for how long."""
 
     model_config = ConfigDict(title="Circuit breaker")
 
-    errors: int = Field(5, ge=1, le=1000, description="This many failed tries…")
-    window_seconds: float = Field(60.0, gt=0, le=3600, description="…within this time open the breaker, in seconds.")
+    errors: int = Field(
+        5, ge=1, le=1000, description="Number of failed attempts within the window that opens the breaker."
+    )
+    window_seconds: float = Field(
+        60.0, gt=0, le=3600, description="Length of the window in which failed attempts are counted, in seconds."
+    )
     open_seconds: float = Field(
-        900.0, gt=0, le=86400, description="Nothing is sent for this long; then one message probes. In seconds."
+        900.0,
+        gt=0,
+        le=86400,
+        description="How long nothing is sent before a single message probes the output, in seconds.",
     )
 
 
 @dataclass
 class Breaker:
-    """One output's breaker. Times are seconds on any clock that does not go back."""
+    """The breaker of one output. Times are seconds of any monotonic clock."""
 
     policy: BreakerPolicy
     state: BreakerState = BreakerState.CLOSED
     until: float = 0.0
-    """End of the penalty, or of the wait for the probe's outcome."""
+    """When the open state ends, or when the current probe expires."""
     _errors: deque[float] = field(default_factory=deque)
 
     def admit(self, now: float) -> BreakerState:
-        """What a message finds: CLOSED (send), HALF_OPEN (send: this one is the probe), OPEN (do not send)."""
+        """The decision for one message: CLOSED (send it), HALF_OPEN (send it as the probe) or OPEN (do not send it)."""
         if self.state is BreakerState.CLOSED:
             return BreakerState.CLOSED
         if now < self.until:

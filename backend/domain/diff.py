@@ -1,4 +1,4 @@
-"""What changed between two configurations, in terms that a reader of both understands."""
+"""The differences between two configurations."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One difference at a dotted path; None for a side that has nothing there."""
+    """One difference at a dotted path; None for a side without a value there."""
 
     path: str
     before: Any
@@ -15,7 +15,7 @@ class Change:
 
 
 def changes(before: Any, after: Any) -> list[Change]:
-    """The differences, in the order of the documents. Items of a list that have a ``name`` are matched by it."""
+    """The differences, in the order of the documents. List items are matched by their ``name`` if all have one."""
     return list(_changes(before, after, ()))
 
 

@@ -1,4 +1,4 @@
-"""Refused configuration, told field by field in sentences."""
+"""Errors of configurations, with sentences for each field, and conflicts."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -17,15 +17,15 @@ _SENTENCES = {
 
 
 class ConfigError(Exception):
-    """A configuration that is refused. ``errors`` maps dotted field paths to sentences."""
+    """The configuration is invalid. ``errors`` maps dotted field paths to sentences."""
 
     def __init__(self, errors: dict[str, list[str]]) -> None:
-        super().__init__("; ".join(f"{path}: {' '.join(said)}" for path, said in errors.items()))
+        super().__init__("; ".join(f"{path}: {' '.join(sentences)}" for path, sentences in errors.items()))
         self.errors = errors
 
     @classmethod
     def of(cls, error: ValidationError, data: Any, *prefix: str | int) -> "ConfigError":
-        """From pydantic's error on ``data``; paths begin with ``prefix``."""
+        """Converts pydantic's error for ``data``; paths begin with ``prefix``."""
         errors: dict[str, list[str]] = {}
         for item in error.errors(include_url=False, include_input=False):
             path = ".".join(str(step) for step in (*prefix, *_without_tags(item["loc"], data, item["type"])))
@@ -34,13 +34,13 @@ class ConfigError(Exception):
 
 
 def _sentence(item: ErrorDetails) -> str:
-    ours = _SENTENCES.get(item["type"])
-    text = ours.format_map(item.get("ctx", {})) if ours else item["msg"].removeprefix("Value error, ")
+    template = _SENTENCES.get(item["type"])
+    text = template.format_map(item.get("ctx", {})) if template else item["msg"].removeprefix("Value error, ")
     return text if text.endswith((".", "!", "?")) else f"{text}."
 
 
 def _without_tags(location: Sequence[str | int], data: Any, kind: str) -> list[str | int]:
-    """Pydantic names the chosen variant of a union in the path; the user's document has no such step."""
+    """Removes the names of union variants, which pydantic adds to the path, but which the user's document lacks."""
     path: list[str | int] = []
     for index, step in enumerate(location):
         in_object = isinstance(data, dict) and step in data
@@ -54,4 +54,4 @@ def _without_tags(location: Sequence[str | int], data: Any, kind: str) -> list[s
 
 
 class ConflictError(Exception):
-    """A request that does not fit the object's present state; the message says why and what to do."""
+    """The request conflicts with the object's current state; the message says why and what to do."""

@@ -1,4 +1,4 @@
-"""Examples that a pipeline's transforms must keep to: its tests."""
+"""Examples that a pipeline's transforms must reproduce: the pipeline's tests."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -18,21 +18,28 @@ _SHOWN = 3
 
 
 class Example(StrictModel):
-    """A message and what the transforms make of it."""
+    """A message and the result that the transforms must produce."""
 
-    name: str = Field(min_length=1, max_length=100, description="What it shows.", examples=["An order from Brazil"])
-    input: str = Field(max_length=100_000, description="The message's body.")
+    name: str = Field(
+        min_length=1, max_length=100, description="What the example shows.", examples=["An order from Brazil"]
+    )
+    input: str = Field(max_length=100_000, description="Body of the message.")
     answers: dict[str, JsonValue] = Field(
         default_factory=dict,
-        description="What external APIs answer, by the names of the steps that ask them; a step without an answer "
+        description="Responses of external APIs, by the names of the steps that call them. A step without a response "
         "fails.",
     )
     outputs: list[str] = Field(
-        default_factory=list, max_length=1000, description="The bodies that go on, in order; none when it is dropped."
+        default_factory=list,
+        max_length=1000,
+        description="Bodies of the resulting messages, in order; empty if the message is dropped.",
     )
-    error: str = Field("", description="How the sentence begins with which the message is refused; empty if it is not.")
+    error: str = Field(
+        "", description="Beginning of the error with which the message is rejected; empty if it is accepted."
+    )
     ignored: list[paths.FieldPath] = Field(
-        default_factory=list, description="Fields of the outputs that differ each time, such as new ids."
+        default_factory=list,
+        description="Fields of the results to ignore because they differ each time, such as new ids.",
     )
 
 
@@ -44,8 +51,8 @@ class RecordedAnswers(Calls):
 
     async def call(self, step: Call, document: Any) -> Any:
         if step.name not in self.answers:
-            raise CallFailedError("no_answer", f"The example has no answer of {step.name}.")
-        return json.loads(json.dumps(self.answers[step.name]))  # its own copy: documents are changed in place
+            raise CallFailedError("no_answer", f"The example has no response for {step.name}. Add one under answers.")
+        return json.loads(json.dumps(self.answers[step.name]))  # a copy, since documents are changed in place
 
 
 class EverythingIsNew(Memory):
@@ -56,7 +63,7 @@ class EverythingIsNew(Memory):
 
 
 def check_examples(transforms: Sequence[Transform], examples: Sequence[Example]) -> list[str]:
-    """For each example a sentence that says how the transforms fail it; empty when they keep to it."""
+    """For each example, a sentence on how the transforms' result differs from it; empty if it does not."""
     chain = Chain(transforms)
     return [asyncio.run(_check(chain, example)) for example in examples]
 
@@ -67,23 +74,23 @@ async def _check(chain: Chain, example: Example) -> str:
     if trace.error or example.error:
         if trace.error.startswith(example.error) and example.error:
             return ""
-        return f"It is refused: {trace.error}" if trace.error else "It is not refused any more."
+        return f"It is rejected: {trace.error}" if trace.error else "It is no longer rejected."
     if len(trace.results) != len(example.outputs):
-        return f"It gives {len(trace.results)} messages instead of {len(example.outputs)}."
+        return f"It results in {len(trace.results)} messages instead of {len(example.outputs)}."
     ignored = [paths.parse_path(path) for path in example.ignored]
     for number, (result, expected) in enumerate(zip(trace.results, example.outputs, strict=True), 1):
-        told = [
-            f"{change.path or 'all of it'} is {_short(change.after)} instead of {_short(change.before)}"
+        differences = [
+            f"{change.path or 'the whole message'} is {_short(change.after)} instead of {_short(change.before)}"
             for change in changes(_comparable(expected.encode(), ignored), _comparable(result.body, ignored))
         ]
-        if told:
-            more = f" (and {len(told) - _SHOWN} more)" if len(told) > _SHOWN else ""
-            return f"Message {number}: {'; '.join(told[:_SHOWN])}{more}."
+        if differences:
+            more = f" (and {len(differences) - _SHOWN} more)" if len(differences) > _SHOWN else ""
+            return f"Message {number}: {'; '.join(differences[:_SHOWN])}{more}."
     return ""
 
 
 def _comparable(body: bytes, ignored: list[tuple[str, ...]]) -> Any:
-    """The document, or the text of what is none."""
+    """The document without the ignored fields, or the text of a body that is not JSON."""
     try:
         document = json.loads(body)
     except json.InvalidJsonError:

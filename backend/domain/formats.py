@@ -1,6 +1,6 @@
-"""Message bodies in other formats than JSON: CSV, XML and Avro, to documents and back.
+"""Converts message bodies in CSV, XML and Avro to documents and back.
 
-Every function raises ValueError, with a sentence, on data that it cannot read or write.
+Every function raises ValueError, with a sentence, for data that it cannot read or write.
 """
 
 import csv
@@ -16,21 +16,21 @@ import xmltodict
 from backend.domain import json
 
 _CONFLUENT_HEADER = 5
-"""A zero byte and the schema's id in four, before what a Confluent serializer writes."""
+"""The bytes that a Confluent serializer writes before a datum: zero, and the schema's id in four bytes."""
 
 
 def read_csv(data: bytes, delimiter: str, columns: list[str]) -> list[dict[str, str]]:
-    """One document per row, all values as text. Without ``columns`` the first row names them."""
+    """One document per row, with all values as text. Without ``columns`` the first row names them."""
     rows = csv.reader(io.StringIO(_text(data), newline=""), delimiter=delimiter, strict=True)
     try:
         names = columns or next(rows, [])
         return [_named(names, row, rows.line_num) for row in rows if row]
     except csv.Error as error:
-        raise ValueError(f"This is not CSV: {error}.") from None
+        raise ValueError(f"This is not valid CSV: {error}.") from None
 
 
 def write_csv(document: Any, delimiter: str, columns: list[str]) -> bytes:
-    """One row without its end. Fields that are missing are empty."""
+    """One row without a line ending. Missing fields become empty values."""
     if not isinstance(document, dict):
         raise ValueError("Only an object can be written as CSV.")
     written = io.StringIO()
@@ -42,15 +42,15 @@ def write_csv(document: Any, delimiter: str, columns: list[str]) -> bytes:
 
 
 def read_xml(data: bytes) -> dict[str, Any]:
-    """The root element as an object: attributes as ``@name``, text beside them as ``#text``. Entities are refused."""
+    """The root element as an object: attributes as ``@name``, text next to them as ``#text``. Entities are rejected."""
     try:
         return dict(xmltodict.parse(data))
     except (ExpatError, ValueError, LookupError) as error:
-        raise ValueError(f"This is not XML: {error}.") from None
+        raise ValueError(f"This is not valid XML: {error}.") from None
 
 
 def write_xml(document: Any, root: str) -> bytes:
-    """The inverse, with the document below the element ``root``."""
+    """The inverse of read_xml; the document is placed below the element ``root``."""
     try:
         return str(xmltodict.unparse({root: _texts(document)})).encode()
     except (ValueError, TypeError, AttributeError) as error:
@@ -58,29 +58,30 @@ def write_xml(document: Any, root: str) -> bytes:
 
 
 def avro_schema(schema: Any) -> Any:
-    """The schema, ready for use."""
+    """Parses a schema for use with read_avro and write_avro."""
     try:
         return fastavro.parse_schema(schema)
-    except Exception as error:  # whatever is wrong with a schema, fastavro finds it in its own way
-        raise ValueError(f"This is not an Avro schema: {error}.") from None
+    except Exception as error:  # fastavro raises many kinds of errors
+        raise ValueError(f"This is not a valid Avro schema: {error}.") from None
 
 
 def confluent_header(schema_id: int) -> bytes:
-    """What stands before a datum whose schema the registry knows by that id."""
+    """The bytes before a datum whose schema has this id in the registry."""
     return struct.pack(">bI", 0, schema_id)
 
 
 def read_avro(data: bytes, schema: Any) -> Any:
-    """One binary datum, with or without the header of a Confluent serializer."""
+    """Reads one binary datum, with or without the header of a Confluent serializer."""
     if data[:1] == b"\0" and len(data) > _CONFLUENT_HEADER:
         try:
             return _avro_datum(data[_CONFLUENT_HEADER:], schema)
         except ValueError:
-            pass  # it may begin with a zero byte of its own
+            pass  # the zero byte may be part of the datum
     return _avro_datum(data, schema)
 
 
 def write_avro(document: Any, schema: Any) -> bytes:
+    """Writes one binary datum without a header."""
     written = io.BytesIO()
     try:
         fastavro.schemaless_writer(written, schema, _floats(document), strict=True)
@@ -94,14 +95,14 @@ def _avro_datum(data: bytes, schema: Any) -> Any:
     try:
         datum = fastavro.schemaless_reader(source, schema, None)
     except Exception as error:
-        raise ValueError(f"This is not Avro of the given schema: {error!r:.300}.") from None
+        raise ValueError(f"This is not Avro data of the given schema: {error!r:.300}.") from None
     if source.tell() != len(data):
-        raise ValueError("This is not Avro of the given schema: something follows it.")
+        raise ValueError("This is not Avro data of the given schema: there are bytes after the datum.")
     return _json_values(datum)
 
 
 def _json_values(datum: Any) -> Any:
-    """Avro's values as JSON has them: bytes as text, times as ISO 8601."""
+    """Converts Avro's values to those of JSON: bytes to text, times to ISO 8601."""
     if isinstance(datum, dict):
         return {str(key): _json_values(value) for key, value in datum.items()}
     if isinstance(datum, list | tuple):
@@ -114,7 +115,7 @@ def _json_values(datum: Any) -> Any:
 
 
 def _floats(document: Any) -> Any:
-    """Decimals as floats, which Avro's float and double want."""
+    """Converts decimals to floats, which Avro's float and double require."""
     if isinstance(document, dict):
         return {key: _floats(value) for key, value in document.items()}
     if isinstance(document, list):
@@ -123,7 +124,7 @@ def _floats(document: Any) -> Any:
 
 
 def _texts(value: Any) -> Any:
-    """Scalars as JSON writes them."""
+    """Converts scalars to their text in JSON."""
     if isinstance(value, dict):
         return {key: _texts(part) for key, part in value.items()}
     if isinstance(value, list):
@@ -141,4 +142,4 @@ def _text(data: bytes) -> str:
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise ValueError(f"This is not UTF-8: {error.reason} at byte {error.start}.") from None
+        raise ValueError(f"This is not valid UTF-8: {error.reason} at byte {error.start}.") from None

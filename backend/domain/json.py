@@ -1,4 +1,4 @@
-"""JSON in and out with every number kept as it was written: big integers and decimals alike."""
+"""JSON encoding and decoding that preserves every number as written, including large integers and decimals."""
 
 import decimal
 from typing import Any
@@ -10,7 +10,7 @@ _encoder = msgspec.json.Encoder(decimal_format="number")
 
 
 class InvalidJsonError(ValueError):
-    """The text is not JSON; the message says where."""
+    """The text is not JSON; the message gives the position."""
 
 
 def loads(data: bytes | str) -> Any:
@@ -22,15 +22,15 @@ def loads(data: bytes | str) -> Any:
 
 
 def dumps(value: Any) -> bytes:
-    """Encodes a value made of JSON's types, Decimal and UUID."""
+    """Encodes a value that consists of JSON's types, Decimal and UUID."""
     return _encoder.encode(value)
 
 
 def text(value: Any) -> str:
-    """A string as it is, anything else as JSON."""
+    """A string unchanged, any other value as JSON."""
     return value if isinstance(value, str) else dumps(value).decode()
 
 
 def indented(data: bytes) -> str:
-    """JSON for people to read."""
+    """Formats JSON with an indent of two spaces."""
     return msgspec.json.format(data, indent=2).decode()

@@ -18,7 +18,7 @@ CONTENT_TYPE = "content-type"
 TRACEPARENT = "traceparent"
 ROUTING_SLIP = "routing-slip"
 INDEX = "firehose_index"
-"""The fields that filters may ask for, a JSON object (seed 003, "Adapting")."""
+"""The fields that filters may ask for, a JSON object."""
 FILTERED = "filtered"
 """The pipelines that a message has come through by their filters, so that it passes none twice."""
 # Set on dead letters only.

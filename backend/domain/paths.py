@@ -16,17 +16,17 @@ MISSING: Final = _Missing()
 
 
 class PathError(ValueError):
-    """A path that is malformed, or does not fit the document."""
+    """The path is malformed, or does not fit the document."""
 
 
 @lru_cache(maxsize=10_000)
 def parse_path(text: str) -> tuple[str, ...]:
-    """The path's steps. Raises PathError when a step is empty in dotted form."""
+    """Splits a path into steps. Raises PathError if a step of a dotted path is empty."""
     if text.startswith("/"):
         return tuple(step.replace("~1", "/").replace("~0", "~") for step in text[1:].split("/"))
     steps = tuple(text.split("."))
     if not all(steps):
-        raise PathError(f"{text!r} is not a field path: write it like order.id or /order/id.")
+        raise PathError(f"{text!r} is not a field path. Write it like order.id or /order/id.")
     return steps
 
 
@@ -55,7 +55,7 @@ def get(document: Any, steps: tuple[str, ...]) -> Any:
 
 
 def put(document: Any, steps: tuple[str, ...], value: Any) -> None:
-    """Sets the value in place, making objects on the way. Raises PathError where it does not fit."""
+    """Sets the value in place and creates missing parent objects. Raises PathError if the path does not fit."""
     for step, following in itertools.pairwise(steps):
         child = get(document, (step,))
         if child is MISSING:
@@ -68,7 +68,7 @@ def put(document: Any, steps: tuple[str, ...], value: Any) -> None:
 
 
 def remove(document: Any, steps: tuple[str, ...]) -> Any:
-    """Takes the value out in place and returns it, or MISSING."""
+    """Removes the value in place and returns it, or MISSING."""
     parent = get(document, steps[:-1])
     last = steps[-1]
     if isinstance(parent, dict):

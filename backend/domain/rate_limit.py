@@ -1,4 +1,4 @@
-"""The rate limit of an output (seed 003, "Syndicating"), as a generic cell rate algorithm.
+"""The rate limit of an output, as a generic cell rate algorithm.
 
 Tokens are spaced evenly; ``burst`` of them may come early. Any window of one period then holds
 at most ``messages + burst``. This is the reference that the script in Redis agrees with, and

@@ -1,4 +1,4 @@
-"""Which topics a message passes, decided once where it enters (seed 003, "Fluxo do pipeline")."""
+"""Which topics a message passes, decided once where it enters."""
 
 from backend.domain.pipeline import PipelineConfig
 

@@ -1,4 +1,4 @@
-"""The hand-over to stream processing: messages as Avro, in a topic of the pipeline's own."""
+"""The hand-over to stream processing: messages are written as Avro to a topic of the pipeline."""
 
 from collections.abc import Callable
 from typing import Any
@@ -13,11 +13,12 @@ CONTENT_TYPE = "avro/binary"
 
 
 class StreamProcessing(StrictModel):
-    """Messages go to stream processing as Avro before they go on."""
+    """Messages are handed over to stream processing as Avro before they continue."""
 
     avro_schema: dict[str, JsonValue] = Field(
-        description="Avro schema of a message, a record. It is kept in the schema registry; a new one must be able to "
-        "read what was written with those before.",
+        description="Avro schema of a message: a record. It is registered in the schema registry. A new schema "
+        "must be able "
+        "to read data written with the earlier ones.",
         examples=[{"type": "record", "name": "Order", "fields": [{"name": "id", "type": "long"}]}],
     )
 
@@ -26,11 +27,12 @@ class StreamProcessing(StrictModel):
     def _check_schema(cls, schema: dict[str, JsonValue]) -> dict[str, JsonValue]:
         formats.avro_schema(schema)
         if schema.get("type") != "record":
-            raise ValueError("The schema of a message is a record.")
+            raise ValueError("The schema of a message must be a record.")
         return schema
 
     def compile(self, schema_id: int) -> Callable[[Any], bytes]:
-        """A document as Avro, in the form of Confluent's serializers. It raises TransformError."""
+        """Returns a function that writes a document as Avro, in the format of Confluent's serializers. It raises
+        TransformError."""
         schema: Any = formats.avro_schema(self.avro_schema)
 
         def write(document: Any) -> bytes:

@@ -1,4 +1,4 @@
-"""The fields that messages have, for people who write paths."""
+"""Suggests field paths from sample messages, for people who edit a pipeline."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -6,14 +6,14 @@ from typing import Any
 
 from backend.domain import json
 
-_MOST_FIELDS = 500
-_DEEPEST = 20
+_MAX_FIELDS = 500
+_MAX_DEPTH = 20
 _SHOWN = 80
 
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """A field by its path, with one of its values as JSON."""
+    """A field's path and type, with one of its values as JSON."""
 
     path: str
     type: str
@@ -21,27 +21,26 @@ class Field:
 
 
 def fields_of(bodies: Iterable[bytes]) -> list[Field]:
-    """The fields of those bodies that are JSON, in the order in which they are met. Of a list, its first item
-    stands for all."""
-    found: dict[str, Field] = {}
+    """The fields of those bodies that are JSON, in order of appearance. Only the first item of a list is examined."""
+    fields: dict[str, Field] = {}
     for body in bodies:
         try:
             document = json.loads(body)
         except json.InvalidJsonError:
             continue
         for steps, value in _walk(document, ()):
-            if len(found) == _MOST_FIELDS:
-                return list(found.values())
+            if len(fields) == _MAX_FIELDS:
+                return list(fields.values())
             path = _written(steps)
-            if path not in found:
-                found[path] = Field(path, _type(value), json.dumps(value).decode()[:_SHOWN])
-    return list(found.values())
+            if path not in fields:
+                fields[path] = Field(path, _type(value), json.dumps(value).decode()[:_SHOWN])
+    return list(fields.values())
 
 
 def _walk(value: Any, steps: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Any]]:
     if steps:
         yield steps, value
-    if len(steps) == _DEEPEST:
+    if len(steps) == _MAX_DEPTH:
         return
     if isinstance(value, dict):
         for name, member in value.items():
@@ -51,7 +50,7 @@ def _walk(value: Any, steps: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...],
 
 
 def _written(steps: tuple[str, ...]) -> str:
-    """Dotted, or as a JSON Pointer where a name would be taken apart."""
+    """The path in dotted form, or as a JSON Pointer if a name contains a dot."""
     if all(step and "." not in step for step in steps) and not steps[0].startswith("/"):
         return ".".join(steps)
     return "".join("/" + step.replace("~", "~0").replace("/", "~1") for step in steps)

@@ -1,4 +1,4 @@
-"""Texts and JSON values with the values of a document's fields in them: ``{{order.id}}``."""
+"""Texts and JSON values with placeholders for a document's fields: ``{{order.id}}``."""
 
 import re
 from collections.abc import Callable
@@ -8,11 +8,11 @@ from pydantic import AfterValidator, Field
 
 from backend.domain import json, paths
 
-_PLACE = re.compile(r"\{\{\s*(.+?)\s*\}\}")
+_PLACEHOLDER = re.compile(r"\{\{\s*(.+?)\s*\}\}")
 
 
 class MissingFieldError(ValueError):
-    """A field that a template names is not there; ``path`` is as it was written."""
+    """The document lacks a field of the template; ``path`` is the field as written there."""
 
     def __init__(self, path: str) -> None:
         super().__init__(f"The message has no field {path}.")
@@ -20,10 +20,10 @@ class MissingFieldError(ValueError):
 
 
 def check(template: Any) -> Any:
-    """The template as it is. Raises PathError when a place in it is not a path."""
+    """Returns the template unchanged. Raises PathError if a placeholder is not a field path."""
     for text in _texts(template):
-        for place in _PLACE.findall(text):
-            paths.parse_path(place)
+        for placeholder in _PLACEHOLDER.findall(text):
+            paths.parse_path(placeholder)
     return template
 
 
@@ -33,19 +33,21 @@ TextTemplate = Annotated[str, Field(max_length=10_000), AfterValidator(check)]
 def compile_text(
     template: str, write: Callable[[Any], str] = json.text, *, missing: Any = paths.MISSING
 ) -> Callable[[Any], str]:
-    """The text as a function of the document. ``write`` makes text of a value; ``missing`` stands for one that
-    is not there: without it MissingFieldError is raised."""
-    # Text, place, text, place, …, text.
-    parts = _PLACE.split(template)
+    """Compiles a text to a function of the document. ``write`` converts a value to text.
+
+    ``missing`` replaces the value of a missing field; without it the function raises MissingFieldError.
+    """
+    # Alternating: text, placeholder, text, …, text.
+    parts = _PLACEHOLDER.split(template)
     first, rest = parts[0], [(p, paths.parse_path(p), text) for p, text in zip(parts[1::2], parts[2::2], strict=True)]
 
     def render(document: Any) -> str:
         written = [first]
-        for place, steps, text in rest:
+        for placeholder, steps, text in rest:
             value = paths.get(document, steps)
             if value is paths.MISSING:
                 if missing is paths.MISSING:
-                    raise MissingFieldError(place)
+                    raise MissingFieldError(placeholder)
                 value = missing
             written += (write(value), text)
         return "".join(written)
@@ -54,12 +56,14 @@ def compile_text(
 
 
 def compile_value(template: Any) -> Callable[[Any], Any]:
-    """A JSON value as a function of the document. A text that is a single place stands for the field's value
-    as it is; it raises MissingFieldError."""
+    """Compiles a JSON value to a function of the document, which raises MissingFieldError.
+
+    A text that consists of a single placeholder becomes the field's value with its type.
+    """
     match template:
         case str():
-            whole = _PLACE.fullmatch(template)
-            if whole is None or len(_PLACE.findall(template)) > 1:
+            whole = _PLACEHOLDER.fullmatch(template)
+            if whole is None or len(_PLACEHOLDER.findall(template)) > 1:
                 return compile_text(template)
             return _field(whole.group(1))
         case dict():
@@ -71,13 +75,13 @@ def compile_value(template: Any) -> Callable[[Any], Any]:
     return lambda _: template
 
 
-def _field(place: str) -> Callable[[Any], Any]:
-    steps = paths.parse_path(place)
+def _field(placeholder: str) -> Callable[[Any], Any]:
+    steps = paths.parse_path(placeholder)
 
     def render(document: Any) -> Any:
         value = paths.get(document, steps)
         if value is paths.MISSING:
-            raise MissingFieldError(place)
+            raise MissingFieldError(placeholder)
         return value
 
     return render

@@ -14,7 +14,7 @@ from backend.ingest.problems import Problem
 from backend.manager_api.client import ConfigClient, ConfigUnavailableError, UnknownPipelineError
 
 MAX_BODY_BYTES = 1024 * 1024
-"""Largest body, a whole NDJSON batch included (seed 003: below 1 MB)."""
+"""Largest body, a whole NDJSON batch included."""
 
 NDJSON = "application/x-ndjson"
 

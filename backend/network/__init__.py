@@ -1,0 +1,1 @@
+"""Outbound HTTP, and the policy on the addresses that it may reach."""

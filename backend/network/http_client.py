@@ -1,4 +1,4 @@
-"""libcurl on an asyncio loop: keep-alive, HTTP/2 where offered, and little time spent in Python."""
+"""An asyncio HTTP client on libcurl: keep-alive, HTTP/2 where offered, and little time spent in Python."""
 
 import asyncio
 import select
@@ -12,7 +12,7 @@ import pycurl
 from backend.network.outbound import ForbiddenAddressError, outbound_policy
 
 _READ_BYTES = 1024 * 1024
-"""An answer that is longer is broken off."""
+"""The transfer of a longer response body is aborted."""
 _IDLE_HANDLES = 512
 
 _EPOLL = {
@@ -20,12 +20,13 @@ _EPOLL = {
     pycurl.POLL_OUT: select.EPOLLOUT,
     pycurl.POLL_INOUT: select.EPOLLIN | select.EPOLLOUT,
 }
-_ON_DEMAND = {pycurl.E_WRITE_ERROR}  # we broke the answer off
+_ON_DEMAND = {pycurl.E_WRITE_ERROR}  # the transfer was aborted by _Exchange._write
 _TLS = {pycurl.E_PEER_FAILED_VERIFICATION, pycurl.E_SSL_CACERT_BADFILE, pycurl.E_SSL_CONNECT_ERROR}
 
 
 class HttpError(Exception):
-    """No answer. The message says why; ``kind`` is ``dns``, ``tls``, ``timeout``, ``forbidden`` or ``connection``."""
+    """No response. The message gives the reason; ``kind`` is ``dns``, ``tls``, ``timeout``, ``forbidden`` or
+    ``connection``."""
 
     def __init__(self, kind: str, message: str) -> None:
         super().__init__(message)
@@ -34,8 +35,8 @@ class HttpError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """An answer. ``retry_after`` is in seconds; ``body`` is as much of it as the client keeps, which
-    ``complete`` tells to be all."""
+    """A response. ``retry_after`` is in seconds. ``body`` holds at most the client's ``kept_bytes``; ``complete`` tells
+    whether that is the whole body."""
 
     status: int
     body: bytes
@@ -44,7 +45,7 @@ class Response:
 
 
 class _Exchange:
-    """One request under way on a reusable handle."""
+    """One request in progress on a reusable handle."""
 
     __slots__ = ("body", "forbidden", "future", "handle", "kept", "read")
 
@@ -61,7 +62,7 @@ class _Exchange:
         self.read = 0
 
     def _open_socket(self, _purpose: int, address: Any) -> Any:
-        """After the host is resolved, whatever it was resolved to before."""
+        """Checks the address that libcurl is about to connect to, since a name may resolve differently each time."""
         try:
             outbound_policy().check_address(address.addr[0])
         except ForbiddenAddressError as error:
@@ -77,10 +78,10 @@ class _Exchange:
 
 
 class HttpClient:
-    """Requests to one receiver. Made, used and closed on one event loop.
+    """Sends requests to one receiver. Must be created, used and closed on the same event loop.
 
-    ``read_timeout`` is the longest silence within an exchange; the time for the whole exchange is
-    the caller's to limit, by cancelling. ``kept_bytes`` is how much of an answer is kept.
+    Times are in seconds. ``read_timeout`` limits how long no data may arrive; callers limit the whole exchange by
+    cancelling it. ``kept_bytes`` is how much of a response body is kept.
     """
 
     def __init__(
@@ -98,8 +99,8 @@ class HttpClient:
         self._kept_bytes = kept_bytes
         self._idle: list[_Exchange] = []
         self._running: dict[Any, _Exchange] = {}
-        # libcurl begins and ends to watch a socket with each request, which costs the loop much more than epoll. So
-        # the loop watches this one only.
+        # libcurl registers and removes sockets with each request, which costs the event loop much more than it costs
+        # epoll. So the loop watches this epoll object only.
         self._epoll = select.epoll()
         self._watched: set[int] = set()
         self._timer: asyncio.TimerHandle | None = None
@@ -110,7 +111,7 @@ class HttpClient:
         self._loop.add_reader(self._epoll.fileno(), self._act_on_ready)
 
     async def request(self, method: str, url: str, headers: list[str], body: bytes | None = None) -> Response:
-        """Sends and waits for the answer; redirects are not followed. Raises HttpError."""
+        """Sends a request and awaits the response; redirects are not followed. Raises HttpError."""
         exchange = self._idle.pop() if self._idle else _Exchange(self._new_handle(), self._kept_bytes)
         handle = exchange.handle
         handle.setopt(pycurl.URL, url)
@@ -118,7 +119,7 @@ class HttpClient:
         if body is not None:
             handle.setopt(pycurl.POSTFIELDS, body)
         else:
-            handle.setopt(pycurl.HTTPGET, 1)  # or the body of the handle's last request would go again
+            handle.setopt(pycurl.HTTPGET, 1)  # otherwise the previous request's body would be sent again
         handle.setopt(pycurl.CUSTOMREQUEST, method)
         future: asyncio.Future[Response] = self._loop.create_future()
         exchange.begin(future)
@@ -133,7 +134,7 @@ class HttpClient:
             raise
 
     async def close(self) -> None:
-        """Ends connections; whoever still waits gets HttpError."""
+        """Closes all connections; pending requests fail with HttpError."""
         if self._timer is not None:
             self._timer.cancel()
         for handle, exchange in self._running.items():
@@ -196,9 +197,9 @@ class HttpClient:
 
     def _act_on_ready(self) -> None:
         for fd, event in self._epoll.poll(0):
-            # An error is found by reading.
-            able = pycurl.CSELECT_IN if event & ~select.EPOLLOUT else 0
-            self._multi.socket_action(fd, able | (pycurl.CSELECT_OUT if event & select.EPOLLOUT else 0))
+            # Errors are reported by a read.
+            ready = pycurl.CSELECT_IN if event & ~select.EPOLLOUT else 0
+            self._multi.socket_action(fd, ready | (pycurl.CSELECT_OUT if event & select.EPOLLOUT else 0))
         self._settle_finished()
 
     def _settle_finished(self) -> None:
@@ -216,11 +217,11 @@ class HttpClient:
         self._multi.remove_handle(handle)
         if not exchange.future.done():
             if code == 0 or code in _ON_DEMAND:
-                wish = handle.getinfo(pycurl.RETRY_AFTER)
+                retry_after = handle.getinfo(pycurl.RETRY_AFTER)
                 status = handle.getinfo(pycurl.RESPONSE_CODE)
                 complete = len(exchange.body) == exchange.read
                 exchange.future.set_result(
-                    Response(status, bytes(exchange.body), float(wish) if wish else None, complete)
+                    Response(status, bytes(exchange.body), float(retry_after) if retry_after else None, complete)
                 )
             elif exchange.forbidden:
                 exchange.future.set_exception(HttpError("forbidden", exchange.forbidden))

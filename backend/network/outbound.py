@@ -1,7 +1,7 @@
-"""Where users' addresses may lead: nowhere inside the operator's own network, unless the operator allows it.
+"""The policy on outbound connections: none into the operator's own network, unless the operator allows it.
 
-Every host that a user can name is checked here when it is saved, and every address that is about
-to be connected to is checked again, so that a name that leads elsewhere tomorrow gains nothing.
+Every host that a user enters is checked when it is saved, and every address is checked again before it is
+connected to, so that a name that resolves to another address later gains nothing (DNS rebinding).
 """
 
 import ipaddress
@@ -19,17 +19,17 @@ _NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
 
 
 class ForbiddenAddressError(Exception):
-    """An address that this installation does not connect to; the message says how it may be allowed."""
+    """An address that this installation does not connect to; the message says how to allow it."""
 
 
 class OutboundPolicy:
-    """All addresses of the public internet, and the networks in ``allowed``."""
+    """Permits all addresses of the public internet, and those in the ``allowed`` networks."""
 
     def __init__(self, allowed: Iterable[Network] = ()) -> None:
         self._allowed = tuple(allowed)
 
     def check_address(self, text: str) -> None:
-        """An IP address that is about to be connected to. Raises ForbiddenAddressError."""
+        """Checks an IP address before it is connected to. Raises ForbiddenAddressError."""
         address = _unwrapped(ipaddress.ip_address(text.partition("%")[0]))
         if any(address.version == network.version and address in network for network in self._allowed):
             return
@@ -41,26 +41,28 @@ class OutboundPolicy:
             )
 
     def check_host(self, host: str) -> None:
-        """A host that a user names. One that cannot be resolved now is not refused: it is checked when
-        it is connected to. Raises ForbiddenAddressError."""
+        """Checks a host that a user enters. Raises ForbiddenAddressError.
+
+        A host that cannot be resolved now is accepted; its address is checked when it is connected to.
+        """
         try:
-            # As connect() would read it: decimal, octal and hexadecimal forms included.
-            found: list[Any] = socket.getaddrinfo(host.strip("[]"), None, type=socket.SOCK_STREAM)
+            # Interprets the host as connect() would, including decimal, octal and hexadecimal addresses.
+            resolved: list[Any] = socket.getaddrinfo(host.strip("[]"), None, type=socket.SOCK_STREAM)
         except (OSError, UnicodeError):
             return
-        for *_, address in found:
+        for *_, address in resolved:
             self.check_address(str(address[0]))
 
 
 @lru_cache
 def outbound_policy() -> OutboundPolicy:
-    """The installation's. Raises ValueError when HEADRACE_OUTBOUND_ALLOW is not a list of networks."""
+    """The installation's policy. Raises ValueError when HEADRACE_OUTBOUND_ALLOW is not a list of networks."""
     allowed = platform_settings().outbound_allow
     return OutboundPolicy(ipaddress.ip_network(part.strip()) for part in allowed.split(",") if part.strip())
 
 
 def _unwrapped(address: Address) -> Address:
-    """The IPv4 address inside an IPv6 address that leads to one."""
+    """The IPv4 address that is embedded in an IPv6 address, if any; otherwise the address itself."""
     if isinstance(address, ipaddress.IPv6Address):
         if address.ipv4_mapped is not None:
             return address.ipv4_mapped

@@ -1,1 +1,1 @@
-"""The embedded installation: ``manage.py up`` brings everything on one machine."""
+"""The embedded installation: ``manage.py up`` runs the whole platform on one machine."""

@@ -1,2 +1,2 @@
 class CannotStartError(Exception):
-    """The installation cannot run as things are; the message says what to do."""
+    """The installation cannot start; the message says what to do."""

@@ -1,4 +1,4 @@
-"""Bringing the embedded installation up and down."""
+"""Starts and stops the embedded installation."""
 
 import contextlib
 import json
@@ -26,10 +26,10 @@ _LOOK_SECONDS = 1.0
 
 
 def up(layout: Layout) -> None:
-    """Starts everything and waits until messages can flow. Raises CannotStartError."""
+    """Starts everything and waits until messages can be processed. Raises CannotStartError."""
     supervisor = Supervisor(layout)
     if supervisor.is_running():
-        raise CannotStartError("Headrace is running already; `manage.py status` tells more.")
+        raise CannotStartError("Headrace is already running; see `manage.py status`.")
     _end_leftovers(layout)
     stack.check_ports(layout)
     prepared = stack.prepare(layout)
@@ -46,10 +46,10 @@ def up(layout: Layout) -> None:
 
 
 def down(layout: Layout) -> None:
-    """Stops everything in the reverse order; what is in flight is finished or kept in Kafka."""
+    """Stops everything in reverse order; messages in flight are finished or stay in Kafka."""
     supervisor = Supervisor(layout)
     if supervisor.is_running():
-        # First the worker, so that it does not start the Spark application again.
+        # The worker goes first, since it would restart the Spark application.
         supervisor.stop_process("worker")
         _drain_spark(layout)
         for process in reversed(supervisor.processes()):
@@ -59,7 +59,7 @@ def down(layout: Layout) -> None:
 
 
 def wait_until_down(layout: Layout) -> None:
-    """Returns once somebody has stopped it."""
+    """Blocks until the installation has been stopped."""
     supervisor = Supervisor(layout)
     while supervisor.is_running():
         time.sleep(_LOOK_SECONDS)
@@ -74,17 +74,17 @@ def reset(layout: Layout) -> None:
 
 
 def status(layout: Layout) -> dict[str, Any]:
-    """Processes, endpoints, and what a script needs to drive the demo."""
+    """The processes, components and endpoints, as ``manage.py status --json`` prints them."""
     supervisor = Supervisor(layout)
     if not supervisor.is_running():
         return {"running": False, "processes": [], "endpoints": {}}
     environment = json.loads(layout.environment_file.read_text())
-    said = _heartbeat(environment)
+    heartbeat = _heartbeat(environment)
     application = {
         "name": keys.DEFAULT_JOB,
-        "state": str(said["state"]).upper() if said else "UNKNOWN",
-        "pid": said["pid"] if said else 0,
-        "since": int(said["started_at"]) if said else 0,
+        "state": str(heartbeat["state"]).upper() if heartbeat else "UNKNOWN",
+        "pid": heartbeat["pid"] if heartbeat else 0,
+        "since": int(heartbeat["started_at"]) if heartbeat else 0,
     }
     console, ingest = environment["HEADRACE_PUBLIC_URL"], environment["HEADRACE_INGEST_URL"]
     return {
@@ -111,26 +111,26 @@ def _components(console: str) -> dict[str, str]:
     except urllib.error.HTTPError as error:
         return dict(json.load(error)) if error.code == 503 else {"console": f"answered {error.code}"}
     except OSError:
-        return {"console": "The console does not answer."}
+        return {"console": "The console is unavailable."}
 
 
 def _heartbeat(environment: dict[str, str]) -> dict[str, Any] | None:
     try:
-        said: Any = redis_client(environment["HEADRACE_REDIS_URL"]).get(keys.job_heartbeat(keys.DEFAULT_JOB))
+        payload: Any = redis_client(environment["HEADRACE_REDIS_URL"]).get(keys.job_heartbeat(keys.DEFAULT_JOB))
     except RedisError:
         return None
-    return json.loads(said) if said else None
+    return json.loads(payload) if payload else None
 
 
 def _wait_for_spark(layout: Layout, environment: dict[str, str], since: float) -> None:
     deadline = time.monotonic() + _SPARK_SECONDS
     while True:
-        said = _heartbeat(environment)
-        if said is not None and said["at"] > since and said["state"] == "running":
+        heartbeat = _heartbeat(environment)
+        if heartbeat is not None and heartbeat["at"] > since and heartbeat["state"] == "running":
             return
         if time.monotonic() > deadline:
             log = layout.log / f"spark-{keys.DEFAULT_JOB}.log"
-            raise CannotStartError(f"The Spark application did not report itself; see {log}.")
+            raise CannotStartError(f"The Spark application did not send a heartbeat in time; see {log}.")
         time.sleep(0.2)
 
 
@@ -144,7 +144,7 @@ def _drain_spark(layout: Layout) -> None:
 
 
 def _end_leftovers(layout: Layout) -> None:
-    """Ends processes that a killed supervisor left behind: those that carry this installation's mark."""
+    """Ends processes that a killed supervisor left behind, identified by HEADRACE_VAR in their environment."""
     leftovers = own_processes(layout)
     for process in leftovers:
         _quietly(process.terminate)
@@ -155,23 +155,23 @@ def _end_leftovers(layout: Layout) -> None:
 
 
 def spark_applications(layout: Layout) -> list[psutil.Process]:
-    """The drivers' Java processes."""
+    """The Java processes of the Spark drivers."""
     return [process for process in own_processes(layout) if "org.apache.spark.deploy.SparkSubmit" in _command(process)]
 
 
 def own_processes(layout: Layout) -> list[psutil.Process]:
-    """Every process of the installation but this one and those that started it."""
-    me = psutil.Process()
-    spared = {me.pid, *(parent.pid for parent in me.parents())}
-    found = []
+    """Every process of the installation except this one and its ancestors."""
+    this = psutil.Process()
+    excluded = {this.pid, *(parent.pid for parent in this.parents())}
+    processes = []
     for process in psutil.process_iter():
         try:
-            mark = process.environ().get("HEADRACE_VAR")
+            var = process.environ().get("HEADRACE_VAR")
         except (psutil.Error, OSError):
             continue
-        if mark == str(layout.var) and process.pid not in spared and process.status() != psutil.STATUS_ZOMBIE:
-            found.append(process)
-    return found
+        if var == str(layout.var) and process.pid not in excluded and process.status() != psutil.STATUS_ZOMBIE:
+            processes.append(process)
+    return processes
 
 
 def _command(process: psutil.Process) -> list[str]:

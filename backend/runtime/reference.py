@@ -1,4 +1,4 @@
-"""Writes the reference of every connector type from its declaration: ``make docs``."""
+"""Generates the reference page of every connector type from its declaration: ``make docs``."""
 
 import json
 import sys

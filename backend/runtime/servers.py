@@ -1,7 +1,4 @@
-"""PostgreSQL, Redis and Kafka of the embedded installation: their files and command lines.
-
-The tests start the same servers.
-"""
+"""The files and command lines of PostgreSQL, Redis and Kafka in the embedded installation and in the tests."""
 
 import base64
 import importlib.util
@@ -46,7 +43,7 @@ log.cleaner.dedupe.buffer.size=8388608
 
 
 def postgresql_user() -> str | None:
-    """PostgreSQL refuses to run as root; root runs it as this user."""
+    """The user to run PostgreSQL as: None for the current one, or another one if that is root, which it rejects."""
     if os.geteuid() != 0:
         return None
     for name in ("postgres", "nobody"):
@@ -58,7 +55,7 @@ def postgresql_user() -> str | None:
 
 
 def postgresql_prepare(data: Path, password: str) -> None:
-    """Makes the database cluster when it is missing."""
+    """Creates the database cluster if it does not exist."""
     if (data / "PG_VERSION").exists():
         return
     user = postgresql_user()
@@ -72,7 +69,7 @@ def postgresql_prepare(data: Path, password: str) -> None:
     initdb = (_postgresql_bin("initdb"), "--pgdata", data, "--username", DATABASE, "--pwfile", password_file)
     command = list(map(str, initdb))
     try:
-        done = subprocess.run(
+        result = subprocess.run(
             [*command, "--auth=scram-sha-256", "--encoding=UTF8", "--locale=C", "--no-sync"],
             user=user,
             cwd=data,
@@ -82,8 +79,8 @@ def postgresql_prepare(data: Path, password: str) -> None:
         )
     finally:
         password_file.unlink()
-    if done.returncode != 0:
-        raise CannotStartError(f"PostgreSQL's files could not be made: {done.stderr.strip()}")
+    if result.returncode != 0:
+        raise CannotStartError(f"PostgreSQL's files could not be created: {result.stderr.strip()}")
 
 
 def postgresql_command(data: Path, port: int) -> list[str]:
@@ -107,7 +104,7 @@ def redis_command(data: Path, port: int) -> list[str]:
 
 
 def kafka_prepare(folder: Path, port: int, controller_port: int, java_home: Path, jars: Path) -> None:
-    """Writes the broker's properties and formats its storage when that is missing."""
+    """Writes the broker's properties, and formats its storage if it does not exist."""
     folder.mkdir(parents=True, exist_ok=True)
     properties = folder / "server.properties"
     data = folder / "data"
@@ -115,15 +112,15 @@ def kafka_prepare(folder: Path, port: int, controller_port: int, java_home: Path
     if (data / "meta.properties").exists():
         return
     cluster = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
-    # In one argument, since the id may begin with a dash.
-    done = subprocess.run(
+    # Passed as one argument, since the id may begin with a dash.
+    result = subprocess.run(
         [*_java(java_home, jars), "kafka.tools.StorageTool", "format", f"--cluster-id={cluster}", "-c", properties],
         capture_output=True,
         text=True,
         check=False,
     )
-    if done.returncode != 0:
-        raise CannotStartError(f"Kafka's storage could not be formatted: {done.stderr.strip()[-1000:]}")
+    if result.returncode != 0:
+        raise CannotStartError(f"Kafka's storage could not be formatted: {result.stderr.strip()[-1000:]}")
 
 
 def kafka_command(folder: Path, java_home: Path, jars: Path) -> list[str]:
@@ -140,7 +137,7 @@ def _postgresql_bin(name: str) -> Path:
 
 
 def _package(name: str) -> Path:
-    """A package's folder, without importing it: only its binaries are wanted."""
+    """The folder of a package, which is not imported since only its binaries are needed."""
     spec = importlib.util.find_spec(name)
     if spec is None or spec.origin is None:
         raise CannotStartError(f"The package {name} is not installed; run `make install`.")
@@ -148,13 +145,13 @@ def _package(name: str) -> Path:
 
 
 def _check_reachable(data: Path, user: str | None) -> None:
-    """The other user must be able to enter every folder above the data and the binaries."""
+    """Checks that the other user may enter every folder above the data and the binaries."""
     if user is None:
         return
     for path in (data, _postgresql_bin("postgres")):
         closed = [parent for parent in path.parents if parent.exists() and not parent.stat().st_mode & 0o001]
         if closed:
             raise CannotStartError(
-                f"PostgreSQL does not run as root, and its user {user} may not enter {closed[0]}. "
-                "Start Headrace as an ordinary user, or from a folder that others may enter."
+                f"PostgreSQL does not run as root, and its user {user} has no access to {closed[0]}. "
+                "Start Headrace as an ordinary user, or from a folder that other users may enter."
             )

@@ -1,4 +1,4 @@
-"""The processes of the embedded installation, in the order they start, and how each shows it is ready."""
+"""The processes of the embedded installation in their start order, with a readiness check for each."""
 
 import json
 import os
@@ -29,12 +29,12 @@ from backend.runtime.node import ensure_frontend
 
 _READY_SECONDS = 2.0
 _LOOPBACK = "127.0.0.0/8,::1/128"
-"""Where the demo's receiver is."""
+"""The demo's receiver listens there."""
 
 
 @dataclass(frozen=True)
 class Process:
-    """One supervised process. ``ready`` makes a real request."""
+    """One supervised process. ``ready`` checks it with a real request."""
 
     name: str
     command: list[str]
@@ -47,7 +47,7 @@ class Process:
 
 @dataclass(frozen=True)
 class Stack:
-    """``servers`` start first, then the database is brought up to date, then ``services`` start."""
+    """``servers`` start first, then the database is migrated, then ``services`` start."""
 
     servers: list[Process]
     services: list[Process]
@@ -55,7 +55,7 @@ class Stack:
 
 
 def prepare(layout: Layout) -> Stack:
-    """Brings what is missing and writes every configuration. Raises CannotStartError."""
+    """Downloads what is missing and writes all configuration files. Raises CannotStartError."""
     layout.create()
     home = java_home(layout)
     ensure_jars(layout, home)
@@ -75,11 +75,12 @@ def prepare(layout: Layout) -> Stack:
 
 
 def check_ports(layout: Layout) -> None:
-    """Raises CannotStartError naming every port that somebody else has."""
+    """Raises CannotStartError, which names every port that another process uses."""
     taken = [f"{layout.port(name)} ({name})" for name in PORTS if not _is_free(layout.port(name))]
     if taken:
         raise CannotStartError(
-            f"These ports are taken: {', '.join(taken)}. Stop what uses them, or move all of Headrace's ports "
+            f"These ports are in use: {', '.join(taken)}. Stop the processes that use them, or move "
+            "all of Headrace's ports "
             "with --port-offset, for example --port-offset 1000."
         )
 
@@ -95,7 +96,7 @@ def _is_free(port: int) -> bool:
 
 
 def _secret_keys(layout: Layout) -> None:
-    """The manager's encryption key, in the format of backend.apps.connectors.secrets."""
+    """Creates the manager's encryption key, in the format of backend.apps.connectors.secrets."""
     path = layout.secrets / "secret-keys.json"
     if not path.exists():
         write_private(path, json.dumps({"current": "k1", "keys": {"k1": secrets.token_bytes(64).hex()}}))
@@ -148,7 +149,7 @@ def _servers(layout: Layout, home: Path, environment: dict[str, str]) -> list[Pr
 
 
 def _kafka_proxy_config() -> tuple[Path, ProxyConfig] | None:
-    """The proxy that ``up`` starts, if one is configured. Raises CannotStartError."""
+    """The configuration of the Kafka proxy that ``up`` starts, if any. Raises CannotStartError."""
     name = os.environ.get("HEADRACE_KAFKA_PROXY_CONFIG", "")
     path = Path(name).resolve()
     try:
@@ -181,7 +182,7 @@ def _services(layout: Layout) -> list[Process]:
                 *("--concurrency", "2", "--loglevel", "WARNING", "--schedule", str(beat)),
                 *("--without-gossip", "--without-mingle", "--without-heartbeat"),
             ],
-            lambda: True,  # its work is seen when the Spark application reports itself
+            lambda: True,  # it is ready once the Spark application has sent a heartbeat
         ),
         Process(
             "ingest",
@@ -205,17 +206,17 @@ def _services(layout: Layout) -> list[Process]:
 
 
 def run_manage(environment: dict[str, str], *arguments: str) -> str:
-    """Runs a management command in a process of its own; its output. Raises CannotStartError."""
-    done = subprocess.run(
+    """Runs a management command in a separate process and returns its output. Raises CannotStartError."""
+    result = subprocess.run(
         [sys.executable, str(ROOT / "manage.py"), *arguments],
         env=os.environ | environment,
         capture_output=True,
         text=True,
         check=False,
     )
-    if done.returncode != 0:
-        raise CannotStartError(f"`manage.py {' '.join(arguments)}` failed:\n{done.stderr.strip()[-3000:]}")
-    return done.stdout
+    if result.returncode != 0:
+        raise CannotStartError(f"`manage.py {' '.join(arguments)}` failed:\n{result.stderr.strip()[-3000:]}")
+    return result.stdout
 
 
 def postgresql_ready(url: str) -> bool:

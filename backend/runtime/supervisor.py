@@ -1,5 +1,7 @@
-"""supervisord runs the processes: it starts them again when they end, keeps their logs, and
-answers by XML-RPC on a Unix socket. This module writes its configuration and speaks to it."""
+"""Configures and controls supervisord, which runs the processes.
+
+supervisord restarts processes that end, keeps their logs, and is controlled by XML-RPC over a Unix socket.
+"""
 
 import configparser
 import os
@@ -22,7 +24,7 @@ _LOG_BYTES = "20MB"
 
 
 class Supervisor:
-    """A supervisord of one installation, running or not."""
+    """The supervisord of one installation, whether it is running or not."""
 
     def __init__(self, layout: Layout) -> None:
         self._layout = layout
@@ -40,7 +42,7 @@ class Supervisor:
         return True
 
     def start(self, processes: list[Process], environment: dict[str, str]) -> None:
-        """Starts supervisord with every process known and none started."""
+        """Starts supervisord with every process configured but none started. Raises CannotStartError."""
         config = self._layout.run / "supervisord.conf"
         config.write_text("")
         config.chmod(0o600)
@@ -62,7 +64,10 @@ class Supervisor:
             time.sleep(0.05)
 
     def start_processes(self, processes: list[Process], timeout: float) -> None:
-        """Starts them together and waits until each is ready. Raises CannotStartError with a log's end."""
+        """Starts the processes together and waits until each is ready, at most ``timeout`` seconds.
+
+        Raises CannotStartError with the end of the log of one that is not.
+        """
         for process in processes:
             self.start_process(process.name)
         waiting = list(processes)
@@ -72,14 +77,14 @@ class Supervisor:
             for process in waiting:
                 if self.state(process.name) in ("FATAL", "UNKNOWN") or time.monotonic() > deadline:
                     raise CannotStartError(
-                        f"{process.name} did not get ready. The end of its log, {self.log_file(process.name)}:\n"
+                        f"{process.name} did not become ready. The end of its log, {self.log_file(process.name)}:\n"
                         + "\n".join(self.log_tail(process.name, 15))
                     )
             if waiting:
                 time.sleep(0.1)
 
     def start_process(self, name: str) -> None:
-        """Starts it without waiting until it is ready."""
+        """Starts a process without waiting until it is ready."""
         self._api.startProcess(name, False)
 
     def stop_process(self, name: str) -> None:
@@ -93,14 +98,14 @@ class Supervisor:
         return str(self._api.getProcessInfo(name)["statename"])
 
     def processes(self) -> list[dict[str, Any]]:
-        """Name, state, pid and start time of each process."""
+        """The name, state, pid and start time (Unix time) of each process."""
         return [
             {"name": info["name"], "state": info["statename"], "pid": info["pid"], "since": info["start"]}
             for info in self._api.getAllProcessInfo()
         ]
 
     def shutdown(self) -> None:
-        """Ends supervisord and waits until it is gone."""
+        """Stops supervisord and waits until its process has ended."""
         pid = self._api.getPID()
         self._api.shutdown()
         while Path(f"/proc/{pid}").exists() if Path("/proc").exists() else self.is_running():

@@ -1,4 +1,4 @@
-"""What is counted, by pipeline: the names that writers and readers share."""
+"""The names of the events that are counted for each pipeline, shared by writers and readers."""
 
 import bisect
 
@@ -7,21 +7,21 @@ REPEATED = "input.repeated"
 TRANSFORMED = "adapting.transformed"
 DROPPED = "adapting.dropped"
 DIVERTED = "adapting.diverted"
-"""Messages that went through the slow lane, their pipeline's share being taken."""
+"""Messages that took the slow lane because their pipeline had used up its share of the usual one."""
 ADAPTING_DEAD = "adapting.dead"
 OFFERED = "filtering.offered"
-"""Messages that were offered to the filters of others."""
+"""Messages that were offered to other pipelines' filters."""
 MATCHED = "filtering.matched"
-"""Messages of others that a pipeline's filter took."""
+"""Messages of other pipelines that a pipeline's filter accepted."""
 
 
 LATENCY = "latency."
 LATENCY_BOUNDS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000, 30_000, 120_000)
-"""Upper bounds, in milliseconds, of the classes that latencies are counted in."""
+"""Upper bounds of the latency histogram's buckets, in milliseconds."""
 
 
 def latency(output: str, seconds: float) -> str:
-    """A delivery's class by how long the receiver took."""
+    """The bucket of a delivery that took the receiver this long."""
     index = bisect.bisect_left(LATENCY_BOUNDS, seconds * 1000)
     return f"{LATENCY}{output}.{LATENCY_BOUNDS[min(index, len(LATENCY_BOUNDS) - 1)]}"
 
@@ -35,7 +35,7 @@ def retried(output: str) -> str:
 
 
 def suppressed(output: str) -> str:
-    """Repeats that the receiver had already."""
+    """Duplicates that were not sent, because the receiver already had the message."""
     return f"output.{output}.suppressed"
 
 
@@ -48,7 +48,7 @@ def called(api: str) -> str:
 
 
 def call_cached(api: str) -> str:
-    """Answers that were still known."""
+    """Calls that were answered from the cache."""
     return f"api.{api}.cached"
 
 

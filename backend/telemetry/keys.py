@@ -1,4 +1,4 @@
-"""The names of the Redis keys that writers and readers share."""
+"""The names of the Redis keys, shared by writers and readers."""
 
 SECONDS_KEPT = 2 * 3600
 HOURS_KEPT = 8 * 86400
@@ -16,7 +16,7 @@ def by_hour(pipeline_id: str, hour: int) -> str:
 
 
 def totals(pipeline_id: str) -> str:
-    """Hash of all counts since the pipeline began; its fields are events."""
+    """Hash of all counts since the pipeline was created; its fields are events."""
     return f"headrace:counts:total:{pipeline_id}"
 
 

@@ -1,4 +1,4 @@
-"""What Prometheus reads of one process: its memory, CPU time and files."""
+"""Metrics of one process for Prometheus: memory, CPU time and open files."""
 
 from prometheus_client import start_http_server
 
@@ -6,9 +6,9 @@ from backend.settings import platform_settings
 
 
 def serve_metrics() -> None:
-    """Answers ``/metrics`` on the port that the environment names, in a thread of its own; without one not at all.
+    """Serves ``/metrics`` in a separate thread, if HEADRACE_METRICS_PORT is set.
 
-    Counts of messages are the console's, which adds up what all processes report.
+    Message counts are served by the console, which adds up those of all processes.
     """
     port = platform_settings().metrics_port
     if port:

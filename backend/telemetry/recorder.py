@@ -20,8 +20,10 @@ _ERRORS_PER_FLUSH = 200
 
 
 class Recorder:
-    """Adds up in memory and flushes every second. With Redis away it keeps the counts until
-    Redis is back; the hot path never waits."""
+    """Counts in memory and flushes every second, so that the hot path never waits.
+
+    While Redis is unavailable the counts are kept in memory.
+    """
 
     def __init__(self, redis_url: str) -> None:
         self._redis = async_redis_client(redis_url)
@@ -39,12 +41,12 @@ class Recorder:
         self.count(pipeline_id, events.latency(output, seconds))
 
     def error(self, pipeline_id: str, *, stage: str, reason: str, message: str, message_id: str) -> None:
-        """Notes an error for the pipeline's page. ``message`` holds no secret and no payload."""
+        """Records an error for the pipeline's page. ``message`` must contain no secrets and no payload."""
         entry = {"at": utc_now(), "stage": stage, "reason": reason, "message": message, "message_id": message_id}
         self._errors.append((pipeline_id, json.dumps(entry)))
 
     async def close(self) -> None:
-        """Writes what is left."""
+        """Stops the task and flushes what is still in memory."""
         if self._task is not None:
             self._task.cancel()
             with contextlib.suppress(asyncio.CancelledError):
@@ -78,6 +80,6 @@ class Recorder:
         try:
             await batch.execute()
         except (RedisError, OSError) as error:
-            log.warning("Live counts wait for Redis: %s", error)
+            log.warning("Live counts could not be written to Redis and will be retried: %s", error)
             self._counts.update(counts)
             self._errors.extendleft(reversed(errors))

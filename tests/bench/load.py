@@ -1,7 +1,7 @@
-"""Load on the HTTP input and a receiver behind it, in one process, so that one clock times both.
+"""Load on the HTTP input and a receiver of its deliveries, in one process, so that one clock measures both.
 
-Both speak HTTP/1.1 straight on asyncio protocols: on a machine that also runs the whole platform
-the measuring must cost little.
+Both implement HTTP/1.1 directly on asyncio protocols, since measuring must cost little on a machine that also runs the
+whole platform.
 """
 
 import asyncio
@@ -21,13 +21,13 @@ _NUMBER = re.compile(rb'"number": ?"(\d{12})"')
 
 
 def numbered(number: int) -> bytes:
-    """The JSON member that tells a message from the others; it must be somewhere in every body."""
+    """The JSON member that identifies a message; every body must contain one."""
     return b'"number": "%012d"' % number
 
 
 @dataclass
 class Times:
-    """When each message was sent, accepted and delivered, by its number, on one monotonic clock."""
+    """When each message was sent, accepted and delivered, by its number, in seconds of one monotonic clock."""
 
     sent: dict[int, float] = field(default_factory=dict)
     accepted: dict[int, float] = field(default_factory=dict)
@@ -37,7 +37,7 @@ class Times:
     _next: int = 0
 
     def begin(self) -> "Times":
-        """Forgets everything: a new run begins, whose numbers were never used before."""
+        """Starts a new run, whose numbers have not been used before."""
         self.sent, self.accepted, self.received = {}, {}, {}
         self.repeated = self.refused = 0
         return self
@@ -47,8 +47,8 @@ class Times:
         return self._next
 
     def latencies(self, since: dict[int, float]) -> list[float]:
-        """Milliseconds from ``since`` to the receiver, sorted; 0 where the delivery overtook the answer."""
-        return sorted(max(0.0, at - since[found]) * 1000 for found, at in self.received.items() if found in since)
+        """Milliseconds from ``since`` to the receiver, sorted; 0 if the delivery overtook the answer."""
+        return sorted(max(0.0, at - since[number]) * 1000 for number, at in self.received.items() if number in since)
 
 
 class _Delivery(asyncio.Protocol):
@@ -67,12 +67,12 @@ class _Delivery(asyncio.Protocol):
         self._body += body
 
     def on_message_complete(self) -> None:
-        found = _NUMBER.search(self._body)
+        match = _NUMBER.search(self._body)
         self._body = b""
         self._transport.write(_OK)
-        if found is None:
+        if match is None:
             return
-        number = int(found[1])
+        number = int(match[1])
         if number in self._times.received:
             self._times.repeated += 1
         else:
@@ -80,7 +80,7 @@ class _Delivery(asyncio.Protocol):
 
 
 class _Post(asyncio.Protocol):
-    """One connection; the next request goes when the answer to the one before is there."""
+    """One connection, which sends the next request when the previous one is answered."""
 
     def __init__(
         self, times: Times, free: deque["_Post"], is_closed_loop: bool, request: Callable[[int], bytes]
@@ -117,7 +117,7 @@ class _Post(asyncio.Protocol):
 
 
 async def receive(times: Times) -> tuple[asyncio.Server, str]:
-    """A receiver on a free port, and its URL."""
+    """Starts a receiver on a free port and returns it with its URL."""
     server = await asyncio.get_running_loop().create_server(lambda: _Delivery(times), "127.0.0.1", 0)
     return server, f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/"
 
@@ -133,9 +133,9 @@ async def load(
     connections: int = 64,
     messages: int | None = None,
 ) -> None:
-    """Posts at a rate, or with every connection busy when the rate is None; at most ``messages``.
+    """Posts at a rate (messages per second), or as fast as possible if it is None; at most ``messages``.
 
-    ``body`` has ``%s`` where the message's number goes.
+    ``body`` has ``%s`` in place of the message's number.
     """
     address = urlsplit(url)
     head = (

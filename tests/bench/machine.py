@@ -1,4 +1,4 @@
-"""What a benchmark ran on, and what a set of processes costs."""
+"""The machine that a benchmark ran on, and the cost of a set of processes."""
 
 import os
 import platform
@@ -9,7 +9,7 @@ import psutil
 
 
 def machine() -> str:
-    """The machine's size, for the head of a result."""
+    """A description of the machine for the head of a result."""
     memory = psutil.virtual_memory().total / 2**30
     model = next(
         (
@@ -23,7 +23,7 @@ def machine() -> str:
 
 
 def cost(processes: list[psutil.Process], seconds: float) -> tuple[float, float]:
-    """Mean cores used over the time, and memory in GiB with shared pages counted once (PSS)."""
+    """The mean number of cores used over the time, and the memory in GiB with shared pages counted once (PSS)."""
     before = sum(sum(process.cpu_times()[:2]) for process in processes)
     time.sleep(seconds)
     after = sum(sum(process.cpu_times()[:2]) for process in processes)

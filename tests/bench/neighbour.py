@@ -15,17 +15,17 @@ from backend.domain.message import Message, new_message_id, utc_now
 from tests.installation import Installation
 
 WARM_UP_SECONDS = 180
-"""Until what Spark does at the end of a batch, every 30 s, is compiled."""
+"""Long enough for the JVM to compile what Spark runs at the end of a batch, every 30 s."""
 SECONDS = 60
 RATE = 200
-"""Messages per second of each of the two lanes, and a quarter of it to the pipeline whose API hangs."""
+"""Messages per second in each of the two lanes; the pipeline whose API hangs gets a quarter of it."""
 
 _PAUSE = 1 / RATE
 
 
 @dataclass
 class Latency:
-    """Milliseconds from one topic to the next."""
+    """The latency of one lane, in milliseconds from one topic to the next."""
 
     lane: str
     beside: str
@@ -35,7 +35,7 @@ class Latency:
 
 
 def hanging_api() -> tuple[socket.socket, str]:
-    """Takes connections and never answers."""
+    """Accepts connections and never answers."""
     server = socket.create_server(("127.0.0.1", 0), backlog=1024)
 
     async def serve() -> None:
@@ -47,7 +47,7 @@ def hanging_api() -> tuple[socket.socket, str]:
 
 
 def measure(installation: Installation, steps: list[dict[str, Any]], body: bytes) -> list[Latency]:
-    """Only the stages of adapting run: what they make is read from ``firehose_adapted``."""
+    """Runs only the adapting stages and reads their results from ``firehose_adapted``."""
     _, url = hanging_api()
     connector = installation.create("connectors/", {"name": "Hanging API", "type": "http", "connection": {"url": url}})
     call = {
@@ -62,18 +62,18 @@ def measure(installation: Installation, steps: list[dict[str, Any]], body: bytes
     hangs = installation.publish_pipeline("Hangs", "http://127.0.0.1:9/", transforms=[call])
     lanes = {plain: routing.INPUT, stepped: routing.TRANSFORMER}
     names = {plain: "untransformed", stepped: "transformed, five steps"}
-    found = []
+    latencies = []
     for beside, neighbours in (("nothing", []), ("a hanging API", [hangs])):
-        seen: dict[str, list[float]] = {pipeline: [] for pipeline in lanes}
+        times_by_pipeline: dict[str, list[float]] = {pipeline: [] for pipeline in lanes}
         stop = threading.Event()
-        reader = threading.Thread(target=_read, args=(installation, seen, stop))
+        reader = threading.Thread(target=_read, args=(installation, times_by_pipeline, stop))
         reader.start()
         _send(installation, lanes, neighbours, body)
         time.sleep(1)
         stop.set()
         reader.join()
-        found += [_latency(names[pipeline], beside, times) for pipeline, times in seen.items()]
-    return found
+        latencies += [_latency(names[pipeline], beside, times) for pipeline, times in times_by_pipeline.items()]
+    return latencies
 
 
 def _send(installation: Installation, lanes: dict[str, str], hang: list[str], body: bytes) -> None:
@@ -98,7 +98,7 @@ def _counts(due: float, end: float) -> bool:
     return due > end - SECONDS
 
 
-def _read(installation: Installation, seen: dict[str, list[float]], stop: threading.Event) -> None:
+def _read(installation: Installation, times_by_pipeline: dict[str, list[float]], stop: threading.Event) -> None:
     consumer = Consumer(
         {
             "bootstrap.servers": installation.endpoint("kafka"),
@@ -116,13 +116,13 @@ def _read(installation: Installation, seen: dict[str, list[float]], stop: thread
         if record is None or record.error():
             continue
         headers: dict[str, bytes] = dict(record.headers() or [])  # type: ignore[arg-type]
-        found = seen.get(headers["pipeline"].decode())
-        if found is not None and headers.get("counts"):
-            found.append((time.time() - float(headers["sent"])) * 1000)
+        times = times_by_pipeline.get(headers["pipeline"].decode())
+        if times is not None and headers.get("counts"):
+            times.append((time.time() - float(headers["sent"])) * 1000)
     consumer.close()
 
 
-def _latency(lane: str, beside: str, found: list[float]) -> Latency:
-    cuts = statistics.quantiles(found, n=100)
-    print(lane, "beside", beside, f"p50 {cuts[49]:.1f} ms, p99 {cuts[98]:.1f} ms, {len(found)} messages", flush=True)
-    return Latency(lane, beside, cuts[49], cuts[98], len(found))
+def _latency(lane: str, beside: str, times: list[float]) -> Latency:
+    cuts = statistics.quantiles(times, n=100)
+    print(lane, "beside", beside, f"p50 {cuts[49]:.1f} ms, p99 {cuts[98]:.1f} ms, {len(times)} messages", flush=True)
+    return Latency(lane, beside, cuts[49], cuts[98], len(times))

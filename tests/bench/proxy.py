@@ -1,7 +1,7 @@
-"""``make bench-proxy``: Kafka's own load tools against three brokers, direct and through one proxy in turns, beside a
-peer in the same runs.
+"""``make bench-proxy``: Kafka's own load tools against three brokers, alternately direct and through one proxy,
+compared with a peer in the same runs.
 
-The peer is Shotover, given as the path of its binary; it is configured here.
+The peer is Shotover, given as the path of its binary. This module writes its configuration.
 """
 
 import argparse
@@ -34,7 +34,7 @@ from tests.ports import free_ports
 
 RESULTS = Path(__file__).parent / "results/proxy.md"
 LOADS = {100: 1_000_000, 1000: 300_000, 100_000: 6_000}
-"""Records by their size in bytes."""
+"""Number of records by their size in bytes."""
 PACED_RECORDS, PACED_SIZE = 5000, 1000
 PARTITIONS = 6
 PRODUCER = "org.apache.kafka.tools.ProducerPerformance"
@@ -43,18 +43,18 @@ CONSUMER = "org.apache.kafka.tools.ConsumerPerformance"
 
 @dataclass
 class Way:
-    """One way to the brokers. ``process`` is what stands between, if anything does."""
+    """One way to the brokers. ``process`` is the proxy in between, if any."""
 
     name: str
     bootstrap: str
     process: psutil.Process | None = None
     produced: dict[int, list[float]] = field(default_factory=dict)
-    """MB/s of each run, by the records' size."""
+    """MB/s of each run, by the size of the records."""
     consumed: dict[int, list[float]] = field(default_factory=dict)
     cpu: dict[int, list[tuple[float, float]]] = field(default_factory=dict)
-    """CPU seconds per GB, of producing and of consuming."""
+    """CPU seconds per GB, for producing and for consuming."""
     latency: list[tuple[float, float]] = field(default_factory=list)
-    """Median and 99th percentile in ms until a record is acknowledged, one after the other."""
+    """Median and 99th percentile, in ms, until a record is acknowledged, with one record in flight."""
 
     def cpu_seconds(self) -> float:
         return sum(self.process.cpu_times()[:2]) if self.process is not None else 0.0
@@ -66,7 +66,7 @@ class Bench:
         self._admin = AdminClient({"bootstrap.servers": cluster.bootstrap()})
 
     def saturate(self, way: Way, size: int, records: int) -> None:
-        """Produces, then consumes, as fast as it goes."""
+        """Produces, then consumes, as fast as possible."""
         with self._topic() as topic:
             began = way.cpu_seconds()
             output = self._run(
@@ -84,12 +84,12 @@ class Bench:
             )
             consumed = way.cpu_seconds()
             cells = [cell.strip() for cell in output.strip().splitlines()[-1].split(",")]
-            way.consumed.setdefault(size, []).append(float(cells[8]))  # fetch.MB.sec: without joining the group
+            way.consumed.setdefault(size, []).append(float(cells[8]))  # fetch.MB.sec, which excludes joining the group
             gigabytes = size * records / 1e9
             way.cpu.setdefault(size, []).append(((produced - began) / gigabytes, (consumed - produced) / gigabytes))
 
     def pace(self, way: Way) -> None:
-        """One record after the other, each once the last one is acknowledged."""
+        """Sends each record when the previous one is acknowledged."""
         with self._topic() as topic:
             producer = Producer({"bootstrap.servers": way.bootstrap, "acks": 1, "linger.ms": 0})
             took = []
@@ -98,7 +98,7 @@ class Bench:
                 producer.produce(topic, bytes(PACED_SIZE), on_delivery=lambda error, _: check(error))
                 assert producer.flush(30) == 0
                 took.append((time.perf_counter() - began) * 1000)
-            took = sorted(took[PACED_RECORDS // 10 :])  # without connecting
+            took = sorted(took[PACED_RECORDS // 10 :])  # without the time to connect
             way.latency.append((took[len(took) // 2], took[len(took) * 99 // 100]))
 
     @contextmanager
@@ -151,7 +151,7 @@ def report(ways: list[Way], rounds: int) -> str:
         "",
         f"{datetime.now(UTC):%Y-%m-%d}, {machine()}, everything on it: three brokers (Kafka 4.1.1), the client and the "
         f"proxy. Kafka's own ProducerPerformance (acks=1) and ConsumerPerformance, {PARTITIONS} partitions without "
-        f"replicas, medians of {rounds} runs in turns. Ratios are to the direct runs.",
+        f"replicas, medians of {rounds} alternating runs. Ratios are relative to the direct runs.",
         "",
         "| way | record | produce MB/s | ratio | consume MB/s | ratio | CPU s per GB, produce / consume |",
         "|---|---|---|---|---|---|---|",
@@ -171,7 +171,7 @@ def report(ways: list[Way], rounds: int) -> str:
             )
     lines += [
         "",
-        f"One record of {PACED_SIZE:,} B after the other, until it is acknowledged:",
+        f"Time until a record of {PACED_SIZE:,} B is acknowledged, with one record in flight:",
         "",
         "| way | p50 ms | p99 ms |",
         "|---|---|---|",

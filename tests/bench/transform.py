@@ -1,5 +1,5 @@
-"""``make bench-transform``: 1 KB messages through five steps, Kafka to Kafka, beside a peer that does the same work
-in the same run; and how long it takes to find the filters that a message meets.
+"""``make bench-transform``: 1 KB messages through five steps, Kafka to Kafka, compared with a peer that does the same
+work in the same run; and the time to find the filters that match a message.
 
 The peer is Benthos 4.27, given as a folder with its binary ``benthos`` and its configuration ``transform.yaml``.
 """
@@ -54,7 +54,7 @@ ROUNDS = 5
 
 @dataclass
 class Result:
-    """One engine. ``cpu`` is CPU seconds of the engine alone, without Kafka."""
+    """The result of one engine. ``cpu`` is CPU seconds of the engine, without Kafka."""
 
     engine: str
     rate: float
@@ -63,7 +63,7 @@ class Result:
 
 
 def body(n: int) -> bytes:
-    """One in ten is dropped."""
+    """A message body; the pipeline drops one in ten."""
     document = {
         "id": n,
         "amount": 0.5 if n % 10 == 0 else n % 1000 + 1.25,
@@ -88,8 +88,8 @@ def fill(kafka: str, topic: str, headers: Callable[[], Any]) -> None:
 
 def ends(admin: AdminClient, topic: str) -> int:
     parts = admin.list_topics(topic, timeout=10).topics[topic].partitions
-    asked: dict[TopicPartition, Any] = {TopicPartition(topic, part): OffsetSpec.latest() for part in parts}  # type: ignore[no-untyped-call]
-    return sum(future.result().offset for future in admin.list_offsets(asked).values())
+    specs: dict[TopicPartition, Any] = {TopicPartition(topic, part): OffsetSpec.latest() for part in parts}  # type: ignore[no-untyped-call]
+    return sum(future.result().offset for future in admin.list_offsets(specs).values())
 
 
 def committed(admin: AdminClient, group: str, topic: str) -> int:
@@ -103,7 +103,7 @@ def _cpu(processes: list[psutil.Process]) -> float:
 
 
 def timed(engine: str, done: Callable[[], int], target: int, processes: Callable[[], list[psutil.Process]]) -> Result:
-    """From the first progress that is seen to the last."""
+    """Measures the rate from the first observed progress to the last."""
     while (first := done()) == 0:
         time.sleep(0.02)
     running = processes()
@@ -117,7 +117,7 @@ def timed(engine: str, done: Callable[[], int], target: int, processes: Callable
 
 
 def headrace(installation: Installation) -> Result:
-    """The stage alone: what it makes stays in ``firehose_adapted``."""
+    """Runs the stage alone; its results stay in ``firehose_adapted``."""
     kafka = installation.endpoint("kafka")
     admin = AdminClient({"bootstrap.servers": kafka})
     pipeline = installation.publish_pipeline("Bench", "http://127.0.0.1:9/", transforms=STEPS)
@@ -125,8 +125,8 @@ def headrace(installation: Installation) -> Result:
     _set_stages(installation, "adapting_transformer")
 
     def headers() -> Any:
-        made = Message(new_message_id(), pipeline, 1, b"", b"", "application/json", utc_now(), (routing.ADAPTED,))
-        return made.headers()
+        message = Message(new_message_id(), pipeline, 1, b"", b"", "application/json", utc_now(), (routing.ADAPTED,))
+        return message.headers()
 
     before = committed(admin, "headrace-adapting_transformer", routing.TRANSFORMER)
     fill(kafka, routing.TRANSFORMER, headers)
@@ -151,9 +151,9 @@ def beside_a_hanging_api(installation: Installation) -> list[Latency]:
     return measure(installation, STEPS, body(1))
 
 
-def _set_running(installation: Installation, action: str, wanted: str) -> None:
+def _set_running(installation: Installation, action: str, status: str) -> None:
     installation.api("POST", f"jobs/data-plane/{action}/")
-    while installation.api("GET", "jobs/data-plane/")[1]["status"] != wanted:
+    while installation.api("GET", "jobs/data-plane/")[1]["status"] != status:
         time.sleep(0.2)
 
 
@@ -186,10 +186,10 @@ def benthos(folder: Path, installation: Installation) -> Result:
 
 
 def conditions(count: int) -> list[tuple[int, Condition]]:
-    """A third each: an equality of a shop, a range of totals, a prefix of an article with a country."""
+    """Filters, a third of each kind: equality on the shop, range of totals, prefix of the article with a country."""
     random.seed(1)
     adapter: TypeAdapter[Condition] = TypeAdapter(Condition)
-    made: list[dict[str, Any]] = []
+    conditions: list[dict[str, Any]] = []
     for n in range(count):
         low = random.uniform(0, 10_000)
         between = [
@@ -203,12 +203,12 @@ def conditions(count: int) -> list[tuple[int, Condition]]:
             {"type": "all", "conditions": between},
             {"type": "all", "conditions": [article, country]},
         ]
-        made.append(ways[n % 3])
-    return [(n, adapter.validate_python(condition)) for n, condition in enumerate(made)]
+        conditions.append(ways[n % 3])
+    return [(n, adapter.validate_python(condition)) for n, condition in enumerate(conditions)]
 
 
 def as_read(index: dict[str, Any]) -> dict[str, Any]:
-    """With numbers as the data plane reads them."""
+    """Messages with numbers as the data plane decodes them."""
     return dict(domain_json.loads(domain_json.dumps(index)))
 
 
@@ -232,9 +232,9 @@ def matching() -> list[tuple[int, float, float]]:
         rates = []
         for _ in range(ROUNDS):
             began = time.perf_counter()
-            found = sum(len(index.matches(message)) for message in offered)
+            matches = sum(len(index.matches(message)) for message in offered)
             rates.append(OFFERED / (time.perf_counter() - began))
-        rows.append((count, statistics.median(rates), found / OFFERED))
+        rows.append((count, statistics.median(rates), matches / OFFERED))
         print(rows[-1], flush=True)
     return rows
 
@@ -246,11 +246,11 @@ def report(results: list[Result], latencies: list[Latency], rows: list[tuple[int
         f"{results[0].messages / results[0].cpu / (r.messages / r.cpu):.2f} × per CPU second"
         for r in results[1:]
     )
-    lanes = "\n".join(f"| {found.lane} | {found.beside} | {found.p50:.1f} | {found.p99:.1f} |" for found in latencies)
-    filters = "\n".join(f"| {count:,} | {rate:,.0f} | {found:.2f} |" for count, rate, found in rows)
+    lanes = "\n".join(f"| {one.lane} | {one.beside} | {one.p50:.1f} | {one.p99:.1f} |" for one in latencies)
+    filters = "\n".join(f"| {count:,} | {rate:,.0f} | {matches:.2f} |" for count, rate, matches in rows)
     return f"""# Transforms and filters
 
-{datetime.now(UTC):%Y-%m-%d}, {machine()}; Kafka and the console share it. Made by `make bench-transform`.
+{datetime.now(UTC):%Y-%m-%d}, {machine()}; Kafka and the console share it. Generated by `make bench-transform`.
 
 ## Five steps, Kafka to Kafka
 
@@ -267,7 +267,7 @@ that of the engine without Kafka, for Headrace Spark's JVM included.
 ## Beside a hanging API
 
 {RATE} messages a second of 1 KB through each lane, Kafka to Kafka, for {SECONDS} s after {WARM_UP_SECONDS} s of
-warm-up: alone, and while {RATE // 4} a second of another pipeline ask an API that takes connections and never
+warm-up: alone, and while {RATE // 4} a second of another pipeline call an API that accepts connections and never
 answers.
 
 | lane | beside | p50 ms | p99 ms |
@@ -276,8 +276,8 @@ answers.
 
 ## Filters
 
-Finding which of so many filters a message meets, one core, {OFFERED:,} messages, median of {ROUNDS}:
-a third of the filters is an equality, a third a range, a third a prefix together with an equality.
+Finding the filters that match a message, on one core, with {OFFERED:,} messages, median of {ROUNDS}: a third of the
+filters are equalities, a third ranges, a third prefixes combined with an equality.
 
 | filters | messages/s | matches per message |
 |---|---|---|
@@ -289,9 +289,9 @@ With {rows[-1][0]:,} filters {rows[-1][1] / rows[0][1]:.2f} × the rate of {rows
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--peer", type=Path, help="folder of the peer; without it only Headrace is measured")
-    parser.add_argument("--keep", action="store_true", help="print only; keep the stored result")
-    parser.add_argument("--jars", type=Path, help="take the jars from this folder instead of downloading them")
+    parser.add_argument("--peer", type=Path, help="folder with the peer; if omitted, only Headrace is measured")
+    parser.add_argument("--keep", action="store_true", help="print the result without storing it")
+    parser.add_argument("--jars", type=Path, help="use the jars in this folder instead of downloading them")
     arguments = parser.parse_args()
     rows = matching()
     with temporary_installation("bench", arguments.jars) as installation:

@@ -12,9 +12,10 @@ from kio.static.constants import EntityType
 
 from backend.kafka.wire import codec
 from backend.kafka.wire.api import ApiKey
-from backend.kafka.wire.codec import Struct
+from backend.kafka.wire.compiler import coder
 from backend.kafka.wire.messages import REQUESTS, RESPONSES, Field, Message
-from backend.kafka.wire.primitives import MalformedError
+from backend.kafka.wire.primitives import MalformedError, Parts
+from backend.kafka.wire.structs import Struct, struct_type
 from backend.runtime import kafka_messages
 from backend.runtime.layout import Layout
 
@@ -61,14 +62,14 @@ def structs(cls: type[Struct], version: int) -> st.SearchStrategy[Struct]:
 
 
 def written(message: Message, version: int, body: Struct) -> bytes:
-    parts: codec.Parts = [bytearray()]
-    codec._coder(message, version).write(body, parts)
+    parts: Parts = [bytearray()]
+    coder(message, version).write(body, parts)
     return b"".join(parts)
 
 
 @pytest.mark.parametrize(("message", "version"), MESSAGES)
 def test_every_message_is_read_as_it_was_written_and_as_kio_writes_it(message: Message, version: int) -> None:
-    cls = codec._type_of(message)
+    cls = struct_type(message)
     kind = EntityType.request if message.name.endswith("Request") else EntityType.response
     entity = getattr(load_payload_module(message.key, version, kind), message.name)  # type: ignore[arg-type]
     read, write = entity_reader(entity), entity_writer(entity)
@@ -77,7 +78,7 @@ def test_every_message_is_read_as_it_was_written_and_as_kio_writes_it(message: M
     @given(structs(cls, version))
     def check(body: Struct) -> None:
         data = written(message, version, body)
-        found, end = codec._coder(message, version).read(bytearray(data), 0)
+        found, end = coder(message, version).read(bytearray(data), 0)
         assert (found, end) == (body, len(data))
         out = io.BytesIO()
         write(out, read(data, 0)[0])

@@ -43,7 +43,7 @@ def test_without_redis_or_postgresql_messages_still_flow(
     if server == "postgresql":
         status, problem = installation.api("GET", "pipelines/")
         assert status == 503
-        assert problem["title"] == "PostgreSQL is not available"
+        assert problem["title"] == "PostgreSQL is unavailable"
     time.sleep(1)
     installation.supervisor.start_process(server)
     wait_until(lambda: set(installation.components().values()) == {"ok"}, 60)

@@ -24,6 +24,7 @@ from backend.apps.usage.models import UsageMinute
 from backend.apps.usage.sinks import UsageSink
 from backend.domain import routing
 from backend.domain.message import Message, new_message_id, utc_now
+from backend.domain.pipeline import PipelineConfig
 from backend.domain.records import Attempt as Try
 from backend.domain.records import Record, attempt_record, billing_event, dead_letter, malformed_dead_letter, resolved
 from backend.resilience.scripts import OutputKey
@@ -319,8 +320,11 @@ def test_a_claim_that_nobody_finished_is_taken_up_again(adapted: Consumer, redis
 def test_it_goes_out_under_the_version_then_or_the_current_one(adapted: Consumer, redis_server: Server) -> None:
     pipeline = factories.make_pipeline(factories.make_workspace())
     pipeline.published = pipeline.versions.create(
-        number=2, config=pipeline.versions.first().config, author=factories.make_user()
-    )  # type: ignore[union-attr]
+        number=2,
+        config=pipeline.versions.first().config,  # type: ignore[union-attr]
+        schema_version=PipelineConfig.schema_version,
+        author=factories.make_user(),
+    )
     pipeline.save()
     waiting(pipeline.pk, 1)
     waiting(pipeline.pk, 1, use_current_version=True)

@@ -28,7 +28,7 @@ def test_unknown_keys_are_named() -> None:
 
 def test_a_rule_over_several_fields_is_told_at_the_object() -> None:
     errors = errors_of({"transforms": [{"type": "rename", "path": "a", "to": "a"}], "outputs": []})
-    assert errors["config.transforms.0"] == ["A field cannot be moved onto or into itself: choose another place."]
+    assert errors["config.transforms.0"] == ["A field cannot be moved onto or into itself: choose another path."]
     assert "config.outputs" in errors
 
 

@@ -35,14 +35,14 @@ def test_an_example_holds_or_says_what_is_different() -> None:
     changed = [STEPS[0], STEPS[1] | {"mapping": {"called": "n"}}, STEPS[2]]
     assert check(changed, **good) == 'Message 1: name is missing instead of "Ana"; called is "Ana" instead of missing.'
     assert check(STEPS, outputs=good["outputs"]).startswith("Message 1: uuid is ")
-    assert check(STEPS, outputs=[]) == "It gives 1 messages instead of 0."
+    assert check(STEPS, outputs=[]) == "It results in 1 messages instead of 0."
 
 
 def test_dropping_and_refusing_may_be_what_is_expected() -> None:
     assert check(STEPS, input='{"keep":false}') == ""
-    assert check(STEPS, answers={}, error="Step 2 (call): The example has no answer") == ""
-    assert check(STEPS, error="Step 2") == "It is not refused any more."
-    assert check(STEPS, input="{").startswith("It is refused: The body is not JSON")
+    assert check(STEPS, answers={}, error="Step 2 (call): The example has no response") == ""
+    assert check(STEPS, error="Step 2") == "It is no longer rejected."
+    assert check(STEPS, input="{").startswith("It is rejected: The body is not JSON")
 
 
 def test_an_answer_stays_as_it_was_recorded() -> None:

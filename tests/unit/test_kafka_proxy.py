@@ -47,8 +47,8 @@ def test_the_seeds_names_and_its_plain_list_are_taken(tmp_path: Path) -> None:
         ({"listen": "9192"}, "listen: Value error, Write an address as host:port."),
         ({"first_contact_points": []}, "first_contact_points: List should have at least 1 item"),
         ({"local_broker_id": 5}, "none of the proxy_nodes has the broker_id 5"),
-        ({"tls": {"brokers": {"authority": "/nowhere.pem"}}}, "There is no file /nowhere.pem."),
-        ({"tls": {"brokers": {"certificate": "/etc/hostname"}}}, "certificate and private_key belong together."),
+        ({"tls": {"brokers": {"authority": "/nowhere.pem"}}}, "The file /nowhere.pem does not exist."),
+        ({"tls": {"brokers": {"certificate": "/etc/hostname"}}}, "Set both certificate and private_key, or neither."),
         ({"unknown": 1}, "unknown: Extra inputs are not permitted"),
     ],
 )

@@ -1,1 +1,1 @@
-"""Filters: pipelines subscribe to the indexed fields of other pipelines' messages (seed 003, "Filtering")."""
+"""Filters: a pipeline subscribes to other pipelines' messages by conditions on their indexed fields."""

@@ -1,4 +1,4 @@
-"""Conditions over indexed fields, each a model that is compiled to a function once."""
+"""Conditions on indexed fields: models that are compiled to functions once."""
 
 import math
 import operator
@@ -12,7 +12,7 @@ from pydantic import Field, field_validator
 from backend.domain.model import StrictModel
 
 Index = dict[str, Any]
-"""The fields of a message that can be filtered by."""
+"""The indexed fields of a message, by name."""
 
 Predicate = Callable[[Index], bool]
 Scalar = str | int | float | bool
@@ -24,39 +24,39 @@ _NO_BACKTRACKING.max_mem = 1 << 20
 
 
 def kind_of(value: Any) -> str:
-    """Values of different kinds are neither equal nor ordered: true is not 1."""
+    """The kind of a value. Values of different kinds are neither equal nor ordered: true is not 1."""
     if isinstance(value, bool):
         return "boolean"
     return "text" if isinstance(value, str) else "number" if isinstance(value, int | float | Decimal) else "other"
 
 
 def exact(value: Any) -> Any:
-    """A number as it was written: messages are read so too, and 1.1 shall equal 1.1."""
+    """A float as the decimal that was written, since messages are read that way and 1.1 must equal 1.1."""
     return Decimal(repr(value)) if isinstance(value, float) else value
 
 
 class FieldCondition(StrictModel):
-    """A condition on one field. A message without the field does not meet it."""
+    """A condition on one field. A message without the field does not match."""
 
-    field: str = Field(min_length=1, max_length=63, description="Indexed field.", examples=["country"])
+    field: str = Field(min_length=1, max_length=63, description="Name of the indexed field.", examples=["country"])
 
 
 class Equals(FieldCondition):
-    """The field has this value."""
+    """The field equals this value."""
 
     type: Literal["equals"] = "equals"
-    value: Scalar = Field(description="Text, number, or true or false.")
+    value: Scalar = Field(description="Text, number, true or false.")
 
     def compile(self) -> Predicate:
         field, value, kind = self.field, exact(self.value), kind_of(self.value)
-        return lambda index: (found := index.get(field)) == value and kind_of(found) == kind
+        return lambda index: (actual := index.get(field)) == value and kind_of(actual) == kind
 
 
 class NotEquals(FieldCondition):
-    """The field is there and has another value."""
+    """The field is present and has a different value."""
 
     type: Literal["not_equals"] = "not_equals"
-    value: Scalar = Field(description="Text, number, or true or false.")
+    value: Scalar = Field(description="Text, number, true or false.")
 
     def compile(self) -> Predicate:
         equals = Equals(field=self.field, value=self.value).compile()
@@ -64,7 +64,7 @@ class NotEquals(FieldCondition):
 
 
 class Comparison(FieldCondition):
-    """An order of numbers or of texts. Times are texts: write them in UTC as 2026-01-31T00:00:00Z."""
+    """Compares numbers or texts. Times are compared as text: write them in UTC, such as 2026-01-31T00:00:00Z."""
 
     type: Literal["less_than", "less_or_equal", "greater_than", "greater_or_equal"]
     value: str | int | float = Field(description="Number or text to compare with.")
@@ -78,36 +78,38 @@ class Comparison(FieldCondition):
 
     def compile(self) -> Predicate:
         field, value, kind, order = self.field, exact(self.value), kind_of(self.value), self.ORDER[self.type]
-        return lambda index: kind_of(found := index.get(field)) == kind and order(found, value)
+        return lambda index: kind_of(actual := index.get(field)) == kind and order(actual, value)
 
 
 class In(FieldCondition):
-    """The field has one of these values."""
+    """The field equals one of these values."""
 
     type: Literal["in"] = "in"
-    values: list[Scalar] = Field(min_length=1, max_length=1000, description="Texts, numbers, or true or false.")
+    values: list[Scalar] = Field(min_length=1, max_length=1000, description="Texts, numbers, true or false.")
 
     def compile(self) -> Predicate:
         field, values = self.field, {(kind_of(value), exact(value)) for value in self.values}
-        return lambda index: _is_scalar(found := index.get(field)) and (kind_of(found), found) in values
+        return lambda index: _is_scalar(actual := index.get(field)) and (kind_of(actual), actual) in values
 
 
 class Prefix(FieldCondition):
-    """The field's text begins so."""
+    """The field's text starts with this prefix."""
 
     type: Literal["prefix"] = "prefix"
-    value: str = Field(min_length=1, max_length=500, description="How the text begins.")
+    value: str = Field(min_length=1, max_length=500, description="The prefix.")
 
     def compile(self) -> Predicate:
         field, value = self.field, self.value
-        return lambda index: isinstance(found := index.get(field), str) and found.startswith(value)
+        return lambda index: isinstance(text := index.get(field), str) and text.startswith(value)
 
 
 class Regex(FieldCondition):
-    """A regular expression is found in the field's text. In RE2's syntax, which needs no more than linear time."""
+    """The regular expression (RE2, which runs in linear time) matches somewhere in the field's text."""
 
     type: Literal["regex"] = "regex"
-    pattern: str = Field(min_length=1, max_length=500, description="RE2 expression.", examples=["^[A-Z]{2}-[0-9]+$"])
+    pattern: str = Field(
+        min_length=1, max_length=500, description="Regular expression in RE2 syntax.", examples=["^[A-Z]{2}-[0-9]+$"]
+    )
 
     @field_validator("pattern")
     @classmethod
@@ -115,16 +117,16 @@ class Regex(FieldCondition):
         try:
             re2.compile(pattern, _NO_BACKTRACKING)
         except re2.error as error:
-            raise ValueError(f"This is not a regular expression: {error}") from None
+            raise ValueError(f"This is not a valid RE2 regular expression: {error}") from None
         return pattern
 
     def compile(self) -> Predicate:
         field, search = self.field, re2.compile(self.pattern, _NO_BACKTRACKING).search
-        return lambda index: isinstance(found := index.get(field), str) and search(found) is not None
+        return lambda index: isinstance(text := index.get(field), str) and search(text) is not None
 
 
 class Exists(FieldCondition):
-    """The field is there."""
+    """The field is present."""
 
     type: Literal["exists"] = "exists"
 
@@ -134,38 +136,40 @@ class Exists(FieldCondition):
 
 
 class Near(FieldCondition):
-    """The field's location is no further away than this, along the earth's surface."""
+    """The field's location lies within this distance, measured along the earth's surface."""
 
     type: Literal["near"] = "near"
-    latitude: float = Field(ge=-90, le=90, description="Degrees north.")
-    longitude: float = Field(ge=-180, le=180, description="Degrees east.")
-    kilometres: float = Field(gt=0, le=20_040, description="Distance in kilometres.")
+    latitude: float = Field(ge=-90, le=90, description="Latitude in degrees north.")
+    longitude: float = Field(ge=-180, le=180, description="Longitude in degrees east.")
+    kilometres: float = Field(gt=0, le=20_040, description="Largest distance, in kilometres.")
 
     def compile(self) -> Predicate:
-        field, here, most = self.field, (self.latitude, self.longitude), self.kilometres
+        field, here, limit = self.field, (self.latitude, self.longitude), self.kilometres
 
         def near(index: Index) -> bool:
-            found = index.get(field)
-            return isinstance(found, list) and distance(here, (float(found[0]), float(found[1]))) <= most
+            location = index.get(field)
+            return isinstance(location, list) and distance(here, (float(location[0]), float(location[1]))) <= limit
 
         return near
 
 
 class All(StrictModel):
-    """Every one of the conditions is met."""
+    """All of the conditions match."""
 
     type: Literal["all"] = "all"
-    conditions: list["Condition"] = Field(min_length=1, max_length=50, description="All must be met.")
+    conditions: list["Condition"] = Field(min_length=1, max_length=50, description="Conditions that must all match.")
 
     def compile(self) -> Predicate:
         return every([condition.compile() for condition in self.conditions])
 
 
 class Any_(StrictModel):
-    """At least one of the conditions is met."""
+    """At least one of the conditions matches."""
 
     type: Literal["any"] = "any"
-    conditions: list["Condition"] = Field(min_length=1, max_length=50, description="One must be met.")
+    conditions: list["Condition"] = Field(
+        min_length=1, max_length=50, description="Conditions of which at least one must match."
+    )
 
     def compile(self) -> Predicate:
         parts = [condition.compile() for condition in self.conditions]
@@ -180,10 +184,10 @@ class Any_(StrictModel):
 
 
 class Not(StrictModel):
-    """The condition is not met."""
+    """The condition does not match."""
 
     type: Literal["not"] = "not"
-    condition: "Condition" = Field(description="It must not be met.")
+    condition: "Condition" = Field(description="Condition that must not match.")
 
     def compile(self) -> Predicate:
         part = self.condition.compile()
@@ -200,12 +204,12 @@ for _model in (All, Any_, Not):
 
 
 def every(parts: list[Predicate]) -> Predicate:
-    """Whether each of them is true; there is at least one."""
+    """A predicate that holds if all of ``parts`` do; there is at least one."""
     if len(parts) == 1:
         return parts[0]
 
     def met(index: Index) -> bool:
-        for part in parts:  # noqa: SIM110  (half the time of all())
+        for part in parts:  # noqa: SIM110  (all() takes twice as long)
             if not part(index):
                 return False
         return True
@@ -214,7 +218,7 @@ def every(parts: list[Predicate]) -> Predicate:
 
 
 def distance(one: tuple[float, float], other: tuple[float, float]) -> float:
-    """Kilometres between two places, given as latitude and longitude, on a sphere (haversine)."""
+    """The distance between two points (latitude, longitude), in kilometres on a sphere (haversine formula)."""
     (lat1, lon1), (lat2, lon2) = (tuple(map(math.radians, place)) for place in (one, other))
     half = math.sin((lat2 - lat1) / 2) ** 2 + math.cos(lat1) * math.cos(lat2) * math.sin((lon2 - lon1) / 2) ** 2
     return 2 * _EARTH_KILOMETRES * math.asin(math.sqrt(min(1.0, half)))

@@ -1,4 +1,4 @@
-"""What a pipeline tells of its messages for others to filter by: a few fields, each with a type."""
+"""The fields that a pipeline indexes so that other pipelines can filter by them."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -12,25 +12,28 @@ from backend.domain.model import StrictModel
 
 
 class IndexedField(StrictModel):
-    """One field that filters may ask for."""
+    """One field that filters can use."""
 
-    name: str = Field(pattern=r"^[a-z][a-z0-9_]{0,62}$", description="Name that filters use.", examples=["country"])
-    path: paths.FieldPath = Field(description="Field of the message.", examples=["order.country"])
+    name: str = Field(
+        pattern=r"^[a-z][a-z0-9_]{0,62}$", description="Name of the field in filters.", examples=["country"]
+    )
+    path: paths.FieldPath = Field(description="Path of the field in the message.", examples=["order.country"])
     type: Literal["string", "number", "boolean", "time", "location"] = Field(
         "string",
-        description="A value of another type is left out. time: ISO 8601 with its zone. location: an object with lat "
-        "and lon, or a list of the two.",
+        description="Values of other types are ignored. time: ISO 8601 with a time zone. location: an object with "
+        "lat and "
+        "lon, or a list of the two.",
     )
 
 
 def index_of(fields: Sequence[IndexedField], document: Any) -> bytes:
-    """The value of ``firehose_index``: a JSON object of just those fields that the document has."""
-    found = {}
+    """The value of the ``firehose_index`` header: a JSON object of those fields that the document has."""
+    values = {}
     for field in fields:
         value = _READ[field.type](paths.get(document, paths.parse_path(field.path)))
         if value is not None:
-            found[field.name] = value
-    return json.dumps(found)
+            values[field.name] = value
+    return json.dumps(values)
 
 
 def _string(value: Any) -> str | None:
@@ -46,7 +49,7 @@ def _boolean(value: Any) -> bool | None:
 
 
 def _time(value: Any) -> str | None:
-    """In UTC and of one length, so that times are compared as text."""
+    """The time in UTC with a fixed length, so that times can be compared as text."""
     try:
         at = datetime.fromisoformat(value)
     except (TypeError, ValueError):

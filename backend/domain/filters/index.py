@@ -1,9 +1,9 @@
-"""The predicate index: which of many filters a message meets, without trying every one.
+"""The predicate index: finds which of many filters a message matches, without evaluating each of them.
 
-Each filter is entered under one of its terms that every match must meet: an equality is looked up in a
-hash table, a prefix by its length, a range in a table or an interval tree. Only filters whose term the message meets
-are candidates, and of a candidate only what its term leaves open is evaluated. Filters without such a term (a
-negation alone) are always candidates.
+Each filter is indexed under one term that every match must fulfil: an equality is looked up in a hash table, a prefix
+by its length, a range in a table or an interval tree. Only filters whose term the message fulfils are candidates, and
+of a candidate only the conditions that its term does not imply are evaluated. Filters without such a term (a negation
+alone) are always candidates.
 """
 
 import bisect
@@ -32,16 +32,16 @@ from backend.domain.filters.conditions import (
 K = TypeVar("K", bound=Hashable)
 
 _WIDTH = {"equality": 1.0, "prefix": 1.0, "interval": 0.1, "half_line": 0.5, "presence": 1.0}
-"""The part of the filters under one place of the index that a message meets, about."""
+"""Estimated fraction of the filters in one place of the index whose term a message fulfils."""
 
 
 _Bound = tuple[Any, Literal[-1, 0, 1]]
-"""The first or last value of an interval; the place just before or behind it, where the value is not part of it."""
+"""A bound of an interval: -1 is just below the value, 1 just above it, 0 at the value itself."""
 
 
 @dataclass(frozen=True)
 class _Term:
-    """One way to find a filter."""
+    """A term that a filter can be indexed under."""
 
     kind_of_term: Literal["equality", "prefix", "interval", "half_line", "presence"]
     field: str
@@ -52,13 +52,13 @@ class _Term:
 
     @property
     def shared_by(self) -> tuple[str, str, str, Any]:
-        """The place of the index; filters in the same place are candidates together."""
+        """The place in the index; filters in the same place become candidates together."""
         return self.kind_of_term, self.field, self.kind, self.value
 
 
 @dataclass(frozen=True)
 class _Way:
-    """Terms of which every match meets at least one, and what has to be asked of whatever meets one of them. Without
+    """Terms of which every match fulfils at least one, and the conditions that remain to be evaluated then. Without
     terms nothing matches."""
 
     terms: list[_Term]
@@ -66,7 +66,7 @@ class _Way:
 
 
 class PredicateIndex(Generic[K]):
-    """Filters by their keys. Built once; a change of the filters needs a new one."""
+    """An immutable index of filters by key. When the filters change, a new index must be built."""
 
     def __init__(self, filters: Iterable[tuple[K, Condition]]) -> None:
         self._rests: dict[K, Predicate] = {}
@@ -94,30 +94,30 @@ class PredicateIndex(Generic[K]):
                     self._present[term.field].append(key)
                 else:
                     intervals[term.field, term.kind].append((term.low, term.high, key))
-        self._intervals = {where: _lookup_of(found) for where, found in intervals.items()}
+        self._intervals = {place: _lookup_of(members) for place, members in intervals.items()}
 
     def matches(self, index: Index) -> list[K]:
-        """The keys of the filters that the message meets."""
+        """The keys of the filters that match the message."""
         rests = self._rests
         return [key for key in self.candidates(index) if (rest := rests.get(key)) is None or rest(index)]
 
     def candidates(self, index: Index) -> set[K]:
-        """The keys of the filters that the message may meet."""
-        found = set(self._always)
+        """The keys of the filters that may match the message."""
+        keys = set(self._always)
         for name, value in index.items():
             kind = kind_of(value)
             if kind != "other":
-                found.update(self._equal.get((name, kind, value), ()))
+                keys.update(self._equal.get((name, kind, value), ()))
                 if (name, kind) in self._intervals:
-                    self._intervals[name, kind].collect(value, found)
+                    self._intervals[name, kind].collect(value, keys)
             if kind == "text" and name in self._prefixes:
-                self._prefixes[name].collect(value, found)
-            found.update(self._present.get(name, ()))
-        return found
+                self._prefixes[name].collect(value, keys)
+            keys.update(self._present.get(name, ()))
+        return keys
 
 
 def _best_way(condition: Condition, shared: Counter[Any]) -> _Way | None:
-    """The way that as few other filters as possible have; None when there is none."""
+    """The way that is shared with the fewest other filters; None if the filter cannot be indexed."""
     match condition:
         case All(conditions=parts):
             ways = [
@@ -127,11 +127,11 @@ def _best_way(condition: Condition, shared: Counter[Any]) -> _Way | None:
             return min(ways, key=lambda way: sum(_cost(term, shared) for term in way.terms), default=None)
         case Any_(conditions=parts):
             alternatives = [_best_way(part, shared) for part in parts]
-            found = [way for way in alternatives if way is not None]
-            if len(found) < len(alternatives):
+            indexable = [way for way in alternatives if way is not None]
+            if len(indexable) < len(alternatives):
                 return None
-            is_exact = not any(way.rest for way in found)
-            return _Way([term for way in found for term in way.terms], [] if is_exact else [condition])
+            is_exact = not any(way.rest for way in indexable)
+            return _Way([term for way in indexable for term in way.terms], [] if is_exact else [condition])
         case Not():
             return None
     terms = _leaf_terms(condition)
@@ -140,7 +140,7 @@ def _best_way(condition: Condition, shared: Counter[Any]) -> _Way | None:
 
 
 def _ways_of_parts(parts: list[Condition], shared: Counter[Any]) -> Iterator[tuple[list[Condition], _Way]]:
-    """Each way to find all of the parts, with those that it stands for."""
+    """Each way to index a conjunction, with the parts that the way implies."""
     for part in parts:
         way = _best_way(part, shared)
         if way is not None:
@@ -150,7 +150,7 @@ def _ways_of_parts(parts: list[Condition], shared: Counter[Any]) -> Iterator[tup
 
 
 def _all_terms(condition: Condition) -> Iterator[_Term]:
-    """Every term that the filter could be entered under."""
+    """Every term that the filter could be indexed under."""
     match condition:
         case All(conditions=parts):
             for part in parts:
@@ -197,8 +197,8 @@ def _half_line(comparison: Comparison) -> _Term:
 
 
 def _intervals(parts: list[Condition]) -> Iterator[tuple[list[Condition], _Term | None]]:
-    """For each field that is bounded from both sides: the comparisons that do it, and the interval between them; None
-    when no value lies there."""
+    """For each field with a lower and an upper bound: its comparisons, and the interval that they leave, or None if it
+    is empty."""
     comparisons: defaultdict[tuple[str, str], list[Comparison]] = defaultdict(list)
     for part in parts:
         if isinstance(part, Comparison):
@@ -214,40 +214,41 @@ def _intervals(parts: list[Condition]) -> Iterator[tuple[list[Condition], _Term 
 
 @dataclass
 class _Prefixes(Generic[K]):
-    """Prefixes of one field: each length that occurs is one lookup."""
+    """The prefixes of one field, with one lookup for each length that occurs."""
 
     _by_length: dict[int, dict[str, list[K]]] = field(default_factory=dict)
 
     def add(self, prefix: str, key: K) -> None:
         self._by_length.setdefault(len(prefix), {}).setdefault(prefix, []).append(key)
 
-    def collect(self, value: str, found: set[K]) -> None:
+    def collect(self, value: str, keys: set[K]) -> None:
         for length, prefixes in self._by_length.items():
-            found.update(prefixes.get(value[:length], ()))
+            keys.update(prefixes.get(value[:length], ()))
 
 
 _Interval = tuple[_Bound | None, _Bound | None, K]
-"""Open-ended where a bound is None."""
+"""Low bound, high bound and key; unbounded where a bound is None."""
 
-_MOST_OVERLAP = 32
+_MAX_OVERLAP = 32
 
 
 def _lookup_of(intervals: "list[_Interval[K]]") -> "_Slots[K] | _IntervalTree[K]":
-    """One look where few intervals overlap; a tree where its table would be large."""
+    """A table, which needs a single lookup, if few intervals overlap; otherwise a tree, as the table would be large."""
     slots = _Slots(intervals)
-    return slots if slots.fill(_MOST_OVERLAP * len(intervals)) else _IntervalTree(intervals)
+    return slots if slots.fill(_MAX_OVERLAP * len(intervals)) else _IntervalTree(intervals)
 
 
 class _Slots(Generic[K]):
-    """Intervals of one field as a table: for each bound and each gap between two, who holds there."""
+    """The intervals of one field as a table: the keys that apply at each bound and in each gap between two."""
 
     def __init__(self, intervals: "list[_Interval[K]]") -> None:
         self._intervals = intervals
         self._bounds = sorted({bound[0] for low, high, _ in intervals for bound in (low, high) if bound is not None})
         self._slots: list[list[K]] = [[] for _ in range(2 * len(self._bounds) + 1)]
 
-    def fill(self, most: int) -> bool:
-        """Whether the table has no more than so many entries; only then it can be used."""
+    def fill(self, limit: int) -> bool:
+        """Fills the table unless it would have more than ``limit`` entries; only if this returns True it can be
+        used."""
         spans = [
             (
                 0 if low is None else self._slot(low[0]) + low[1],
@@ -256,15 +257,15 @@ class _Slots(Generic[K]):
             )
             for low, high, key in self._intervals
         ]
-        if sum(last - first + 1 for first, last, _ in spans) > most:
+        if sum(last - first + 1 for first, last, _ in spans) > limit:
             return False
         for first, last, key in spans:
             for slot in range(first, last + 1):
                 self._slots[slot].append(key)
         return True
 
-    def collect(self, value: int | float | Decimal | str, found: set[K]) -> None:
-        found.update(self._slots[self._slot(value)])
+    def collect(self, value: int | float | Decimal | str, keys: set[K]) -> None:
+        keys.update(self._slots[self._slot(value)])
 
     def _slot(self, value: Any) -> int:
         place = bisect.bisect_left(self._bounds, value)
@@ -273,7 +274,7 @@ class _Slots(Generic[K]):
 
 
 class _IntervalTree(Generic[K]):
-    """Intervals of one field as a centred interval tree."""
+    """The intervals of one field as a centred interval tree."""
 
     def __init__(self, intervals: "list[_Interval[K]]") -> None:
         bounds = sorted(bound for low, high, _ in intervals for bound in (low, high) if bound is not None)
@@ -287,7 +288,7 @@ class _IntervalTree(Generic[K]):
                 right.append(interval)
             else:
                 here.append(interval)
-        # Open ends come first, since they hold for every value on their side.
+        # Unbounded intervals are kept apart, since they match every value on their side.
         by_low = sorted(((low, key) for low, _, key in here if low is not None), key=lambda pair: pair[0])
         by_high = sorted(((high, key) for _, high, key in here if high is not None), key=lambda pair: pair[0])
         self._open_low = [key for low, _, key in here if low is None]
@@ -297,16 +298,16 @@ class _IntervalTree(Generic[K]):
         self._left = _IntervalTree(left) if left else None
         self._right = _IntervalTree(right) if right else None
 
-    def collect(self, value: int | float | Decimal | str, found: set[K]) -> None:
+    def collect(self, value: int | float | Decimal | str, keys: set[K]) -> None:
         place = (value, 0)
         node: _IntervalTree[K] | None = self
         while node is not None:
             if place <= node._centre:
                 # Every interval here reaches the centre, so only its lower end decides.
-                found.update(node._open_low)
-                found.update(node._low_keys[: bisect.bisect_right(node._lows, place)])
+                keys.update(node._open_low)
+                keys.update(node._low_keys[: bisect.bisect_right(node._lows, place)])
                 node = node._left if place < node._centre else None
             else:
-                found.update(node._open_high)
-                found.update(node._high_keys[bisect.bisect_left(node._highs, place) :])
+                keys.update(node._open_high)
+                keys.update(node._high_keys[bisect.bisect_left(node._highs, place) :])
                 node = node._right

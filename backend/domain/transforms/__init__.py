@@ -1,5 +1,5 @@
-"""The transforms a pipeline can apply to a message: one file each, pure Python.
+"""The transforms that a pipeline can apply to messages: pure Python, one file each.
 
-A step is compiled once per pipeline version and maps a JSON document to the documents that go
-on: one, several, or none when the message is dropped.
+A step is compiled once per pipeline version. It maps a JSON document to the resulting documents: one, several, or
+none if the message is dropped.
 """

@@ -15,8 +15,8 @@ class Copy(FieldTransform):
     example = {"type": "copy", "path": "user.email", "to": "contact"}
 
     type: Literal["copy"] = "copy"
-    to: paths.FieldPath = Field(description="Where the copy goes.")
+    to: paths.FieldPath = Field(description="Field to write the copy to.")
 
     def compile_value(self) -> Callable[[Any], Any]:
-        # Later steps change documents in place; the two must not change together.
+        # Later steps change documents in place, and must not change the original through the copy.
         return lambda value: copy.deepcopy(value) if isinstance(value, dict | list) else value

@@ -8,19 +8,20 @@ from backend.domain.transforms.base import Step, Transform, transforms
 
 @transforms.register
 class Decode(Transform):
-    """Reads messages that are not JSON. The first step only."""
+    """Reads messages that are not JSON. Must be the first step."""
 
     example = {"type": "decode", "format": "csv", "delimiter": ";"}
 
     type: Literal["decode"] = "decode"
     format: Literal["csv", "xml", "avro"] = Field(
-        description="CSV: one message per row, values as text. XML: attributes as @name. Avro: one binary datum."
+        description="csv: one message per row, all values as text. xml: attributes are named @name. avro: one "
+        "binary datum."
     )
-    delimiter: str = Field(",", min_length=1, max_length=1, description="For CSV: between the values.")
+    delimiter: str = Field(",", min_length=1, max_length=1, description="For CSV: separator between the values.")
     columns: list[str] = Field(
-        default_factory=list, description="For CSV: names of the columns, if the first row has none."
+        default_factory=list, description="For CSV: names of the columns; if empty, the first row names them."
     )
-    avro_schema: JsonValue = Field(None, description="For Avro: the schema that the messages were written with.")
+    avro_schema: JsonValue = Field(None, description="For Avro: schema that the messages were written with.")
 
     @model_validator(mode="after")
     def _check_schema(self) -> "Decode":
@@ -29,7 +30,7 @@ class Decode(Transform):
         return self
 
     def compile(self) -> Step:
-        """The step takes the body as bytes."""
+        """Unlike other steps, this one takes the body as bytes."""
         if self.format == "csv":
             return lambda body: formats.read_csv(body, self.delimiter, self.columns)
         if self.format == "xml":

@@ -18,7 +18,7 @@ from backend.domain.transforms.base import (
 
 @transforms.register
 class Deduplicate(WaitingTransform):
-    """Drops messages that were seen before, told by some of their fields."""
+    """Drops messages that have been seen before, identified by some of their fields."""
 
     example = {"type": "deduplicate", "paths": ["order.id"], "seconds": 3600}
 
@@ -26,11 +26,11 @@ class Deduplicate(WaitingTransform):
     paths: list[FieldPath] = Field(
         min_length=1,
         max_length=20,
-        description="Two messages are the same when all of these fields are.",
+        description="Messages are duplicates if all of these fields are equal.",
     )
     seconds: int = Field(3600, ge=1, le=604_800, description="How long a message is remembered, in seconds.")
     on_missing: OnMissing = Field(
-        "skip", description="A message without one of them: goes on, is dropped, or becomes a dead letter."
+        "skip", description="A message that lacks one of them: continues, is dropped, or becomes a dead letter."
     )
 
     def compile_waiting(self) -> WaitingStep:

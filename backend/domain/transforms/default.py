@@ -9,14 +9,14 @@ from backend.domain.transforms.base import Step, Transform, transforms
 
 @transforms.register
 class Default(Transform):
-    """Fills a field that is missing."""
+    """Sets a field that is missing."""
 
     example = {"type": "default", "path": "country", "value": "BR"}
 
     type: Literal["default"] = "default"
-    path: paths.FieldPath = Field(description="Field to fill.")
-    value: JsonValue = Field(description="Value to write when the field is missing.")
-    replace_null: bool = Field(True, description="Fill the field also when it is null.")
+    path: paths.FieldPath = Field(description="Field to set.")
+    value: JsonValue = Field(description="Value to set if the field is missing.")
+    replace_null: bool = Field(True, description="Also set the field if it is null.")
 
     def compile(self) -> Step:
         steps = paths.parse_path(self.path)

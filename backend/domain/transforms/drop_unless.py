@@ -20,12 +20,12 @@ _COMPARE: dict[str, Callable[[Any, Any], bool]] = {
 
 @transforms.register
 class DropUnless(Transform):
-    """Drops every message that does not meet a condition."""
+    """Drops every message that does not match a condition."""
 
     example = {"type": "drop_unless", "path": "user.country", "condition": "equals", "value": "BR"}
 
     type: Literal["drop_unless"] = "drop_unless"
-    path: paths.FieldPath = Field(description="Field to look at. A missing field never meets a condition.")
+    path: paths.FieldPath = Field(description="Field to check. A missing field never matches.")
     condition: Literal[
         "exists",
         "equals",
@@ -35,13 +35,13 @@ class DropUnless(Transform):
         "greater_than",
         "greater_or_equal",
         "in",
-    ] = Field("exists", description="What must hold for the message to go on.")
-    value: JsonValue = Field(None, description="Value to compare with; a list for the condition 'in'.")
+    ] = Field("exists", description="Condition that the message must match to continue.")
+    value: JsonValue = Field(None, description="Value to compare with; for 'in', a list of values.")
 
     @model_validator(mode="after")
     def _check_value_fits(self) -> "DropUnless":
         if self.condition == "in" and not isinstance(self.value, list):
-            raise ValueError("The condition 'in' needs a list as value.")
+            raise ValueError("The condition 'in' requires a list as its value.")
         return self
 
     def compile(self) -> Step:
@@ -54,7 +54,7 @@ class DropUnless(Transform):
             value = paths.get(document, steps)
             try:
                 kept = value is not paths.MISSING and compare(value, self.value)
-            except TypeError:  # values of different kinds have no order
+            except TypeError:  # values of different types have no order
                 kept = False
             return [document] if kept else []
 

@@ -11,23 +11,25 @@ _CONTENT_TYPES = {"csv": "text/csv; charset=utf-8", "xml": "application/xml", "a
 
 @transforms.register
 class Encode(Transform):
-    """Writes messages in another format than JSON. The last step only."""
+    """Writes messages in a format other than JSON. Must be the last step."""
 
     example = {"type": "encode", "format": "csv", "columns": ["id", "total"]}
 
     type: Literal["encode"] = "encode"
-    format: Literal["csv", "xml", "avro"] = Field(description="CSV: one row. XML: @name is an attribute. Avro: binary.")
-    delimiter: str = Field(",", min_length=1, max_length=1, description="For CSV: between the values.")
-    columns: list[str] = Field(default_factory=list, description="For CSV: the fields, in order.")
-    root: str = Field("message", pattern=r"^[A-Za-z_][\w.-]*$", description="For XML: name of the outermost element.")
-    avro_schema: JsonValue = Field(None, description="For Avro: the schema to write with.")
+    format: Literal["csv", "xml", "avro"] = Field(
+        description="csv: one row. xml: @name becomes an attribute. avro: one binary datum."
+    )
+    delimiter: str = Field(",", min_length=1, max_length=1, description="For CSV: separator between the values.")
+    columns: list[str] = Field(default_factory=list, description="For CSV: fields to write, in order.")
+    root: str = Field("message", pattern=r"^[A-Za-z_][\w.-]*$", description="For XML: name of the root element.")
+    avro_schema: JsonValue = Field(None, description="For Avro: schema to write with.")
 
     @model_validator(mode="after")
     def _check_complete(self) -> "Encode":
         if self.format == "avro":
             formats.avro_schema(self.avro_schema)
         if self.format == "csv" and not self.columns:
-            raise ValueError("Name the columns that the row shall have.")
+            raise ValueError("CSV requires columns: list the fields to write.")
         return self
 
     def compile(self) -> Step:

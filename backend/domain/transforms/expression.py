@@ -12,12 +12,12 @@ from backend.domain.transforms.base import Step, Transform, TransformError, tran
 _LOOPS = re.compile(r"\.\s*(all|exists|exists_one|map|filter)\s*\(")
 _TOKENS = re.compile(r"""r?(\"\"\".*?\"\"\"|'''.*?'''|"(\\.|[^"\\])*"|'(\\.|[^'\\])*')|[()]""", re.DOTALL)
 _FIELDS = re.compile(r"\bmessage\b(?:\s*\.\s*([A-Za-z_]\w*)\b(?!\s*\())?")
-_MOST_VALUES = 2000
+_MAX_VALUES = 2000
 
 
 @transforms.register
 class Expression(Transform):
-    """Computes a field, or decides whether a message goes on, in the Common Expression Language (CEL)."""
+    """Computes a field, or decides whether a message continues, with the Common Expression Language (CEL)."""
 
     example = {"type": "expression", "expression": "double(message.amount) * double(message.qty)", "to": "total"}
 
@@ -25,15 +25,19 @@ class Expression(Transform):
     expression: str = Field(
         min_length=1,
         max_length=2000,
-        description="CEL over the variable message. Types are not mixed: write double(message.qty) * 1.5.",
+        description="CEL expression on the variable message. Types are not converted implicitly: write "
+        "double(message.qty) * 1.5.",
         examples=["message.country in ['BR', 'PT'] && message.total > 10.0"],
     )
     to: paths.FieldPath | None = Field(
         None,
-        description="Field that gets the result. Without it the result must be true or false: false drops the message.",
+        description="Field to write the result to. If empty, the result must be true or false, and false drops "
+        "the message.",
     )
     on_error: Literal["dead_letter", "drop", "skip"] = Field(
-        "dead_letter", description="A message that the expression cannot be computed for."
+        "dead_letter",
+        description="A message for which the expression fails: becomes a dead letter, is dropped, or continues "
+        "unchanged.",
     )
 
     @field_validator("expression")
@@ -44,7 +48,9 @@ class Expression(Transform):
         except ValueError as error:
             raise ValueError(" ".join(str(error).split())[:300]) from None
         if _loops_within_loops(text):
-            raise ValueError("A loop (all, exists, exists_one, map, filter) cannot be within another one.")
+            raise ValueError(
+                "A loop (all, exists, exists_one, map, filter) cannot be nested in another one. Use two steps instead."
+            )
         return text
 
     def compile(self) -> Step:
@@ -55,16 +61,16 @@ class Expression(Transform):
 
         def step(document: Any) -> Any:
             try:
-                if loops and _values(document, _MOST_VALUES) <= 0:
-                    raise ValueError(f"an expression with a loop takes messages of at most {_MOST_VALUES} values")
-                # Handing a document over costs more than most expressions.
+                if loops and _values(document, _MAX_VALUES) <= 0:
+                    raise ValueError(f"an expression with a loop accepts messages of at most {_MAX_VALUES} values")
+                # Passing a document to CEL costs more than evaluating most expressions, so only the used fields are.
                 seen = {f: document[f] for f in fields if f in document} if fields is not None else document
                 result = program.execute({"message": seen})
                 if target is not None:
                     paths.put(document, target, _as_json(result))
                 elif not isinstance(result, bool):
                     raise ValueError("the result is neither true nor false")
-            except Exception as error:  # the binding's errors are of many kinds
+            except Exception as error:  # the CEL binding raises many kinds of errors
                 if self.on_error == "dead_letter":
                     raise TransformError(f"The expression failed: {error}") from None
                 return () if self.on_error == "drop" else (document,)
@@ -74,14 +80,14 @@ class Expression(Transform):
 
 
 def _fields(text: str) -> list[str] | None:
-    """The message's fields that the expression looks at; None when it looks at the message itself."""
-    found = _FIELDS.findall(text)
-    return sorted(set(found)) if all(found) else None
+    """The message's fields that the expression uses; None if it uses the message as a whole."""
+    names = _FIELDS.findall(text)
+    return sorted(set(names)) if all(names) else None
 
 
 def _loops_within_loops(text: str) -> bool:
-    """Such an expression could need time beyond any bound."""
-    opens = {found.end() - 1 for found in _LOOPS.finditer(text)}
+    """Whether loops are nested: the time of such an expression could not be bounded."""
+    opens = {loop.end() - 1 for loop in _LOOPS.finditer(text)}
     inside: list[bool] = []
     for token in _TOKENS.finditer(text):
         if token.group() == "(":
@@ -94,15 +100,15 @@ def _loops_within_loops(text: str) -> bool:
     return False
 
 
-def _values(document: Any, left: int) -> int:
-    """How many values more than the document has there might be; 0 or less when it has too many."""
-    left -= 1
-    if left > 0 and isinstance(document, dict | list):
+def _values(document: Any, remaining: int) -> int:
+    """``remaining`` minus the number of values in the document; 0 or less if there are too many."""
+    remaining -= 1
+    if remaining > 0 and isinstance(document, dict | list):
         for part in document.values() if isinstance(document, dict) else document:
-            left = _values(part, left)
-            if left <= 0:
+            remaining = _values(part, remaining)
+            if remaining <= 0:
                 break
-    return left
+    return remaining
 
 
 def _as_json(value: Any) -> Any:
@@ -117,4 +123,4 @@ def _as_json(value: Any) -> Any:
             return {str(key): _as_json(part) for key, part in value.items()}
         case list() | tuple():
             return [_as_json(part) for part in value]
-    raise ValueError(f"the result is {type(value).__name__}, which JSON does not have")
+    raise ValueError(f"the result is of type {type(value).__name__}, which JSON cannot represent")

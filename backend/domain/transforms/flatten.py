@@ -9,14 +9,14 @@ from backend.domain.transforms.base import Step, Transform, TransformError, on_m
 
 @transforms.register
 class Flatten(Transform):
-    """Brings the fields of nested objects to one level: {"a": {"b": 1}} becomes {"a_b": 1}."""
+    """Flattens nested objects: {"a": {"b": 1}} becomes {"a_b": 1}."""
 
     example = {"type": "flatten", "separator": "_"}
 
     type: Literal["flatten"] = "flatten"
-    path: paths.FieldPath | None = Field(None, description="Object to flatten; the whole message without it.")
-    separator: str = Field("_", min_length=1, max_length=10, description="Written between the names.")
-    lists: bool = Field(False, description="Flatten lists too, their elements counted from 0.")
+    path: paths.FieldPath | None = Field(None, description="Object to flatten; if empty, the whole message.")
+    separator: str = Field("_", min_length=1, max_length=10, description="Separator between the names.")
+    lists: bool = Field(False, description="Also flatten lists, with their elements numbered from 0.")
 
     def compile(self) -> Step:
         steps = paths.parse_path(self.path) if self.path else ()

@@ -10,13 +10,13 @@ from backend.domain.transforms.base import FieldTransform, transforms
 
 @transforms.register
 class Hash(FieldTransform):
-    """Replaces a value by its hash: the same value always gives the same."""
+    """Replaces a value with its hash. Equal values have equal hashes."""
 
     example = {"type": "hash", "path": "user.email"}
 
     type: Literal["hash"] = "hash"
     algorithm: Literal["sha256", "sha512", "sha1", "md5"] = Field(
-        "sha256", description="Written in hexadecimal; text is hashed as UTF-8, all else as JSON."
+        "sha256", description="Hash function. The result is hexadecimal; text is hashed as UTF-8, other values as JSON."
     )
 
     def compile_value(self) -> Callable[[Any], Any]:

@@ -9,12 +9,12 @@ from backend.domain.transforms.base import FieldTransform, TransformError, trans
 
 @transforms.register
 class Join(FieldTransform):
-    """Makes one text of a list."""
+    """Joins the elements of a list into one text."""
 
     example = {"type": "join", "path": "tags", "separator": ", "}
 
     type: Literal["join"] = "join"
-    separator: str = Field(",", max_length=100, description="Written between the elements.")
+    separator: str = Field(",", max_length=100, description="Separator between the elements.")
 
     def compile_value(self) -> Callable[[Any], Any]:
         def change(value: Any) -> str:

@@ -8,23 +8,24 @@ from backend.domain.transforms.base import OnMissing, Step, Transform, on_missin
 
 @transforms.register
 class Keep(Transform):
-    """Keeps some fields and removes all others."""
+    """Keeps the listed fields and removes all others."""
 
     example = {"type": "keep", "paths": ["order.id", "order.total"]}
 
     type: Literal["keep"] = "keep"
-    paths: list[FieldPath] = Field(min_length=1, description="Fields to keep, each in its place.")
+    paths: list[FieldPath] = Field(min_length=1, description="Fields to keep; each stays where it is.")
     on_missing: OnMissing = Field(
         "skip",
-        description="A message without one of them: goes on with the others, is dropped, or becomes a dead letter.",
+        description="A message that lacks one of them: continues with the others, is dropped, or becomes a dead "
+        "letter.",
     )
 
     def compile(self) -> Step:
-        wanted = [(parse_path(path), on_missing(path, self.on_missing)) for path in self.paths]
+        fields = [(parse_path(path), on_missing(path, self.on_missing)) for path in self.paths]
 
         def step(document: Any) -> Any:
             kept: dict[str, Any] = {}
-            for steps, missing in wanted:
+            for steps, missing in fields:
                 value = get(document, steps)
                 if value is not MISSING:
                     put(kept, steps, value)

@@ -9,29 +9,32 @@ from backend.domain.transforms.base import FieldTransform, TransformError, trans
 
 @transforms.register
 class Map(FieldTransform):
-    """Replaces a value by what a table has for it."""
+    """Replaces a value by looking it up in a table."""
 
     example = {"type": "map", "path": "country", "table": {"BR": "Brazil", "PT": "Portugal"}, "otherwise": "other"}
 
     type: Literal["map"] = "map"
     table: dict[str, JsonValue] = Field(
-        min_length=1, max_length=10_000, description="New values by old ones; numbers and true, false and null as text."
+        min_length=1,
+        max_length=10_000,
+        description="New values by old value. Write numbers, true, false and null as text.",
     )
     unknown: Literal["keep", "otherwise", "dead_letter"] = Field(
         "otherwise",
-        description="A value that is not in the table: stays, becomes the value below, or the message a dead letter.",
+        description="A value that is not in the table: is kept, becomes the value below, or makes the message a "
+        "dead letter.",
     )
-    otherwise: JsonValue = Field(None, description="Value for all that are not in the table.")
+    otherwise: JsonValue = Field(None, description="Value for everything that is not in the table.")
 
     def compile_value(self) -> Callable[[Any], Any]:
-        # As JSON text, so that nobody shares a list or object with this configuration.
+        # Kept as JSON text, so that no message shares a list or object with this configuration.
         table = {key: json.dumps(value) for key, value in self.table.items()}
         otherwise = json.dumps(self.otherwise)
 
         def change(value: Any) -> Any:
-            found = table.get(json.text(value))
-            if found is not None:
-                return json.loads(found)
+            entry = table.get(json.text(value))
+            if entry is not None:
+                return json.loads(entry)
             if self.unknown == "dead_letter":
                 raise TransformError(f"The value of {self.path} is not in the table.")
             return value if self.unknown == "keep" else json.loads(otherwise)

@@ -16,14 +16,22 @@ class Mask(FieldTransform):
 
     type: Literal["mask"] = "mask"
     how: Literal["redact", "partial", "hash"] = Field(
-        "redact", description="Replace all by ***, leave the last characters, or replace by the SHA-256."
+        "redact",
+        description="redact: replace the value with ***. partial: keep the last characters. hash: replace it with "
+        "its SHA-256.",
     )
-    visible: int = Field(4, ge=0, le=20, description="How many of the last characters stay, of at least twice as many.")
+    visible: int = Field(
+        4,
+        ge=0,
+        le=20,
+        description="For partial: number of last characters to keep. Texts shorter than twice this number are "
+        "masked fully.",
+    )
 
     def compile_value(self) -> Callable[[Any], Any]:
         def partial(value: Any) -> str:
             text = json.text(value)
-            # Of a short text the last characters would be most of it.
+            # The last characters of a short text would reveal most of it.
             shown = self.visible if len(text) >= 2 * self.visible else 0
             return "*" * (len(text) - shown) + text[len(text) - shown :]
 

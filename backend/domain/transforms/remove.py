@@ -13,7 +13,7 @@ class Remove(Transform):
     example = {"type": "remove", "paths": ["user.password", "internal"]}
 
     type: Literal["remove"] = "remove"
-    paths: list[FieldPath] = Field(min_length=1, description="Fields to remove; those that are missing are no error.")
+    paths: list[FieldPath] = Field(min_length=1, description="Fields to remove. Missing fields are ignored.")
 
     def compile(self) -> Step:
         unwanted = [parse_path(path) for path in self.paths]

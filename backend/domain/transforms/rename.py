@@ -8,22 +8,22 @@ from backend.domain.transforms.base import OnMissing, Step, Transform, on_missin
 
 @transforms.register
 class Rename(Transform):
-    """Moves a field to another name or place."""
+    """Renames a field or moves it to another place."""
 
     example = {"type": "rename", "path": "user.name", "to": "customer.name"}
 
     type: Literal["rename"] = "rename"
     path: paths.FieldPath = Field(description="Field to move.")
-    to: paths.FieldPath = Field(description="Its new place.")
+    to: paths.FieldPath = Field(description="New path of the field.")
     on_missing: OnMissing = Field(
-        "skip", description="A message without the field: goes on as it is, is dropped, or becomes a dead letter."
+        "skip", description="A message without the field: continues unchanged, is dropped, or becomes a dead letter."
     )
 
     @model_validator(mode="after")
     def _check_places_differ(self) -> "Rename":
         source, target = paths.parse_path(self.path), paths.parse_path(self.to)
         if target[: len(source)] == source:
-            raise ValueError("A field cannot be moved onto or into itself: choose another place.")
+            raise ValueError("A field cannot be moved onto or into itself: choose another path.")
         return self
 
     def compile(self) -> Step:

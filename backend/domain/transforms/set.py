@@ -14,13 +14,12 @@ class Set(Transform):
     example = {"type": "set", "path": "source", "value": "erp"}
 
     type: Literal["set"] = "set"
-    path: paths.FieldPath = Field(description="Field to set; missing objects on the way are made.")
-    value: JsonValue = Field(description="Value to write.")
+    path: paths.FieldPath = Field(description="Field to set. Missing parent objects are created.")
+    value: JsonValue = Field(description="Value to set.")
 
     def compile(self) -> Step:
         steps = paths.parse_path(self.path)
-        # A list or object is copied per message, so that later steps
-        # that change it in place leave this configuration alone.
+        # Lists and objects are copied per message, since later steps may change them in place.
         mutable = isinstance(self.value, dict | list)
 
         def step(document: object) -> list[object]:

@@ -9,20 +9,27 @@ from backend.domain.transforms.base import OnMissing, Step, Transform, Transform
 
 @transforms.register
 class Split(Transform):
-    """Makes one message of each element of a list."""
+    """Splits a list into one message per element."""
 
     example = {"type": "split", "path": "items"}
 
     type: Literal["split"] = "split"
-    path: paths.FieldPath = Field(description="The list.")
+    path: paths.FieldPath = Field(description="The list to split.")
     keep_rest: bool = Field(
         True,
-        description="Each message is the whole one with the element in the list's place; otherwise the element alone.",
+        description="Each result is the whole message with the element in place of the list; otherwise the "
+        "element alone.",
     )
     on_missing: OnMissing = Field(
-        "dead_letter", description="A message without the list: goes on as it is, is dropped, or becomes a dead letter."
+        "dead_letter",
+        description="A message without the list: continues unchanged, is dropped, or becomes a dead letter.",
     )
-    most: int = Field(1000, ge=1, le=10_000, description="A message with a longer list becomes a dead letter.")
+    most: int = Field(
+        1000,
+        ge=1,
+        le=10_000,
+        description="Maximum length of the list. A message with a longer one becomes a dead letter.",
+    )
 
     def compile(self) -> Step:
         steps = paths.parse_path(self.path)

@@ -9,17 +9,17 @@ from backend.domain.transforms.base import OnMissing, Step, Transform, on_missin
 
 @transforms.register
 class Template(Transform):
-    """Writes a text with the values of other fields in it."""
+    """Writes a text that contains values of other fields."""
 
     example = {"type": "template", "path": "title", "template": "Order {{order.id}} of {{user.name}}"}
 
     type: Literal["template"] = "template"
     path: paths.FieldPath = Field(description="Field to write.")
-    template: TextTemplate = Field(description="The text; {{order.id}} stands for that field's value.")
+    template: TextTemplate = Field(description="The text. {{order.id}} is replaced with that field's value.")
     on_missing: OnMissing | Literal["empty"] = Field(
         "empty",
-        description="A field in the text that is missing: counts as empty, or the message goes on without the text, is "
-        "dropped, or becomes a dead letter.",
+        description="If a field in the text is missing: it counts as empty, or the message continues without the text, "
+        "is dropped, or becomes a dead letter.",
     )
 
     def compile(self) -> Step:

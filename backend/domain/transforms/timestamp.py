@@ -10,28 +10,32 @@ from backend.domain.transforms.base import FieldTransform, TransformError, trans
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _UNITS = {"unix": 1, "unix_ms": 1000, "unix_us": 1_000_000}
-_MOST_DIGITS = 20
+_MAX_DIGITS = 20
 _FORMAT = 'iso8601, unix, unix_ms, unix_us, or a pattern such as "%d/%m/%Y %H:%M"'
 
 
 @transforms.register
 class Timestamp(FieldTransform):
-    """Reads a time in one form and writes it in another."""
+    """Converts a time from one format to another."""
 
     example = {"type": "timestamp", "path": "created", "read": "unix_ms", "write": "iso8601"}
 
     type: Literal["timestamp"] = "timestamp"
-    read: str = Field("iso8601", max_length=100, description=f"How the field is written: {_FORMAT}.")
-    write: str = Field("iso8601", max_length=100, description=f"How it shall be written: {_FORMAT}.")
+    read: str = Field("iso8601", max_length=100, description=f"Format of the field: {_FORMAT}.")
+    write: str = Field("iso8601", max_length=100, description=f"Format to write: {_FORMAT}.")
     time_zone: str = Field(
-        "UTC", description="For times that name no zone, and for those written.", examples=["America/Sao_Paulo"]
+        "UTC",
+        description="Time zone of values that have none, and of the values written.",
+        examples=["America/Sao_Paulo"],
     )
 
     @field_validator("time_zone")
     @classmethod
     def _check_zone(cls, name: str) -> str:
         if name not in available_timezones():
-            raise ValueError(f"{name!r} is not a time zone: write it like America/Sao_Paulo.")
+            raise ValueError(
+                f"{name!r} is not a time zone. Write it as in the IANA database, such as America/Sao_Paulo."
+            )
         return name
 
     def compile_value(self) -> Callable[[Any], Any]:
@@ -42,7 +46,7 @@ class Timestamp(FieldTransform):
             try:
                 return write(read(value))
             except (ValueError, TypeError, OverflowError, ArithmeticError):
-                raise TransformError(f"The value of {self.path} is not a time written as {self.read}.") from None
+                raise TransformError(f"The value of {self.path} is not a time in the format {self.read}.") from None
 
         return change
 
@@ -53,16 +57,16 @@ def _reader(form: str, zone: ZoneInfo) -> Callable[[Any], datetime]:
     parse = datetime.fromisoformat if form == "iso8601" else lambda text: datetime.strptime(text, form)
 
     def read(value: Any) -> datetime:
-        found = parse(value)
-        return found if found.tzinfo else found.replace(tzinfo=zone)
+        time = parse(value)
+        return time if time.tzinfo else time.replace(tzinfo=zone)
 
     return read
 
 
 def _microseconds(value: Any, factor: int) -> int:
     number = Decimal(value) * factor
-    if number.adjusted() > _MOST_DIGITS:
-        raise ValueError("beyond all times")
+    if number.adjusted() > _MAX_DIGITS:
+        raise ValueError("the number is too large for a time")
     return int(number)
 
 

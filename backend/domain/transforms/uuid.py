@@ -11,18 +11,19 @@ _NAMESPACE = uuid.UUID("5d5f0f2c-9f0e-5d3a-8f6b-3a1c2f0b7e11")
 
 @transforms.register
 class Uuid(Transform):
-    """Writes a UUID that is made of other fields: the same fields always give the same."""
+    """Writes a UUID derived from other fields. Equal fields give equal UUIDs."""
 
     example = {"type": "uuid", "path": "id", "of": ["shop", "order.number"]}
 
     type: Literal["uuid"] = "uuid"
     path: paths.FieldPath = Field(description="Field to write.")
     of: list[paths.FieldPath] = Field(
-        default_factory=list, description="Fields that it is made of (version 5); the whole message without any."
+        default_factory=list,
+        description="Fields that the UUID (version 5) is derived from; if empty, the whole message.",
     )
     on_missing: OnMissing = Field(
         "dead_letter",
-        description="A message without one of them: goes on as it is, is dropped, or becomes a dead letter.",
+        description="A message that lacks one of them: continues unchanged, is dropped, or becomes a dead letter.",
     )
 
     def compile(self) -> Step:

@@ -6,18 +6,18 @@ from pydantic import Field, JsonValue, field_validator
 from backend.domain import paths
 from backend.domain.transforms.base import Step, Transform, TransformError, transforms
 
-_MOST_SAID = 5
+_MAX_ERRORS = 5
 
 
 def _validator(schema: dict[str, Any]) -> Any:
-    # The pattern engine needs time in proportion to the text; references lead nowhere outside.
+    # This regular expression engine runs in linear time. References to other documents are rejected.
     return jsonschema_rs.validator_for(
-        schema, pattern_options=jsonschema_rs.RegexOptions(), retriever=_refuse, validate_formats=True
+        schema, pattern_options=jsonschema_rs.RegexOptions(), retriever=_reject, validate_formats=True
     )
 
 
-def _refuse(uri: str) -> Any:
-    raise ValueError(f"The schema refers to {uri}: write what is there into $defs instead.")
+def _reject(uri: str) -> Any:
+    raise ValueError(f"The schema refers to {uri}, which is not loaded. Copy that definition into $defs instead.")
 
 
 @transforms.register
@@ -35,11 +35,11 @@ class Validate(Transform):
     }
 
     type: Literal["validate"] = "validate"
-    json_schema: dict[str, JsonValue] = Field(description="JSON Schema, of draft 2020-12 unless it says otherwise.")
+    json_schema: dict[str, JsonValue] = Field(description="JSON Schema; draft 2020-12 unless $schema names another.")
     invalid: Literal["dead_letter", "drop", "flag"] = Field(
-        "dead_letter", description="What becomes of a message that does not fit."
+        "dead_letter", description="An invalid message: becomes a dead letter, is dropped, or is flagged and continues."
     )
-    flag: paths.FieldPath = Field("invalid", description="For flag: field that gets the list of what does not fit.")
+    flag: paths.FieldPath = Field("invalid", description="For flag: field to write the list of errors to.")
 
     @field_validator("json_schema")
     @classmethod
@@ -47,7 +47,7 @@ class Validate(Transform):
         try:
             _validator(schema)
         except (ValueError, TypeError) as error:
-            raise ValueError(f"This is not a JSON Schema: {str(error).splitlines()[0]}") from None
+            raise ValueError(f"This is not a valid JSON Schema: {str(error).splitlines()[0]}") from None
         return schema
 
     def compile(self) -> Step:
@@ -59,20 +59,20 @@ class Validate(Transform):
                 return (document,)
             if self.invalid == "drop":
                 return ()
-            said = _faults(validator, document)
+            errors = _errors(validator, document)
             if self.invalid == "dead_letter":
-                raise TransformError("; ".join(said))
-            paths.put(document, target, said)
+                raise TransformError("; ".join(errors))
+            paths.put(document, target, errors)
             return (document,)
 
         return step
 
 
-def _faults(validator: Any, document: Any) -> list[str]:
-    found = []
+def _errors(validator: Any, document: Any) -> list[str]:
+    messages = []
     for error in validator.iter_errors(document):
         where = ".".join(str(part) for part in error.instance_path)
-        found.append(f"{where}: {error.message}"[:300] if where else error.message[:300])
-        if len(found) == _MOST_SAID:
+        messages.append(f"{where}: {error.message}"[:300] if where else error.message[:300])
+        if len(messages) == _MAX_ERRORS:
             break
-    return found
+    return messages

@@ -1,1 +1,1 @@
-"""Producing to Kafka from an event loop."""
+"""Helpers around librdkafka: an asyncio producer, and reads of a topic's end outside any consumer group."""

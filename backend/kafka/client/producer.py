@@ -1,4 +1,4 @@
-"""An asyncio face on librdkafka's producer."""
+"""An asyncio interface to librdkafka's producer."""
 
 import asyncio
 import threading
@@ -10,7 +10,7 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 from confluent_kafka import Message as Record
 
 PARTITIONER = "murmur2_random"
-"""The Java client's, which Spark uses: whoever writes, a key is always in the same partition."""
+"""The Java client's partitioner, which Spark uses too: a key goes to the same partition whichever client writes it."""
 
 _DEFAULTS: dict[str, Any] = {
     "enable.idempotence": True,
@@ -26,8 +26,8 @@ Report = tuple[asyncio.Future[Record], KafkaError | None, Record]
 class AsyncProducer:
     """Sends records and awaits their acknowledgement by all in-sync replicas.
 
-    Delivery reports are polled by one thread and handed to the loop in batches, so that the
-    cost per record stays small at full load.
+    One thread polls the delivery reports and hands them to the event loop in batches, which keeps the
+    cost per record low at full load.
     """
 
     def __init__(self, config: dict[str, Any]) -> None:
@@ -40,32 +40,32 @@ class AsyncProducer:
         self._poller.start()
 
     def send(self, topic: str, *, key: bytes | None, value: bytes, headers: Headers) -> asyncio.Future[Record]:
-        """A future of the acknowledged record. It fails with KafkaException.
+        """Returns a future of the acknowledged record, which fails with KafkaException.
 
-        Raises KafkaException at once when the local queue is full.
+        Raises KafkaException immediately when the local queue is full.
         """
         future: asyncio.Future[Record] = self._loop.create_future()
 
-        def reported(error: KafkaError | None, record: Record) -> None:
+        def on_delivery(error: KafkaError | None, record: Record) -> None:
             self._reports.append((future, error, record))
             if not self._wake_pending:
                 self._wake_pending = True
                 self._loop.call_soon_threadsafe(self._settle)
 
         try:
-            self._producer.produce(topic, value, key, on_delivery=reported, headers=list(headers))
+            self._producer.produce(topic, value, key, on_delivery=on_delivery, headers=list(headers))
         except BufferError:
             raise KafkaException(KafkaError(KafkaError._QUEUE_FULL, "too many unacknowledged messages")) from None
         return future
 
     async def close(self, timeout: float = 5.0) -> None:
-        """Waits for what is still unacknowledged, at most ``timeout`` seconds."""
+        """Waits up to ``timeout`` seconds for outstanding acknowledgements."""
         await asyncio.to_thread(self._producer.flush, timeout)
         self._closed = True
         await asyncio.to_thread(self._poller.join)
 
     def list_topics(self, timeout: float) -> Any:
-        """Cluster metadata; blocks. Raises KafkaException when no broker answers."""
+        """The cluster's metadata; blocks up to ``timeout`` seconds. Raises KafkaException when no broker answers."""
         return self._producer.list_topics(timeout=timeout)
 
     def _poll(self) -> None:
@@ -76,7 +76,7 @@ class AsyncProducer:
         self._wake_pending = False
         while self._reports:
             future, error, record = self._reports.popleft()
-            if future.done():  # its waiter gave up
+            if future.done():  # the caller was cancelled
                 continue
             if error is None:
                 future.set_result(record)

@@ -1,4 +1,4 @@
-"""The end of a topic, read without a group and without leaving a trace."""
+"""Reads the end of a topic without joining a consumer group or committing offsets."""
 
 import uuid
 
@@ -8,7 +8,7 @@ _SECONDS = 5.0
 
 
 def tail(bootstrap_servers: str, topic: str, per_partition: int) -> list[Message]:
-    """The committed records among the last ``per_partition`` of each partition, oldest first by partition.
+    """The committed records among the last ``per_partition`` offsets of each partition, oldest first per partition.
 
     Raises KafkaException when Kafka does not answer.
     """
@@ -22,25 +22,25 @@ def tail(bootstrap_servers: str, topic: str, per_partition: int) -> list[Message
         }
     )
     try:
-        found: list[Message] = []
+        records: list[Message] = []
         starts = []
         for partition in consumer.list_topics(topic, timeout=_SECONDS).topics[topic].partitions:
             low, high = consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=_SECONDS)
             starts.append(TopicPartition(topic, partition, max(low, high - per_partition)))
         consumer.assign(starts)
-        left = {start.partition for start in starts}
-        while left:
+        unfinished = {start.partition for start in starts}
+        while unfinished:
             first = consumer.poll(_SECONDS)
             if first is None:
                 raise KafkaException(KafkaError(KafkaError._TIMED_OUT, "Kafka does not answer"))
             for record in [first, *consumer.consume(1000, 0)]:
                 error = record.error()
                 if error is None:
-                    found.append(record)
+                    records.append(record)
                 elif error.code() == KafkaError._PARTITION_EOF:
-                    left.discard(record.partition())
+                    unfinished.discard(record.partition())
                 else:
                     raise KafkaException(error)
-        return found
+        return records
     finally:
         consumer.close()

@@ -1,5 +1,5 @@
-"""A proxy in front of a Kafka cluster: clients see a few proxy nodes instead of the brokers (KafkaSinkCluster).
+"""A proxy in front of a Kafka cluster: clients see a few proxy nodes instead of the brokers.
 
-Requests that concern several brokers are split and their answers put together again; every address in an answer is
-a proxy's.
+Requests that concern several brokers are split and their answers merged; every broker's address in an answer is
+replaced by a proxy's. docs/adr/0010-kafka-proxy.md gives the design.
 """

@@ -1,4 +1,4 @@
-"""What goes through a proxy just now: per client and per broker, and what went wrong last."""
+"""Current traffic of a proxy per client and per broker, and its latest errors."""
 
 import asyncio
 import logging
@@ -9,14 +9,14 @@ from datetime import UTC, datetime
 from typing import Any
 
 _SECONDS = 5
-"""Rates are means over so long."""
-_MOST_NAMES = 1000
-_MOST_ERRORS = 50
+"""Rates are averages over this period."""
+_MAX_NAMES = 1000
+_MAX_ERRORS = 50
 
 
 @dataclass(slots=True)
 class Tally:
-    """Of one client or one broker, since the proxy started. ``bytes_from`` came from it."""
+    """Counts of one client or one broker since the proxy started. ``bytes_from`` were received from it."""
 
     connections: int = 0
     requests: int = 0
@@ -29,68 +29,68 @@ class Tally:
         self.samples.append((now, self.requests, self.bytes_from, self.bytes_to))
 
     def facts(self) -> dict[str, float]:
-        """Counts, and rates per second."""
-        found: dict[str, float] = {"connections": self.connections, "failures": self.failures}
+        """Counts, and rates per second, for the status page."""
+        counts: dict[str, float] = {"connections": self.connections, "failures": self.failures}
         names = ("requests_per_second", "bytes_from_per_second", "bytes_to_per_second")
         if len(self.samples) < 2:
-            return found | dict.fromkeys(names, 0.0)
+            return counts | dict.fromkeys(names, 0.0)
         (began, *first), (ended, *last) = self.samples[0], self.samples[-1]
         rates = (round((new - old) / (ended - began), 1) for old, new in zip(first, last, strict=True))
-        return found | dict(zip(names, rates, strict=True))
+        return counts | dict(zip(names, rates, strict=True))
 
 
 class Tallies:
-    """By name; when there are too many, those without a connection that were used longest ago are forgotten."""
+    """Tallies by name. When there are too many, the least recently used one without a connection is removed."""
 
     def __init__(self) -> None:
-        self._found: OrderedDict[str, Tally] = OrderedDict()
+        self._tallies: OrderedDict[str, Tally] = OrderedDict()
 
     def of(self, name: str) -> Tally:
-        found = self._found.get(name)
-        if found is None:
-            if len(self._found) >= _MOST_NAMES:
-                self._forget_one()
-            found = self._found[name] = Tally()
-        self._found.move_to_end(name)
-        return found
+        tally = self._tallies.get(name)
+        if tally is None:
+            if len(self._tallies) >= _MAX_NAMES:
+                self._remove_one()
+            tally = self._tallies[name] = Tally()
+        self._tallies.move_to_end(name)
+        return tally
 
-    def _forget_one(self) -> None:
-        idle = (name for name, tally in self._found.items() if not tally.connections)
+    def _remove_one(self) -> None:
+        idle = (name for name, tally in self._tallies.items() if not tally.connections)
         name = next(idle, None)
         if name is not None:
-            del self._found[name]
+            del self._tallies[name]
 
     def all(self) -> dict[str, Tally]:
-        return dict(self._found)
+        return dict(self._tallies)
 
     def sample(self, now: float) -> None:
-        for tally in self._found.values():
+        for tally in self._tallies.values():
             tally.sample(now)
 
     def facts(self) -> list[dict[str, Any]]:
-        return [{"name": name, **tally.facts()} for name, tally in self._found.items()]
+        return [{"name": name, **tally.facts()} for name, tally in self._tallies.items()]
 
     def facts_of(self, name: str) -> dict[str, float]:
-        return self._found.get(name, Tally()).facts()
+        return self._tallies.get(name, Tally()).facts()
 
 
 class RecentErrors(logging.Handler):
-    """The last warnings of the proxy, newest first. They hold no secrets and no records."""
+    """Keeps the proxy's latest warnings, newest first. They contain no secrets and no records."""
 
     def __init__(self) -> None:
         super().__init__(logging.WARNING)
-        self._found: deque[dict[str, str]] = deque(maxlen=_MOST_ERRORS)
+        self._errors: deque[dict[str, str]] = deque(maxlen=_MAX_ERRORS)
 
     def emit(self, record: logging.LogRecord) -> None:
         at = datetime.fromtimestamp(record.created, UTC).isoformat()
-        self._found.appendleft({"at": at, "message": record.getMessage()})
+        self._errors.appendleft({"at": at, "message": record.getMessage()})
 
     def facts(self) -> list[dict[str, str]]:
-        return list(self._found)
+        return list(self._errors)
 
 
 class Activity:
-    """Of one proxy process."""
+    """The traffic and errors of one proxy process."""
 
     def __init__(self) -> None:
         self.clients = Tallies()

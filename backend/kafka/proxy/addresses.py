@@ -1,15 +1,16 @@
-"""Answers that name brokers: clients read of proxies instead, and the proxy learns from what brokers said."""
+"""Answers that name brokers: clients get the proxies' addresses instead, and the topology learns the brokers'."""
 
 from collections.abc import Iterable, Mapping
 
 from backend.kafka.proxy.config import ProxyNode
-from backend.kafka.proxy.routing import Anywhere, Leg, Lookup
+from backend.kafka.proxy.routing import Leg, Lookup
+from backend.kafka.proxy.strategies import Anywhere
 from backend.kafka.wire.api import ErrorCode
-from backend.kafka.wire.codec import Struct
+from backend.kafka.wire.structs import Struct
 
 
 class Addressed(Anywhere):
-    """A question that any broker answers, with addresses."""
+    """A request that any broker can answer, whose answer contains addresses."""
 
     reads_answer = True
     is_repeatable = True
@@ -19,7 +20,7 @@ class Addressed(Anywhere):
 
 
 Proxies = Mapping[int, ProxyNode]
-"""The proxy that stands for each broker, by the broker's id."""
+"""The proxy that represents each broker, by the broker's id."""
 
 
 def _proxy_id(broker_id: int, proxies: Proxies) -> int:
@@ -28,7 +29,7 @@ def _proxy_id(broker_id: int, proxies: Proxies) -> int:
 
 
 def _proxy_ids(broker_ids: Iterable[int], proxies: Proxies) -> list[int]:
-    """Each proxy once."""
+    """The ids of the proxies that represent these brokers, without duplicates."""
     return list(dict.fromkeys(proxies[broker_id].broker_id for broker_id in broker_ids if broker_id in proxies))
 
 
@@ -47,10 +48,10 @@ def _nodes(kind: type[Struct], id_field: str, lookup: Lookup) -> list[Struct]:
 def _replace_replicas(partition: Struct, proxies: Proxies, fields: Iterable[str]) -> None:
     partition.leader_id = _proxy_id(partition.leader_id, proxies)
     for field in fields:
-        found = getattr(partition, field)
-        if found:
-            setattr(partition, field, _proxy_ids(found, proxies))
-    # A proxy stands for several brokers: as long as one of them is there, it is.
+        broker_ids = getattr(partition, field)
+        if broker_ids:
+            setattr(partition, field, _proxy_ids(broker_ids, proxies))
+    # A proxy represents several brokers and is online as long as one of them is.
     partition.offline_replicas = []
 
 
@@ -71,7 +72,7 @@ class DescribeCluster(Addressed):
     def answered(self, request: Struct, leg: Leg, lookup: Lookup) -> None:
         answer = leg.answer
         assert answer is not None
-        if answer.error_code == ErrorCode.NONE and answer.endpoint_type == 1:  # brokers, not controllers
+        if answer.error_code == ErrorCode.NONE and answer.endpoint_type == 1:  # 1: brokers; 2: controllers
             answer.controller_id = _proxy_id(answer.controller_id, lookup.proxies())
             answer.brokers = _nodes(type(answer).type_of("brokers"), "broker_id", lookup)
 
@@ -87,7 +88,7 @@ class DescribeTopicPartitions(Addressed):
 
 
 class DescribeQuorum(Addressed):
-    """The controllers are named by their ids; where they listen is not for clients of the proxy."""
+    """Controllers keep their ids, but their listeners are removed, since clients of the proxy cannot reach them."""
 
     def answered(self, request: Struct, leg: Leg, lookup: Lookup) -> None:
         assert leg.answer is not None
@@ -101,23 +102,23 @@ class FindCoordinator(Addressed):
         answer = leg.answer
         assert answer is not None
         if answer.coordinators:
-            for found in answer.coordinators:
-                self._replace(request.key_type, found.key, found, lookup)
+            for coordinator in answer.coordinators:
+                self._replace(request.key_type, coordinator.key, coordinator, lookup)
         elif request.key:
             self._replace(request.key_type, request.key, answer, lookup)
 
     @staticmethod
-    def _replace(kind: int, key: str, found: Struct, lookup: Lookup) -> None:
-        learn_coordinator(kind, key, found, lookup)
-        if found.error_code == ErrorCode.NONE:
-            node = lookup.proxies().get(found.node_id, lookup.nodes.local)
-            found.node_id = node.broker_id
-            found.host, found.port = node.address_for_clients.host, node.address_for_clients.port
+    def _replace(kind: int, key: str, coordinator: Struct, lookup: Lookup) -> None:
+        learn_coordinator(kind, key, coordinator, lookup)
+        if coordinator.error_code == ErrorCode.NONE:
+            node = lookup.proxies().get(coordinator.node_id, lookup.nodes.local)
+            coordinator.node_id = node.broker_id
+            coordinator.host, coordinator.port = node.address_for_clients.host, node.address_for_clients.port
 
 
-def learn_coordinator(kind: int, key: str, found: Struct, lookup: Lookup) -> None:
-    """From a FindCoordinator response as the broker sent it."""
-    if found.error_code == ErrorCode.NONE:
-        lookup.topology.learn_coordinator(kind, key, found.node_id)
+def learn_coordinator(kind: int, key: str, coordinator: Struct, lookup: Lookup) -> None:
+    """Updates the topology from a FindCoordinator response, before its addresses are replaced."""
+    if coordinator.error_code == ErrorCode.NONE:
+        lookup.topology.learn_coordinator(kind, key, coordinator.node_id)
     else:
         lookup.topology.forget_coordinator(kind, key)

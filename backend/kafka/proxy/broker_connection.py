@@ -1,4 +1,4 @@
-"""One client's connection to one broker. No two clients share one, so that a broker sees who asks."""
+"""One client's connection to one broker. Clients share none, so that the broker knows whom a request comes from."""
 
 import asyncio
 import logging
@@ -14,20 +14,20 @@ from backend.kafka.proxy.config import Address, BrokerTls, ProxyConfig
 from backend.kafka.proxy.sasl import Login, RefusedError
 from backend.kafka.wire import codec
 from backend.kafka.wire.api import ApiKey
-from backend.kafka.wire.codec import Parts, Struct
 from backend.kafka.wire.framing import FrameProtocol
-from backend.kafka.wire.primitives import MalformedError
+from backend.kafka.wire.primitives import MalformedError, Parts
+from backend.kafka.wire.structs import Struct
 
 log = logging.getLogger(__name__)
 
 CLIENT_ID = "headrace-proxy"
 
 _FIRST_PAUSE = 0.1
-"""Seconds before the second try to sign in; each further pause is twice as long."""
+"""Seconds before the second attempt to sign in; each further pause is twice as long."""
 
 
 class Lost(Enum):
-    """In place of an answer. What was not sent was certainly not done."""
+    """Takes the place of an answer. A request that was not sent has certainly had no effect."""
 
     UNSENT = 0
     SENT = 1
@@ -44,10 +44,10 @@ class _Waiting:
 
 
 class BrokerConnection(FrameProtocol):
-    """Opened when the first request is sent; requests wait meanwhile.
+    """Connects as soon as it is created; requests wait until it is open.
 
-    ``on_closed`` is called once, when it is over, and told whether that was a fault: requests were open, and nobody
-    here had closed it. ``on_writable`` says whether the broker keeps up.
+    ``on_closed`` is called once, and its second argument tells whether the connection failed: requests were pending,
+    and the proxy had not closed it. ``on_writable`` is called with whether the broker keeps up with writes.
     """
 
     def __init__(
@@ -89,8 +89,10 @@ class BrokerConnection(FrameProtocol):
     # -- sending
 
     def send(self, parts: Parts, on_answer: OnAnswer | None, *, patience: float = 0.0) -> None:
-        """A whole frame, whose correlation id is replaced. Without ``on_answer`` none is expected. ``patience`` is
-        for how many seconds beyond the usual the broker may take."""
+        """Sends a whole frame, whose correlation id is replaced. Without ``on_answer`` no answer is expected.
+
+        ``patience`` extends the request timeout by that many seconds.
+        """
         waiting = self._number(parts, on_answer, patience)
         self._tally.requests += 1
         if self._is_open:
@@ -113,44 +115,44 @@ class BrokerConnection(FrameProtocol):
         self._last_is_unanswered = waiting is None
         self.transport.writelines(parts)
 
-    async def ask(self, api_key: ApiKey, version: int, body: Struct) -> Struct:
-        """A question of the proxy's own. Raises ConnectionError."""
-        return await self._ask(api_key, version, body, self.send)
+    async def request(self, api_key: ApiKey, version: int, body: Struct) -> Struct:
+        """Sends a request of the proxy's own and awaits the answer. Raises ConnectionError."""
+        return await self._request(api_key, version, body, self.send)
 
-    async def _ask_now(self, api_key: ApiKey, version: int, body: Struct) -> Struct:
-        """Before the requests that wait."""
+    async def _request_now(self, api_key: ApiKey, version: int, body: Struct) -> Struct:
+        """Sends the request ahead of those that wait for the connection to open."""
 
         def send(parts: Parts, on_answer: OnAnswer) -> None:
             self._write(parts, self._number(parts, on_answer, 0.0))
 
-        return await self._ask(api_key, version, body, send)
+        return await self._request(api_key, version, body, send)
 
-    async def _ask(
+    async def _request(
         self, api_key: ApiKey, version: int, body: Struct, send: Callable[[Parts, OnAnswer], None]
     ) -> Struct:
         answered: asyncio.Future[bytearray | Lost] = asyncio.get_running_loop().create_future()
 
-        def take(answer: bytearray | Lost) -> None:
+        def on_answer(answer: bytearray | Lost) -> None:
             if not answered.done():
                 answered.set_result(answer)
 
-        send(codec.write_request(api_key, version, 0, CLIENT_ID, body), take)
+        send(codec.write_request(api_key, version, 0, CLIENT_ID, body), on_answer)
         frame = await answered
         if isinstance(frame, Lost):
-            raise ConnectionError("it closed the connection")
+            raise ConnectionError("the broker closed the connection")
         try:
             return codec.read_response(api_key, version, frame)
         except MalformedError as error:
-            raise ConnectionError(f"its answer cannot be read: {error}") from None
+            raise ConnectionError(f"the broker's answer cannot be read: {error}") from None
 
     # -- ending
 
     def close(self) -> None:
-        """What has been written still leaves."""
+        """Closes the connection after what has been written is sent."""
         self._opening.cancel()
         if self._is_connected:
             self.transport.close()
-        self._end(is_wanted=True)
+        self._end(is_intended=True)
 
     def _abort(self) -> None:
         self._opening.cancel()
@@ -159,19 +161,19 @@ class BrokerConnection(FrameProtocol):
         self._end()
 
     def check(self, now: float) -> None:
-        """Ends the connection when the broker has not answered for too long."""
+        """Aborts the connection when a request has timed out."""
         if self._waiting and self._waiting[0].deadline < now:
-            log.warning("Broker at %s has not answered in time; the connection is closed.", self.address)
+            log.warning("The broker at %s has not answered in time; its connection is closed.", self.address)
             self._abort()
 
-    def _end(self, *, is_wanted: bool = False) -> None:
+    def _end(self, *, is_intended: bool = False) -> None:
         if self._is_closed:
             return
         self._is_closed = True
         if self._login_timer is not None:
             self._login_timer.cancel()
-        # A broker that refuses a write with acks=0 says so by closing the connection.
-        has_failed = not is_wanted and (bool(self._waiting or self._unsent) or self._last_is_unanswered)
+        # A broker rejects a write with acks=0 by closing the connection.
+        has_failed = not is_intended and (bool(self._waiting or self._unsent) or self._last_is_unanswered)
         if has_failed:
             self._tally.failures += 1
         if self._was_open:
@@ -204,11 +206,11 @@ class BrokerConnection(FrameProtocol):
             except (OSError, TimeoutError) as error:
                 reason = error
                 break
-        log.warning("Broker at %s cannot be used: %s", self.address, str(reason) or "no answer in time")
+        log.warning("The broker at %s cannot be used: %s.", self.address, str(reason) or "no answer in time")
         self._abort()
 
     async def _connect(self) -> None:
-        """Anew when signing in has failed: the broker closes the connection then."""
+        """Reconnects if signing in has failed, since the broker closes the connection then."""
         if self._is_connected:
             self.transport.abort()
             await self._disconnected.wait()
@@ -219,17 +221,17 @@ class BrokerConnection(FrameProtocol):
     async def _log_in(self) -> None:
         if self._login is None:
             return
-        seconds = await self._login.run(self._ask_now)
+        seconds = await self._login.run(self._request_now)
         if seconds:
             self._login_timer = asyncio.get_running_loop().call_later(seconds / 2, self._log_in_again)
 
     def log_in_again(self, login: Login) -> None:
-        """With what the client has just shown anew: KIP-368."""
+        """Signs in again with the credentials that the client has just sent (re-authentication, KIP-368)."""
         self._login = login
         self._log_in_again()
 
     def _log_in_again(self) -> None:
-        """Requests wait meanwhile: the broker would refuse them."""
+        """Requests wait until this is done, since the broker would reject them."""
         if self._is_open:
             self._is_open = False
             self._opening = asyncio.create_task(self._renew())
@@ -240,7 +242,9 @@ class BrokerConnection(FrameProtocol):
                 await self._log_in()
             self._flush()
         except (OSError, TimeoutError) as error:
-            log.warning("Broker at %s: signing in again failed: %s", self.address, str(error) or "no answer in time")
+            log.warning(
+                "Re-authentication at the broker at %s failed: %s.", self.address, str(error) or "no answer in time"
+            )
             self._abort()
 
     def _flush(self) -> None:
@@ -261,11 +265,11 @@ class BrokerConnection(FrameProtocol):
     def frame_received(self, frame: bytearray) -> None:
         self._tally.bytes_from += len(frame)
         if not self._waiting or self._waiting[0].correlation_id != codec.response_correlation(frame):
-            raise MalformedError("an answer to nothing that was asked")
+            raise MalformedError("The answer matches no pending request.")
         self._waiting.popleft().on_answer(frame)
 
     def malformed(self, reason: str) -> None:
-        log.error("Broker at %s: %s", self.address, reason)
+        log.error("The broker at %s sent malformed data: %s", self.address, reason)
 
     def connection_lost(self, error: Exception | None) -> None:
         self._is_connected = False
@@ -273,13 +277,13 @@ class BrokerConnection(FrameProtocol):
         if self._was_open or self._opening.done():
             self._end()
             return
-        # While it is being opened: whoever signs in learns of it, and may try again.
+        # Still opening: the sign-in is notified and may be retried.
         waiting, self._waiting = self._waiting, deque()
-        for asked in waiting:
-            asked.on_answer(Lost.SENT)
+        for pending in waiting:
+            pending.on_answer(Lost.SENT)
 
     def pause(self, paused: bool) -> None:
-        """Back-pressure: while the client does not read, nothing is read from the broker."""
+        """Back-pressure: the proxy does not read from the broker while the client does not read from the proxy."""
         if self._is_open and paused != self._is_reading_paused:
             self._is_reading_paused = paused
             (self.transport.pause_reading if paused else self.transport.resume_reading)()

@@ -1,4 +1,4 @@
-"""The proxy's configuration, a YAML file. Seed 002 names its first keys."""
+"""The proxy's configuration file, in YAML."""
 
 import ssl
 from functools import cached_property
@@ -12,11 +12,11 @@ from backend.domain.model import StrictModel
 
 
 class ConfigError(Exception):
-    """The file cannot be used; the message has a line for each fault, with the key's path."""
+    """The file cannot be used; the message has a line for each error, with the key's path."""
 
 
 class Address(StrictModel):
-    """Where a server listens."""
+    """A host and a port."""
 
     host: str
     port: int = Field(ge=1, le=65535)
@@ -39,7 +39,7 @@ _Address = Annotated[Address, BeforeValidator(_address)]
 
 def _file(path: Path) -> Path:
     if not path.is_file():
-        raise ValueError(f"There is no file {path}.")
+        raise ValueError(f"The file {path} does not exist.")
     return path
 
 
@@ -47,12 +47,12 @@ _File = Annotated[Path, AfterValidator(_file)]
 
 
 class ListenTls(StrictModel):
-    """TLS towards clients."""
+    """TLS between clients and the proxy."""
 
-    certificate: _File = Field(description="The proxy's certificate, PEM.")
+    certificate: _File = Field(description="The proxy's certificate, a PEM file.")
     private_key: _File
     client_authority: _File | None = Field(
-        None, description="Clients must show a certificate that this authority signed."
+        None, description="If set, clients must present a certificate that this authority has signed."
     )
 
     @cached_property
@@ -66,17 +66,19 @@ class ListenTls(StrictModel):
 
 
 class BrokerTls(StrictModel):
-    """TLS towards brokers."""
+    """TLS between the proxy and brokers."""
 
-    authority: _File | None = Field(None, description="Who signed the brokers' certificates; the system's without it.")
-    certificate: _File | None = Field(None, description="The proxy's own certificate, where brokers ask for one.")
+    authority: _File | None = Field(
+        None, description="The authority that signed the brokers' certificates; by default the system's authorities."
+    )
+    certificate: _File | None = Field(None, description="The proxy's own certificate, if brokers require one.")
     private_key: _File | None = None
     verify_hostname: bool = True
 
     @model_validator(mode="after")
     def _check_pair(self) -> "BrokerTls":
         if (self.certificate is None) != (self.private_key is None):
-            raise ValueError("certificate and private_key belong together.")
+            raise ValueError("Set both certificate and private_key, or neither.")
         return self
 
     @cached_property
@@ -94,16 +96,20 @@ class Tls(StrictModel):
 
 
 class DelegationTokens(StrictModel):
-    """How the proxy makes tokens for users of SCRAM, in its own name."""
+    """How the proxy creates delegation tokens for SCRAM users, under its own identity."""
 
-    contact_points: list[_Address] = Field(min_length=1, description="Listeners of brokers that know the proxy (mTLS).")
-    tls: BrokerTls = Field(description="With the proxy's own certificate.")
-    lifetime_seconds: int = Field(86_400, ge=20, description="New ones are made at half of it.")
+    contact_points: list[_Address] = Field(
+        min_length=1, description="Brokers' listeners that authenticate the proxy by its certificate (mTLS)."
+    )
+    tls: BrokerTls = Field(description="TLS with the proxy's own certificate.")
+    lifetime_seconds: int = Field(
+        86_400, ge=20, description="Lifetime of a token, in seconds. It is replaced after half of this time."
+    )
 
 
 class Sasl(StrictModel):
     delegation_tokens: DelegationTokens | None = Field(
-        None, description="Without it, SCRAM is offered in front of a single broker only."
+        None, description="Without it, SCRAM is offered only if the cluster has a single broker."
     )
 
 
@@ -113,11 +119,11 @@ class ProxyNode(StrictModel):
     address_for_clients: _Address
     address_for_peers: _Address
     rack: str | None = None
-    broker_id: int = Field(ge=0, description="By which clients know it.")
+    broker_id: int = Field(ge=0, description="The broker id that clients see for this proxy.")
 
 
 def _nodes(value: Any) -> Any:
-    """A plain list of addresses will do."""
+    """Accepts a plain list of addresses as well."""
     if not isinstance(value, list):
         return value
     return [
@@ -127,29 +133,35 @@ def _nodes(value: Any) -> Any:
 
 
 class ProxyConfig(StrictModel):
-    """One proxy process."""
+    """The configuration of one proxy process."""
 
-    first_contact_points: list[_Address] = Field(min_length=1, description="Brokers to ask for the others.")
+    first_contact_points: list[_Address] = Field(
+        min_length=1, description="Brokers from which the proxy learns about all others."
+    )
     proxy_nodes: Annotated[list[ProxyNode], BeforeValidator(_nodes)] = Field(
         min_length=1,
         validation_alias=AliasChoices("proxy_nodes", "shotover_nodes"),
-        description="All proxies of the cluster, this one among them; every proxy has the same list.",
+        description="All proxies of the cluster, including this one. Every proxy needs the same list.",
     )
     local_broker_id: int = Field(
         0,
         validation_alias=AliasChoices("local_broker_id", "local_shotover_broker_id"),
-        description="Which of the nodes this process is.",
+        description="The broker_id of this process in proxy_nodes.",
     )
-    listen: _Address = Field(description="Where this process takes connections.")
-    operations: _Address | None = Field(None, description="Where /health, /ready and /metrics answer.")
+    listen: _Address = Field(description="The address on which this process accepts connections.")
+    operations: _Address | None = Field(
+        None, description="The address that serves /health, /ready, /metrics and /status."
+    )
     connect_timeout_ms: int = Field(3000, ge=1)
     request_timeout_ms: int = Field(
-        60_000, ge=1, description="A broker that answers nothing for so long is taken for dead."
+        60_000, ge=1, description="A broker that leaves a request unanswered for this long is considered dead."
     )
-    check_peers_delay_ms: int = Field(3000, ge=1, description="How often the other proxies are looked at.")
-    drain_timeout_ms: int = Field(10_000, ge=0, description="How long a stop waits for answers.")
+    check_peers_delay_ms: int = Field(3000, ge=1, description="Interval between checks of the other proxies.")
+    drain_timeout_ms: int = Field(10_000, ge=0, description="How long shutting down waits for pending answers.")
     connection_limit: int = Field(512, ge=1)
-    max_frame_bytes: int = Field(100 * 1024 * 1024, ge=1024, description="As the brokers' socket.request.max.bytes.")
+    max_frame_bytes: int = Field(
+        100 * 1024 * 1024, ge=1024, description="Largest accepted frame; match the brokers' socket.request.max.bytes."
+    )
     tls: Tls = Tls()
     sasl: Sasl = Sasl()
 
@@ -157,12 +169,12 @@ class ProxyConfig(StrictModel):
     def _check_nodes(self) -> "ProxyConfig":
         ids = [node.broker_id for node in self.proxy_nodes]
         if len(set(ids)) < len(ids):
-            raise ValueError("Two proxy_nodes have the same broker_id.")
+            raise ValueError("Two proxy_nodes have the same broker_id; each needs its own.")
         if self.local_broker_id not in ids:
             raise ValueError(f"local_broker_id: none of the proxy_nodes has the broker_id {self.local_broker_id}.")
         racks = [node.rack is None for node in self.proxy_nodes]
         if any(racks) and not all(racks):
-            raise ValueError("Either all proxy_nodes name their rack or none does.")
+            raise ValueError("Set rack on all proxy_nodes or on none.")
         return self
 
     @property
@@ -171,15 +183,15 @@ class ProxyConfig(StrictModel):
 
 
 def load(path: Path) -> ProxyConfig:
-    """Raises ConfigError."""
+    """Reads and validates the file. Raises ConfigError."""
     try:
-        found = yaml.safe_load(path.read_text())
+        document = yaml.safe_load(path.read_text())
     except OSError as error:
         raise ConfigError(f"{path} cannot be read: {error.strerror}.") from None
     except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path} is not YAML: {' '.join(str(error).split())}.") from None
+        raise ConfigError(f"{path} is not valid YAML: {' '.join(str(error).split())}.") from None
     try:
-        return ProxyConfig.model_validate(found)
+        return ProxyConfig.model_validate(document)
     except ValidationError as error:
         lines = [f"{'.'.join(map(str, e['loc'])) or 'the file'}: {e['msg']}" for e in error.errors()]
         raise ConfigError(f"{path} cannot be used.\n" + "\n".join(lines)) from None

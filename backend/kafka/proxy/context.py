@@ -9,7 +9,7 @@ from backend.kafka.proxy.topology import Topology
 
 @dataclass(frozen=True)
 class Context:
-    """What all connections of one proxy share."""
+    """The state that all connections of one proxy share."""
 
     config: ProxyConfig
     topology: Topology

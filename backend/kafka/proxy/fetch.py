@@ -1,9 +1,9 @@
 """Fetch: one client's view of many brokers' logs.
 
-The proxy keeps an incremental fetch session (KIP-227) towards the client, if it wants one, and one towards each broker.
-A broker has at most one fetch open, and answers when it has something; whatever comes is the client's next answer. A
-fetch that is still open when the client has been answered stays open, and what it brings is held for the client's next
-request: so nothing is polled, and one quiet broker never delays another's records.
+The proxy keeps an incremental fetch session (KIP-227) with the client, if it requests one, and one with each broker.
+Each broker has at most one pending fetch, which it answers as soon as it has records; these become the client's next
+answer. A fetch that is still pending when the client is answered stays pending, and its records are held for the
+client's next request. So nothing is polled, and an idle broker never delays another's records.
 """
 
 import asyncio
@@ -13,16 +13,14 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Protocol
 
 from backend.kafka.proxy.broker_connection import Lost
 from backend.kafka.proxy.routing import STALE_LEADER, Lookup
+from backend.kafka.proxy.sessions import GRACE_SECONDS, Brokers, Key, by_topic, next_epoch
 from backend.kafka.proxy.topology import NO_ID, Broker, TopicKey
 from backend.kafka.wire import codec
 from backend.kafka.wire.api import ApiKey, ErrorCode
-from backend.kafka.wire.codec import Struct
-
-Key = tuple[TopicKey, int]
+from backend.kafka.wire.structs import Struct
 
 _ANSWER = codec.response_type(ApiKey.FETCH)
 _ANSWER_TOPIC = _ANSWER.type_of("responses")
@@ -32,51 +30,27 @@ _REQUEST_TOPIC = _REQUEST.type_of("topics")
 _FORGOTTEN = _REQUEST.type_of("forgotten_topics_data")
 
 _SESSIONLESS, _NEW_SESSION = -1, 0
-_LAST_EPOCH = 2**31 - 1
 _SESSION_VERSION = 7
-GRACE = 0.5
-"""Seconds beyond the client's wait that brokers may take to answer that they have nothing."""
 _PREFERENCE_SECONDS = 300.0
 _LOST_SESSION = (ErrorCode.FETCH_SESSION_ID_NOT_FOUND, ErrorCode.INVALID_FETCH_SESSION_EPOCH)
 _NOT_AT_FOLLOWER = (*STALE_LEADER, ErrorCode.OFFSET_OUT_OF_RANGE, ErrorCode.REPLICA_NOT_AVAILABLE)
 
 
-class Brokers(Protocol):
-    """The brokers as one client's connection reaches them."""
-
-    def ask(
-        self,
-        api_key: ApiKey,
-        broker: Broker | None,
-        body: Struct,
-        version: int,
-        answered: Callable[[Struct | Lost], None],
-        *,
-        patience: float,
-    ) -> None:
-        """Without a broker any is asked. ``patience`` is for how many seconds beyond the usual it may take."""
-
-    def lookup(self) -> Lookup: ...
-
-    def resolve(self, lookup: Lookup, then: Callable[[], None]) -> None:
-        """Finds out what was missing."""
-
-
 @dataclass
 class _Session:
-    """What the proxy has told one broker that the client wants."""
+    """The session with one broker. ``sent`` are the partitions that the broker knows, with their positions."""
 
     session_id: int = 0
     epoch: int = 0
     sent: dict[Key, tuple[int, ...]] = field(default_factory=dict)
     is_open: bool = False
-    """Whether a fetch is open there."""
+    """Whether a fetch is pending at the broker."""
     expires: float = 0.0
 
 
 @dataclass
 class _Request:
-    """The client's fetch that waits for its answer."""
+    """The client's pending fetch."""
 
     body: Struct
     version: int
@@ -101,26 +75,26 @@ class _Result:
 
 
 class Fetcher:
-    """Of one client's connection."""
+    """Answers the fetches of one client."""
 
     def __init__(self, brokers: Brokers) -> None:
-        self._reach = brokers
+        self._cluster = brokers
         self._session_id = 0
         self._epoch = 0
-        self._wanted: dict[Key, Struct] = {}
+        self._session_partitions: dict[Key, Struct] = {}
         self._brokers: dict[int, _Session] = {}
         self._preferred: dict[Key, tuple[int, float]] = {}
-        self._seen: dict[Key, tuple[int, int, int]] = {}
+        self._last_offsets: dict[Key, tuple[int, int, int]] = {}
         self._ready: dict[Key, _Result] = {}
         self._request: _Request | None = None
         self._queue: deque[tuple[Struct, int, Callable[[Struct], None]]] = deque()
 
     def fetch(self, body: Struct, version: int, answer: Callable[[Struct], None]) -> None:
-        """Answers once there is enough, or the client has waited long enough; one after the other."""
+        """Answers when ``min_bytes`` have arrived or ``max_wait_ms`` are over. Fetches are answered one at a time."""
         if self._request is not None:
             self._queue.append((body, version, answer))
             return
-        error = self._take(body)
+        error = self._update_session(body)
         if error is not None:
             answer(_ANSWER(error_code=error))
             return
@@ -130,7 +104,7 @@ class Fetcher:
         request.timer = asyncio.get_running_loop().call_later(wait, self._overdue, request)
         self._request = request
         self._drop_stale()
-        self._ask()
+        self._fetch_from_brokers()
         self._answer_if_enough()
 
     def close(self) -> None:
@@ -141,11 +115,11 @@ class Fetcher:
 
     # -- the client's session
 
-    def _take(self, body: Struct) -> ErrorCode | None:
-        """Brings what the client wants up to date; the error if its session is not the one that is kept."""
+    def _update_session(self, body: Struct) -> ErrorCode | None:
+        """Updates the client's session. Returns the error if the request does not continue the current session."""
         epoch = body.session_epoch
         if epoch in (_SESSIONLESS, _NEW_SESSION):
-            self._wanted = dict(_partitions(body))
+            self._session_partitions = dict(_partitions(body))
             self._session_id = random.randint(1, 2**31 - 1) if epoch == _NEW_SESSION else 0
             self._epoch = 1
             return None
@@ -156,30 +130,30 @@ class Fetcher:
         self._epoch = next_epoch(self._epoch)
         for topic in body.forgotten_topics_data:
             for partition in topic.partitions:
-                self._wanted.pop((_key(topic), partition), None)
-        self._wanted.update(_partitions(body))
+                self._session_partitions.pop((_key(topic), partition), None)
+        self._session_partitions.update(_partitions(body))
         return None
 
     def _drop_stale(self) -> None:
-        """What came for positions that the client has left."""
+        """Drops results for positions that the client no longer requests."""
         for key, result in list(self._ready.items()):
-            wanted = self._wanted.get(key)
-            if wanted is None or wanted.fetch_offset != result.offset:
+            partition = self._session_partitions.get(key)
+            if partition is None or partition.fetch_offset != result.offset:
                 del self._ready[key]
 
     # -- the brokers
 
-    def _ask(self, *, is_second_try: bool = False) -> None:
-        """Opens a fetch at every broker that has none and brought nothing yet."""
+    def _fetch_from_brokers(self, *, is_second_try: bool = False) -> None:
+        """Sends a fetch to every broker that has none pending and whose last result has been delivered."""
         request = self._request
         if request is None:
             return
-        lookup = self._reach.lookup()
+        lookup = self._cluster.lookup()
         by_broker: dict[Broker | None, list[Key]] = {}
-        for key in self._wanted:
+        for key in self._session_partitions:
             by_broker.setdefault(self._broker_of(key, lookup), []).append(key)
         if not lookup.is_complete and not is_second_try:
-            self._reach.resolve(lookup, lambda: self._ask(is_second_try=True))
+            self._cluster.resolve(lookup, lambda: self._fetch_from_brokers(is_second_try=True))
             by_broker.pop(None, None)
         holding = {result.broker for result in self._ready.values() if result.size or result.partition.error_code}
         for broker, keys in by_broker.items():
@@ -209,7 +183,7 @@ class Fetcher:
             isolation_level=client.isolation_level,
             rack_id=client.rack_id,
         )
-        signatures = {key: _signature(self._wanted[key]) for key in keys}
+        signatures = {key: _signature(self._session_partitions[key]) for key in keys}
         if broker is None or request.version < _SESSION_VERSION:
             body.session_epoch = _SESSIONLESS
             changed: Iterable[Key] = keys
@@ -220,11 +194,11 @@ class Fetcher:
             changed = [key for key in keys if session.sent.get(key) != signatures[key]]
             forgotten = ((key, key[1]) for key in session.sent if key not in signatures)
             body.forgotten_topics_data = by_topic(_FORGOTTEN, forgotten)
-        body.topics = by_topic(_REQUEST_TOPIC, ((key, self._wanted[key]) for key in changed))
+        body.topics = by_topic(_REQUEST_TOPIC, ((key, self._session_partitions[key]) for key in changed))
         session.sent, session.is_open, session.expires = signatures, True, request.deadline
         broker_id = broker.id if broker is not None else -1
         answered = partial(self._answered, broker_id, session)
-        self._reach.ask(ApiKey.FETCH, broker, body, request.version, answered, patience=wait)
+        self._cluster.request(ApiKey.FETCH, broker, body, request.version, answered, patience=wait)
 
     def _answered(self, broker_id: int, session: _Session, answer: Struct | Lost) -> None:
         session.is_open = False
@@ -242,15 +216,15 @@ class Fetcher:
             self._collect(broker_id, session, answer)
         self._answer_if_enough()
         if self._request is not None and not (self._request.is_overdue or isinstance(answer, Lost)):
-            self._ask()
+            self._fetch_from_brokers()
 
     def _note_failure(self) -> None:
-        """The client is not answered before its time: it would ask again at once."""
+        """After a failure the client is not answered early, since it would retry immediately."""
         if self._request is not None:
             self._request.had_failure = True
 
     def _collect(self, broker_id: int, session: _Session, answer: Struct) -> None:
-        lookup = self._reach.lookup()
+        lookup = self._cluster.lookup()
         for topic in answer.responses:
             for partition in topic.partitions:
                 key = (_key(topic), partition.partition_index)
@@ -274,7 +248,11 @@ class Fetcher:
             if code in STALE_LEADER:
                 lookup.topology.forget_topic(key[0])
         elif partition.high_watermark >= 0:
-            self._seen[key] = (partition.high_watermark, partition.last_stable_offset, partition.log_start_offset)
+            self._last_offsets[key] = (
+                partition.high_watermark,
+                partition.last_stable_offset,
+                partition.log_start_offset,
+            )
         self._ready[key] = result
 
     # -- the answer
@@ -285,9 +263,9 @@ class Fetcher:
         if request.is_overdue:
             self._finish()
             return
-        # Brokers wait as long as the client does; their answers are on their way.
+        # Brokers wait as long as the client does, so their answers are about to arrive.
         request.is_overdue = True
-        request.timer = asyncio.get_running_loop().call_later(GRACE, self._overdue, request)
+        request.timer = asyncio.get_running_loop().call_later(GRACE_SECONDS, self._overdue, request)
         self._answer_if_enough()
 
     def _answer_if_enough(self) -> None:
@@ -301,8 +279,8 @@ class Fetcher:
             self._finish()
             return
         is_due = any(s.is_open and s.expires <= request.deadline for s in self._brokers.values())
-        has_asked_all = request.body.min_bytes <= 0 and bool(self._brokers) and not request.had_failure
-        if not is_due and (request.is_overdue or has_asked_all):
+        has_answer_of_all = request.body.min_bytes <= 0 and bool(self._brokers) and not request.had_failure
+        if not is_due and (request.is_overdue or has_answer_of_all):
             self._finish()
 
     def _finish(self, error: int = 0) -> None:
@@ -314,20 +292,20 @@ class Fetcher:
         answer = _ANSWER(error_code=error, session_id=0 if error else self._session_id)
         if not error:
             ready, self._ready = self._ready, {}
-            found = {key: result.partition for key, result in ready.items()}
+            partitions = {key: result.partition for key, result in ready.items()}
             if request.is_full:
-                found |= self._unchanged(found, is_complete=request.body.session_epoch == _NEW_SESSION)
-            answer.responses = by_topic(_ANSWER_TOPIC, found.items())
+                partitions |= self._unchanged(partitions, is_complete=request.body.session_epoch == _NEW_SESSION)
+            answer.responses = by_topic(_ANSWER_TOPIC, partitions.items())
         request.answer(answer)
         if self._queue:
             self.fetch(*self._queue.popleft())
 
-    def _unchanged(self, found: dict[Key, Struct], *, is_complete: bool) -> dict[Key, Struct]:
-        """A full answer has every partition: with what was last seen of it, or with nothing known."""
+    def _unchanged(self, answered: dict[Key, Struct], *, is_complete: bool) -> dict[Key, Struct]:
+        """Adds the partitions without news to a full answer, with their last known offsets or with none."""
         missing = {}
-        for key in self._wanted:
-            if key not in found and (is_complete or key in self._seen):
-                high, stable, start = self._seen.get(key, (-1, -1, -1))
+        for key in self._session_partitions:
+            if key not in answered and (is_complete or key in self._last_offsets):
+                high, stable, start = self._last_offsets.get(key, (-1, -1, -1))
                 missing[key] = _ANSWER_PARTITION(
                     partition_index=key[1],
                     high_watermark=high,
@@ -350,7 +328,7 @@ def _partitions(body: Struct) -> Iterable[tuple[Key, Struct]]:
 
 
 def _signature(partition: Struct) -> tuple[int, ...]:
-    """The position first."""
+    """The fields that a broker must be sent again when they change; the position is first."""
     return (
         partition.fetch_offset,
         partition.partition_max_bytes,
@@ -358,18 +336,3 @@ def _signature(partition: Struct) -> tuple[int, ...]:
         partition.last_fetched_epoch,
         partition.log_start_offset,
     )
-
-
-def next_epoch(epoch: int) -> int:
-    """After a session's first request; 0 begins a new one."""
-    return 1 if epoch == _LAST_EPOCH else epoch + 1
-
-
-def by_topic(kind: type[Struct], partitions: Iterable[tuple[Key, Any]]) -> list[Struct]:
-    """Topics of the given type, with their partitions in them."""
-    found: dict[TopicKey, Struct] = {}
-    for (topic, _), partition in partitions:
-        if topic not in found:
-            found[topic] = kind(topic=topic) if isinstance(topic, str) else kind(topic_id=topic)
-        found[topic].partitions.append(partition)
-    return list(found.values())

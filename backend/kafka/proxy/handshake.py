@@ -1,25 +1,25 @@
-"""How a connection begins: which APIs there are, and who the client is."""
+"""How a connection begins: the available APIs, and authentication."""
 
 from backend.kafka.proxy.routes import ROUTES, WITH_SESSIONS
 from backend.kafka.proxy.sasl import REPLAYED, SCRAM, Login, Replay, TokenLogin, Tokens, scram_user
 from backend.kafka.wire import codec
 from backend.kafka.wire.api import ApiKey, ErrorCode
-from backend.kafka.wire.codec import Parts, RequestHeader
+from backend.kafka.wire.codec import RequestHeader
 from backend.kafka.wire.messages import REQUESTS
-from backend.kafka.wire.primitives import MalformedError
+from backend.kafka.wire.primitives import MalformedError, Parts
 
 APIS = {ApiKey.API_VERSIONS, ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE}
 
 _ADVERTISED = {*ROUTES, *WITH_SESSIONS, *APIS}
 _OLDEST_HANDSHAKE = 1
-"""After version 0, SASL messages come without Kafka's headers, which no client of the last years does; it is advertised
-all the same, since librdkafka looks for it."""
+"""Version 0 is followed by SASL messages without Kafka's headers, which no recent client uses. It is advertised
+nevertheless, because librdkafka checks for it."""
 
 
 class Handshake:
-    """The broker that is asked first decides; the proxy notes what is said, to sign in at the others.
+    """Authentication of one client. The first broker decides; the proxy records the exchange to sign in at the others.
 
-    ``login`` is how, once the client is known. ``is_pinned`` tells that no other broker can take the first one's place.
+    ``login`` is set once the client is authenticated. While ``is_pinned``, no other broker can replace the first one.
     """
 
     def __init__(self, tokens: Tokens | None) -> None:
@@ -33,7 +33,7 @@ class Handshake:
         return bool(self._mechanism) and self.login is None
 
     def local_answer(self, header: RequestHeader, frame: bytearray) -> Parts | None:
-        """What the proxy answers by itself; None if a broker is asked. Raises MalformedError."""
+        """The proxy's own answer; None if the request is forwarded to a broker. Raises MalformedError."""
         if header.api_key == ApiKey.API_VERSIONS:
             return self._too_new(header)
         body = codec.read_request(header.api_key, header.version, frame, header.body)
@@ -46,12 +46,14 @@ class Handshake:
         return None
 
     def answered(self, header: RequestHeader, answer: bytearray, *, is_single: bool) -> tuple[Parts, Login | None]:
-        """The broker's answer as the client gets it, and how to sign in elsewhere if that has just become known.
-        ``is_single``: there is one broker only."""
+        """The broker's answer as the client gets it, and the login for other brokers if it has just become known.
+
+        ``is_single`` tells that the cluster has one broker only.
+        """
         if header.api_key == ApiKey.API_VERSIONS:
             return self._api_versions(header, answer), None
         body = codec.read_response(header.api_key, header.version, answer)
-        found = None
+        login = None
         if header.api_key == ApiKey.SASL_HANDSHAKE:
             offered = (*REPLAYED, *SCRAM) if is_single or self._tokens is not None else REPLAYED
             body.mechanisms = [name for name in body.mechanisms if name in offered]
@@ -59,20 +61,21 @@ class Handshake:
                 body.error_code = ErrorCode.UNSUPPORTED_SASL_MECHANISM
                 self._mechanism = ""
         elif body.error_code == ErrorCode.NONE:
-            found = self._login()
-            self.login = found or self.login
-        return codec.write_response(header.api_key, header.version, header.correlation_id, body), found
+            login = self._login()
+            self.login = login or self.login
+        return codec.write_response(header.api_key, header.version, header.correlation_id, body), login
 
     def _login(self) -> Login | None:
         if self._mechanism in REPLAYED:
             return Replay(self._mechanism, self._messages[-1])
-        if len(self._messages) == 2 and self._tokens is not None:  # SCRAM takes two
+        if len(self._messages) == 2 and self._tokens is not None:  # SCRAM has two messages
             return TokenLogin(self._tokens, scram_user(self._messages[0]), self._mechanism)
         return None
 
     @staticmethod
     def _too_new(header: RequestHeader) -> Parts | None:
-        """Protocol guide: error 35 in version 0, with the versions of ApiVersions itself."""
+        """The answer to an ApiVersions request of an unknown version, as the protocol guide demands: error 35 in
+        version 0, with the versions of ApiVersions itself."""
         versions = REQUESTS[ApiKey.API_VERSIONS].versions
         if header.version in versions:
             return None

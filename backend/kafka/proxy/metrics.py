@@ -1,4 +1,4 @@
-"""What Prometheus reads of a proxy."""
+"""A proxy's metrics for Prometheus."""
 
 from collections.abc import Iterator
 from functools import cache
@@ -10,21 +10,25 @@ from prometheus_client.registry import Collector
 from backend.kafka.proxy.activity import Activity
 from backend.kafka.wire.messages import REQUESTS as MESSAGES
 
-_REQUESTS = Counter("headrace_proxy_requests_total", "Requests of clients.", ["api"])
+_REQUESTS = Counter("headrace_proxy_requests_total", "Requests from clients.", ["api"])
 _LATENCY = Histogram(
     "headrace_proxy_request_seconds",
-    "From a request's last byte to the answer's first.",
+    "Time from a request's last byte to its answer's first byte.",
     ["api"],
     buckets=(0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10),
 )
-OUT_OF_RACK = Counter("headrace_proxy_out_of_rack_requests_total", "Requests to brokers of other racks.")
+OUT_OF_RACK = Counter("headrace_proxy_out_of_rack_requests_total", "Connections to brokers in other racks.")
 PEERS_DOWN = Gauge("headrace_proxy_peers_down", "Other proxies that do not answer.")
-CONNECTIONS = Gauge("headrace_proxy_client_connections", "Clients' connections.")
-REFUSED = Counter("headrace_proxy_refused_connections_total", "Connections that ended for a fault.", ["reason"])
+CONNECTIONS = Gauge("headrace_proxy_client_connections", "Open client connections.")
+REFUSED = Counter(
+    "headrace_proxy_refused_connections_total",
+    "Client connections that the proxy closed because of an error.",
+    ["reason"],
+)
 
 
 class TallyCollector(Collector):
-    """Shows what the tallies count, so that nothing is counted twice."""
+    """Exports the tallies, so that nothing has to be counted twice."""
 
     def __init__(self, activity: Activity) -> None:
         self._activity = activity
@@ -32,14 +36,14 @@ class TallyCollector(Collector):
     def collect(self) -> Iterator[CounterMetricFamily]:
         clients, brokers = self._activity.clients.all(), self._activity.brokers.all()
         sent = CounterMetricFamily(
-            "headrace_proxy_client_bytes", "Bytes of requests and answers.", labels=["direction"]
+            "headrace_proxy_client_bytes", "Bytes of clients' requests and answers.", labels=["direction"]
         )
         sent.add_metric(["from"], sum(tally.bytes_from for tally in clients.values()))
         sent.add_metric(["to"], sum(tally.bytes_to for tally in clients.values()))
         yield sent
         texts = {
-            "requests": "Requests to each broker.",
-            "failures": "Brokers not reached, or lost with requests open.",
+            "requests": "Requests sent to each broker.",
+            "failures": "Failed connections, and connections lost with requests pending.",
         }
         for name, text in texts.items():
             family = CounterMetricFamily(f"headrace_proxy_broker_{name}", text, labels=["broker"])
@@ -47,7 +51,9 @@ class TallyCollector(Collector):
                 family.add_metric([address], getattr(tally, name))
             yield family
         moved = CounterMetricFamily(
-            "headrace_proxy_broker_bytes", "Bytes to and from each broker.", labels=["broker", "direction"]
+            "headrace_proxy_broker_bytes",
+            "Bytes sent to and received from each broker.",
+            labels=["broker", "direction"],
         )
         for address, tally in brokers.items():
             moved.add_metric([address, "from"], tally.bytes_from)
@@ -66,6 +72,6 @@ def latency(api_key: int) -> Histogram:
 
 
 def _name(api_key: int) -> str:
-    """Clients can send any number; those that mean nothing share one name."""
+    """The API's name as a label. Clients can send any number; unknown ones share one label."""
     message = MESSAGES.get(api_key)
     return message.name.removesuffix("Request") if message is not None else "unknown"

@@ -1,4 +1,4 @@
-"""Which proxy stands for which broker, and which proxies are up."""
+"""Which proxy represents which broker, and which proxies are up."""
 
 import asyncio
 import contextlib
@@ -17,7 +17,7 @@ _JITTER = 0.1
 
 
 class Nodes:
-    """All proxies. Every proxy comes to the same assignment, since it follows from brokers and proxies alone."""
+    """All proxies. Each computes the same assignment, which depends only on the brokers and the proxies that are up."""
 
     def __init__(self, config: ProxyConfig) -> None:
         self.local = config.local
@@ -35,15 +35,15 @@ class Nodes:
         return [self._all[broker_id] for broker_id in self._down]
 
     def assignment(self, brokers: Iterable[Broker]) -> dict[int, ProxyNode]:
-        """The proxy that stands for each broker, by the broker's id: of its rack if there is one that is up."""
+        """The proxy that represents each broker, by the broker's id: one of its rack if any of these is up."""
         basis = (tuple(brokers), frozenset(self._down))
         if basis != self._assigned_for:
             self._assigned, self._assigned_for = self._assign(basis[0]), basis
         return self._assigned
 
     def _assign(self, brokers: tuple[Broker, ...]) -> dict[int, ProxyNode]:
-        """Rendezvous hashing with a bound, so that a proxy that goes moves few brokers and none carries them all."""
-        found: dict[int, ProxyNode] = {}
+        """Bounded rendezvous hashing: when a proxy leaves, few brokers move, and none of the others gets them all."""
+        assigned: dict[int, ProxyNode] = {}
         up = self.up()
         racks = {node.rack for node in up}
         for rack in {broker.rack if broker.rack in racks else None for broker in brokers}:
@@ -52,14 +52,14 @@ class Nodes:
             bound = -(-len(members) // len(proxies))
             load = dict.fromkeys((node.broker_id for node in proxies), 0)
             for broker in sorted(members, key=lambda b: b.id):
-                open_ = [node for node in proxies if load[node.broker_id] < bound]
-                chosen = max(open_, key=lambda node: _weight(broker, node))
+                candidates = [node for node in proxies if load[node.broker_id] < bound]
+                chosen = max(candidates, key=lambda node: _weight(broker, node))
                 load[chosen.broker_id] += 1
-                found[broker.id] = chosen
-        return found
+                assigned[broker.id] = chosen
+        return assigned
 
     async def watch_peers(self) -> None:
-        """Looks at one other proxy after the other, for ever."""
+        """Checks the other proxies in turn until it is cancelled."""
         peers = [node for node in self._all.values() if node is not self.local]
         while peers:
             for peer in peers:
@@ -70,10 +70,10 @@ class Nodes:
         if is_up == (peer.broker_id not in self._down):
             return
         if is_up:
-            log.info("Proxy %s (%s) is up again.", peer.broker_id, peer.address_for_peers)
+            log.info("Proxy %s (%s) is available again.", peer.broker_id, peer.address_for_peers)
             self._down.discard(peer.broker_id)
         else:
-            log.warning("Proxy %s (%s) does not answer.", peer.broker_id, peer.address_for_peers)
+            log.warning("Proxy %s (%s) is unavailable.", peer.broker_id, peer.address_for_peers)
             self._down.add(peer.broker_id)
         metrics.PEERS_DOWN.set(len(self._down))
 

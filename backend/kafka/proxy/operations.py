@@ -1,4 +1,4 @@
-"""What an operator asks a proxy by HTTP: /health, /ready, /metrics, and /status for the console."""
+"""The proxy's HTTP endpoints for operators: /health, /ready, /metrics, and /status for the console."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 class Operations:
-    """An ASGI application."""
+    """An ASGI application with the endpoints of one proxy."""
 
     def __init__(self, proxy: "Proxy") -> None:
         self._proxy = proxy

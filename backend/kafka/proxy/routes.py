@@ -1,7 +1,7 @@
 """Where each API's requests go.
 
-Every API that a broker offers to clients has its decision in ROUTES; one that is missing there is not advertised and
-closes the connection, as Kafka does with what it does not know. docs/adr/0010 gives the reasons.
+Every API that a broker offers to clients is listed here. One without a route is not advertised, and a request for it
+closes the connection, as Kafka does for unknown APIs. docs/adr/0010-kafka-proxy.md gives the reasons.
 """
 
 from backend.kafka.proxy.addresses import (
@@ -11,7 +11,8 @@ from backend.kafka.proxy.addresses import (
     FindCoordinator,
     Metadata,
 )
-from backend.kafka.proxy.routing import (
+from backend.kafka.proxy.routing import Route
+from backend.kafka.proxy.strategies import (
     Anywhere,
     AtController,
     AtCoordinator,
@@ -23,12 +24,11 @@ from backend.kafka.proxy.routing import (
     OfBrokers,
     Partitions,
     Produce,
-    Route,
 )
 from backend.kafka.wire.api import ApiKey
 
 GROUP, TRANSACTION = 0, 1
-"""Kinds of coordinators, as FindCoordinator calls them."""
+"""Kinds of coordinators, as numbered by FindCoordinator."""
 
 _GROUP_ID = AtCoordinator(GROUP, lambda request: request.group_id)
 _TRANSACTIONAL_ID = AtCoordinator(TRANSACTION, lambda request: request.transactional_id)
@@ -38,7 +38,7 @@ _COMMITS = AtCoordinator(GROUP, lambda request: request.group_id, (_COMMIT, _COM
 _ANY = Anywhere()
 
 ROUTES: dict[int, Route] = {
-    # Brokers and their addresses: any broker knows, and clients read of proxies instead.
+    # Brokers and their addresses: any broker answers, and the addresses are replaced by proxies'.
     ApiKey.METADATA: Metadata(),
     ApiKey.DESCRIBE_CLUSTER: DescribeCluster(),
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: DescribeTopicPartitions(),
@@ -74,7 +74,7 @@ ROUTES: dict[int, Route] = {
     ApiKey.STREAMS_GROUP_DESCRIBE: AtCoordinators(GROUP, "group_ids", "groups", "group_id"),
     ApiKey.SHARE_GROUP_DESCRIBE: AtCoordinators(GROUP, "group_ids", "groups", "group_id"),
     ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS: AtCoordinators(GROUP, "groups", "groups", "group_id"),
-    # Transactions: theirs. An idempotent producer's id comes from any broker.
+    # Transactions: their coordinators. An idempotent producer's id comes from any broker.
     ApiKey.INIT_PRODUCER_ID: _TRANSACTIONAL_ID,
     ApiKey.ADD_OFFSETS_TO_TXN: _TRANSACTIONAL_ID,
     ApiKey.END_TXN: _TRANSACTIONAL_ID,
@@ -101,7 +101,7 @@ ROUTES: dict[int, Route] = {
     # The controller.
     ApiKey.CREATE_TOPICS: AtController(),
     ApiKey.ELECT_LEADERS: AtController(),
-    # Every broker once.
+    # Cluster-wide lists: every broker, once.
     ApiKey.LIST_GROUPS: Everywhere("groups"),
     ApiKey.LIST_TRANSACTIONS: Everywhere("transaction_states"),
     ApiKey.DESCRIBE_LOG_DIRS: LogDirs("results"),
@@ -109,7 +109,7 @@ ROUTES: dict[int, Route] = {
     ApiKey.DESCRIBE_CONFIGS: OfBrokers("results"),
     ApiKey.ALTER_CONFIGS: OfBrokers("responses"),
     ApiKey.INCREMENTAL_ALTER_CONFIGS: OfBrokers("responses"),
-    # Any broker: it knows, or asks the controller itself.
+    # Any broker: it answers, or forwards to the controller.
     **dict.fromkeys(
         (
             ApiKey.DELETE_TOPICS,
@@ -139,7 +139,7 @@ ROUTES: dict[int, Route] = {
 }
 
 WITH_SESSIONS = {ApiKey.FETCH, ApiKey.SHARE_FETCH, ApiKey.SHARE_ACKNOWLEDGE}
-"""Partitions' leaders as well, with sessions that are kept: fetch.py and share.py."""
+"""Sent to partitions' leaders as well, but with sessions: fetch.py and share.py."""
 
 REFUSED = {
     # Between brokers only.
@@ -149,8 +149,8 @@ REFUSED = {
     ApiKey.WRITE_SHARE_GROUP_STATE,
     ApiKey.DELETE_SHARE_GROUP_STATE,
     ApiKey.READ_SHARE_GROUP_STATE_SUMMARY,
-    # They name brokers and folders that clients do not see.
+    # They name brokers and log directories that clients do not see.
     ApiKey.ALTER_REPLICA_LOG_DIRS,
     ApiKey.UNREGISTER_BROKER,
 }
-"""Not advertised; a client that sends one all the same loses its connection."""
+"""Not advertised; the connection of a client that sends one nevertheless is closed."""

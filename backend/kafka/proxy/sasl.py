@@ -1,7 +1,7 @@
-"""Signing in to brokers as the client did.
+"""Authentication at brokers with the client's identity.
 
-PLAIN and OAUTHBEARER are one message, good for every broker. SCRAM answers one broker's challenge; the other brokers
-are shown a delegation token of the user (KIP-48), which the proxy has made in its own name (KIP-373).
+PLAIN and OAUTHBEARER consist of one message that every broker accepts. SCRAM answers the challenge of one broker; at
+the others the proxy uses a delegation token of the user (KIP-48), which it creates under its own identity (KIP-373).
 """
 
 import asyncio
@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 from backend.kafka.wire import codec
 from backend.kafka.wire.api import ApiKey, ErrorCode
-from backend.kafka.wire.codec import Struct
+from backend.kafka.wire.structs import Struct
 
 log = logging.getLogger(__name__)
 
@@ -30,27 +30,27 @@ CREATE_TOKEN_VERSION = 3
 
 _SETTLING_SECONDS = 2.0
 
-Ask = Callable[[ApiKey, int, Struct], Awaitable[Struct]]
-"""Asks a broker: API, version and body. Raises ConnectionError."""
+SendRequest = Callable[[ApiKey, int, Struct], Awaitable[Struct]]
+"""Sends a broker a request (API, version and body) and awaits the answer. Raises ConnectionError."""
 
 
 class RefusedError(ConnectionError):
-    """The broker does not take the credentials."""
+    """The broker rejects the credentials."""
 
 
 class Login(ABC):
-    """How a connection signs in. ``tries``: a token takes a moment to be known to every broker."""
+    """How a connection signs in. ``tries`` exceeds 1 for tokens, since brokers learn of a new one with some delay."""
 
     tries = 1
 
     @abstractmethod
-    async def run(self, ask: Ask) -> float:
-        """Signs in; for how many seconds that is good, 0 for ever. Raises ConnectionError."""
+    async def run(self, send: SendRequest) -> float:
+        """Signs in. Returns after how many seconds the session expires; 0 for never. Raises ConnectionError."""
 
 
 @dataclass(frozen=True)
 class Replay(Login):
-    """The client's own message once more. A secret; never logged."""
+    """Sends the client's own message again. A secret; never logged."""
 
     mechanism: str
     message: bytes
@@ -58,9 +58,9 @@ class Replay(Login):
     def __repr__(self) -> str:
         return f"Replay({self.mechanism})"
 
-    async def run(self, ask: Ask) -> float:
-        await _handshake(ask, self.mechanism)
-        return float((await _authenticate(ask, self.message)).session_lifetime_ms) / 1000
+    async def run(self, send: SendRequest) -> float:
+        await _handshake(send, self.mechanism)
+        return float((await _authenticate(send, self.message)).session_lifetime_ms) / 1000
 
 
 @dataclass(frozen=True)
@@ -81,17 +81,17 @@ class Token:
 
     @property
     def is_settled(self) -> bool:
-        """Long enough there for every broker to know it."""
+        """Whether the token is old enough for every broker to know it."""
         return time.time() > self.made + _SETTLING_SECONDS
 
     @property
     def is_fresh(self) -> bool:
-        """Less than half of its life is over."""
+        """Whether less than half of the token's lifetime is over."""
         return time.time() < (self.made + self.expires) / 2
 
 
 class TokenLogin(Login):
-    """With a token of the user, by SCRAM (RFC 5802) with Kafka's extension that says so."""
+    """Signs in with a token of the user: SCRAM (RFC 5802) with Kafka's ``tokenauth`` extension."""
 
     tries = 8
 
@@ -100,56 +100,57 @@ class TokenLogin(Login):
         self._user = user
         self._mechanism = mechanism
 
-    async def run(self, ask: Ask) -> float:
+    async def run(self, send: SendRequest) -> float:
         token = await self._tokens.of(self._user)
-        await _handshake(ask, self._mechanism)
+        await _handshake(send, self._mechanism)
         exchange = ScramExchange(self._mechanism, token.id, token.password, "tokenauth=true")
-        challenge = await _authenticate(ask, exchange.first())
-        last = await _authenticate(ask, exchange.final(challenge.auth_bytes))
+        challenge = await _authenticate(send, exchange.first())
+        last = await _authenticate(send, exchange.final(challenge.auth_bytes))
         exchange.verify(last.auth_bytes)
         return float(last.session_lifetime_ms) / 1000
 
 
 class Tokens:
-    """Every user's delegation token, made when first needed and anew at half of its life."""
+    """The users' delegation tokens, each created when first needed and replaced after half of its lifetime."""
 
-    def __init__(self, ask: Ask, lifetime_seconds: int) -> None:
-        self._ask = ask
+    def __init__(self, send: SendRequest, lifetime_seconds: int) -> None:
+        self._send = send
         self._lifetime = lifetime_seconds
-        self._found: dict[str, Token] = {}
+        self._current: dict[str, Token] = {}
         self._next: dict[str, Token] = {}
         self._locks: dict[str, asyncio.Lock] = {}
 
     async def of(self, user: str) -> Token:
-        """Raises ConnectionError."""
+        """The user's current token. Raises ConnectionError."""
         async with self._locks.setdefault(user, asyncio.Lock()):
-            found = self._found.get(user)
-            if found is None or found.has_ended:
-                self._found[user] = self._next.pop(user) if user in self._next else await self._make(user)
-            elif not found.is_fresh:
+            token = self._current.get(user)
+            if token is None or token.has_ended:
+                self._current[user] = self._next.pop(user) if user in self._next else await self._create(user)
+            elif not token.is_fresh:
                 if user not in self._next:
-                    self._next[user] = await self._make(user)
+                    self._next[user] = await self._create(user)
                 if self._next[user].is_settled:
-                    self._found[user] = self._next.pop(user)
-            return self._found[user]
+                    self._current[user] = self._next.pop(user)
+            return self._current[user]
 
-    async def _make(self, user: str) -> Token:
+    async def _create(self, user: str) -> Token:
         body = codec.request_type(ApiKey.CREATE_DELEGATION_TOKEN)(
             owner_principal_type="User", owner_principal_name=user, max_lifetime_ms=self._lifetime * 1000
         )
-        made = await self._ask(ApiKey.CREATE_DELEGATION_TOKEN, CREATE_TOKEN_VERSION, body)
-        if made.error_code != ErrorCode.NONE:
+        answer = await self._send(ApiKey.CREATE_DELEGATION_TOKEN, CREATE_TOKEN_VERSION, body)
+        if answer.error_code != ErrorCode.NONE:
             raise RefusedError(
-                f"no delegation token could be made for {user} (error {made.error_code}); the proxy's own user needs "
-                "the right to create tokens"
+                f"no delegation token could be created for {user} (error {answer.error_code}); grant "
+                "the proxy's own user "
+                "the right to create tokens (CreateTokens)"
             )
-        log.info("A delegation token was made for %s.", user)
-        password = base64.b64encode(made.hmac).decode()
-        return Token(made.token_id, password, time.time(), made.expiry_timestamp_ms / 1000)
+        log.info("A delegation token was created for %s.", user)
+        password = base64.b64encode(answer.hmac).decode()
+        return Token(answer.token_id, password, time.time(), answer.expiry_timestamp_ms / 1000)
 
 
 class ScramExchange:
-    """The client's side of one exchange."""
+    """The client's side of one SCRAM exchange."""
 
     def __init__(self, mechanism: str, user: str, password: str, extension: str = "") -> None:
         self._digest = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}[mechanism]
@@ -166,7 +167,7 @@ class ScramExchange:
         """Raises RefusedError when the challenge is not the answer to the first message."""
         fields = _scram_fields(challenge)
         if not fields.get("r", "").startswith(self._nonce):
-            raise RefusedError("its SCRAM challenge is not an answer to what was sent")
+            raise RefusedError("the broker's SCRAM challenge does not belong to this exchange")
         salt, rounds = base64.b64decode(fields["s"]), int(fields["i"])
         salted = hashlib.pbkdf2_hmac(self._digest, self._password.encode(), salt, rounds)
         client_key = self._hmac(salted, b"Client Key")
@@ -178,17 +179,17 @@ class ScramExchange:
         return f"{without_proof},p={base64.b64encode(proof).decode()}".encode()
 
     def verify(self, last: bytes) -> None:
-        """Raises RefusedError unless the broker knows the password too."""
-        found = base64.b64decode(_scram_fields(last).get("v", ""))
-        if not hmac.compare_digest(found, self._server_signature):
-            raise RefusedError("it does not know the user's password")
+        """Raises RefusedError unless the broker has proved that it knows the password."""
+        signature = base64.b64decode(_scram_fields(last).get("v", ""))
+        if not hmac.compare_digest(signature, self._server_signature):
+            raise RefusedError("the broker could not prove that it knows the user's password")
 
     def _hmac(self, key: bytes, data: bytes) -> bytes:
         return hmac.digest(key, data, self._digest)
 
 
 def scram_user(first: bytes) -> str:
-    """The user whom a client's first message names; empty if it names none."""
+    """The user named in a client's first message; empty if there is none."""
     bare = first.decode(errors="replace").split(",", 2)[-1]
     return _scram_fields(bare.encode()).get("n", "").replace("=2C", ",").replace("=3D", "=")
 
@@ -197,18 +198,18 @@ def _scram_fields(message: bytes) -> dict[str, str]:
     return {part[:1]: part[2:] for part in message.decode(errors="replace").split(",")}
 
 
-async def _handshake(ask: Ask, mechanism: str) -> None:
+async def _handshake(send: SendRequest, mechanism: str) -> None:
     body = codec.request_type(ApiKey.SASL_HANDSHAKE)(mechanism=mechanism)
-    _check(await ask(ApiKey.SASL_HANDSHAKE, HANDSHAKE_VERSION, body))
+    _check(await send(ApiKey.SASL_HANDSHAKE, HANDSHAKE_VERSION, body))
 
 
-async def _authenticate(ask: Ask, message: bytes) -> Struct:
+async def _authenticate(send: SendRequest, message: bytes) -> Struct:
     body = codec.request_type(ApiKey.SASL_AUTHENTICATE)(auth_bytes=message)
-    answer = await ask(ApiKey.SASL_AUTHENTICATE, AUTHENTICATE_VERSION, body)
+    answer = await send(ApiKey.SASL_AUTHENTICATE, AUTHENTICATE_VERSION, body)
     _check(answer)
     return answer
 
 
 def _check(answer: Struct) -> None:
     if answer.error_code != ErrorCode.NONE:
-        raise RefusedError(f"it refuses the client's credentials (error {answer.error_code})")
+        raise RefusedError(f"the broker rejected the credentials (error {answer.error_code})")

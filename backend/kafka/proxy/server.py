@@ -1,4 +1,4 @@
-"""One proxy process."""
+"""The process of one proxy."""
 
 import asyncio
 import logging
@@ -26,7 +26,7 @@ _BACKLOG = 1024
 
 
 class Proxy:
-    """Takes connections until it is told to stop; then lets open requests be answered."""
+    """Accepts connections until it is stopped, then waits until pending requests are answered."""
 
     def __init__(self, config: ProxyConfig) -> None:
         self.context = Context(config, Topology(), Nodes(config), Activity(), tokens_of(config))
@@ -34,7 +34,7 @@ class Proxy:
         self.is_draining = False
 
     async def run(self) -> None:
-        """Until SIGTERM or SIGINT. Raises OSError when the address is taken."""
+        """Runs until SIGTERM or SIGINT. Raises OSError when the address is already in use."""
         stop = asyncio.Event()
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
@@ -70,7 +70,7 @@ class Proxy:
         self.clients.add(client)
         metrics.CONNECTIONS.set(len(self.clients))
         if len(self.clients) > self.context.config.connection_limit:
-            text = f"There are {self.context.config.connection_limit} connections already (connection_limit)."
+            text = f"There are already {self.context.config.connection_limit} connections (connection_limit)."
             asyncio.get_running_loop().call_soon(client.refuse, "limit", text)
         return client
 

@@ -1,8 +1,8 @@
 """Share groups (KIP-932): records of many brokers, acquired for one member and acknowledged by it.
 
-As with Fetch there is a session towards the client and one towards each broker, a broker has at most one fetch open,
-and what comes too late for one request is held for the member's next. Acknowledgements travel in requests of their
-own: the fetch that brought them may have to wait for its broker's records.
+As with Fetch there is a session with the client and one with each broker, each broker has at most one pending fetch,
+and records that arrive too late for one request are held for the member's next. Acknowledgements are sent in separate
+requests, because a fetch that carried them might have to wait for its broker's records.
 """
 
 import asyncio
@@ -13,12 +13,12 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from backend.kafka.proxy.broker_connection import Lost
-from backend.kafka.proxy.fetch import GRACE, Brokers, Key, by_topic, next_epoch
 from backend.kafka.proxy.routing import STALE_LEADER
+from backend.kafka.proxy.sessions import GRACE_SECONDS, Brokers, Key, by_topic, next_epoch
 from backend.kafka.proxy.topology import Broker
 from backend.kafka.wire import codec
 from backend.kafka.wire.api import ApiKey, ErrorCode
-from backend.kafka.wire.codec import Struct
+from backend.kafka.wire.structs import Struct
 
 _FETCH = codec.request_type(ApiKey.SHARE_FETCH)
 _FETCH_TOPIC = _FETCH.type_of("topics")
@@ -38,20 +38,21 @@ _NEW_SESSION, _LAST_REQUEST = 0, -1
 _LOST_SESSION = (ErrorCode.SHARE_SESSION_NOT_FOUND, ErrorCode.INVALID_SHARE_SESSION_EPOCH)
 
 Code = tuple[int, str | None]
-"""An error code and its text."""
-Told = Callable[[dict[Key, Code]], None]
-"""Takes what became of acknowledgements."""
+"""An error code and its message."""
+OnAcknowledged = Callable[[dict[Key, Code]], None]
+"""Called with the outcome of acknowledgements."""
 
 
 @dataclass
 class _BrokerSession:
-    """``epoch`` is the one of the next request; ``sent`` what the broker knows that the member wants."""
+    """The session with one broker. ``epoch`` is that of the next request; ``sent`` are the partitions that the broker
+    knows."""
 
     broker: Broker
     epoch: int = _NEW_SESSION
     sent: set[Key] = field(default_factory=set)
     is_open: bool = False
-    """Whether a fetch is open there."""
+    """Whether a fetch is pending at the broker."""
     expires: float = 0.0
 
     def take_epoch(self) -> int:
@@ -65,7 +66,7 @@ class _BrokerSession:
 
 @dataclass
 class _Request:
-    """The member's fetch that waits for its answer. ``codes`` are what became of its acknowledgements."""
+    """The member's pending fetch. ``codes`` are the outcome of its acknowledgements."""
 
     body: Struct
     version: int
@@ -73,9 +74,9 @@ class _Request:
     deadline: float
     timer: asyncio.TimerHandle | None = None
     is_overdue: bool = False
-    is_given_up: bool = False
-    """Brokers that have not answered their fetches by now are not waited for."""
-    open_acknowledgements: int = 0
+    has_timed_out: bool = False
+    """Whether to answer without the brokers whose fetches are still pending."""
+    pending_acknowledgements: int = 0
     codes: dict[Key, Code] = field(default_factory=dict)
 
 
@@ -83,7 +84,7 @@ class ShareGroups:
     """The members of share groups on one client's connection."""
 
     def __init__(self, brokers: Brokers) -> None:
-        self._reach = brokers
+        self._cluster = brokers
         self._members: dict[tuple[str, str], _Member] = {}
 
     def fetch(self, body: Struct, version: int, answer: Callable[[Struct], None]) -> None:
@@ -109,18 +110,18 @@ class ShareGroups:
             member.close()
 
     def _member(self, body: Struct) -> "_Member | ErrorCode":
-        """Whose session the request goes on with, or begins."""
+        """The member whose session the request continues or starts; the error if it does neither."""
         name, epoch = (body.group_id or "", body.member_id or ""), body.share_session_epoch
         if epoch == _NEW_SESSION:
             if name in self._members:
                 self._members[name].close()
-            self._members[name] = _Member(*name, self._reach)
+            self._members[name] = _Member(*name, self._cluster)
         member = self._members.get(name)
         if member is None:
             return ErrorCode.SHARE_SESSION_NOT_FOUND
         if epoch == _LAST_REQUEST:
             del self._members[name]
-        elif not member.goes_on_with(epoch):
+        elif not member.continues(epoch):
             return ErrorCode.INVALID_SHARE_SESSION_EPOCH
         return member
 
@@ -131,9 +132,9 @@ class _Member:
     def __init__(self, group_id: str, member_id: str, brokers: Brokers) -> None:
         self._group_id = group_id
         self._member_id = member_id
-        self._reach = brokers
+        self._cluster = brokers
         self._epoch = _NEW_SESSION
-        self._wanted: set[Key] = set()
+        self._session_partitions: set[Key] = set()
         self._brokers: dict[int, _BrokerSession] = {}
         self._ready: dict[Key, Struct] = {}
         self._holding: set[int] = set()
@@ -142,7 +143,7 @@ class _Member:
         self._request: _Request | None = None
         self._queue: deque[tuple[Struct, int, Callable[[Struct], None]]] = deque()
 
-    def goes_on_with(self, epoch: int) -> bool:
+    def continues(self, epoch: int) -> bool:
         if epoch != self._epoch:
             return False
         self._epoch = next_epoch(epoch)
@@ -157,50 +158,54 @@ class _Member:
     # -- the member's requests
 
     def fetch(self, body: Struct, version: int, answer: Callable[[Struct], None]) -> None:
-        """Answers once something has come and all acknowledgements are answered, or when the client has waited long
-        enough; one after the other."""
+        """Answers when records have arrived and all acknowledgements are answered, or when ``max_wait_ms`` are over.
+
+        Fetches are answered one at a time.
+        """
         if self._request is not None:
             self._queue.append((body, version, answer))
             return
         wait = max(body.max_wait_ms, 0) / 1000
-        request = _Request(body, version, answer, time.monotonic() + wait, open_acknowledgements=1)
+        request = _Request(body, version, answer, time.monotonic() + wait, pending_acknowledgements=1)
         request.timer = asyncio.get_running_loop().call_later(wait, self._overdue, request)
         self._request = request
-        self._wanted.update((topic.topic_id, p.partition_index) for topic in body.topics for p in topic.partitions)
-        self._wanted.difference_update(
+        self._session_partitions.update(
+            (topic.topic_id, p.partition_index) for topic in body.topics for p in topic.partitions
+        )
+        self._session_partitions.difference_update(
             (t.topic_id, index) for t in body.forgotten_topics_data for index in t.partitions
         )
         self.acknowledge(_acknowledgements(body), version, partial(self._acknowledged, request))
-        self._ask()
+        self._fetch_from_brokers()
         self._answer_if_enough()
 
-    def acknowledge(self, found: dict[Key, list[Struct]], version: int, done: Told) -> None:
-        """``done`` gets the code of each partition once all brokers have answered."""
+    def acknowledge(self, acknowledgements: dict[Key, list[Struct]], version: int, done: OnAcknowledged) -> None:
+        """Sends acknowledgements; ``done`` gets the code of each partition once all brokers have answered."""
         by_broker: dict[int, dict[Key, list[Struct]]] = {}
-        for key, batches in found.items():
+        for key, batches in acknowledgements.items():
             for session in self._sessions():
                 if key in session.sent:
                     by_broker.setdefault(session.broker.id, {})[key] = batches
-        self._tell(by_broker, version, _lost(found), done, is_last=False)
+        self._send_acknowledgements(by_broker, version, _lost(acknowledgements), done, is_last=False)
 
-    def leave(self, found: dict[Key, list[Struct]], version: int, done: Told) -> None:
-        """The brokers give what the member has not acknowledged to others."""
+    def leave(self, acknowledgements: dict[Key, list[Struct]], version: int, done: OnAcknowledged) -> None:
+        """Ends the session, so that brokers release what the member has not acknowledged."""
         self.close()
         by_broker = {
-            session.broker.id: {key: batches for key, batches in found.items() if key in session.sent}
+            session.broker.id: {key: batches for key, batches in acknowledgements.items() if key in session.sent}
             for session in self._sessions()
         }
-        self._tell(by_broker, version, _lost(found), done, is_last=True)
+        self._send_acknowledgements(by_broker, version, _lost(acknowledgements), done, is_last=True)
 
     def _sessions(self) -> list[_BrokerSession]:
         return [session for session in self._brokers.values() if session.epoch != _NEW_SESSION]
 
-    def _tell(
+    def _send_acknowledgements(
         self,
         by_broker: dict[int, dict[Key, list[Struct]]],
         version: int,
         codes: dict[Key, Code],
-        done: Told,
+        done: OnAcknowledged,
         *,
         is_last: bool,
     ) -> None:
@@ -227,33 +232,33 @@ class _Member:
                 topics=by_topic(_ACKNOWLEDGE_TOPIC, partitions),
             )
             patience = max(session.expires - time.monotonic(), 0.0) if session.is_open else 0.0
-            told = partial(answered, session)
-            self._reach.ask(ApiKey.SHARE_ACKNOWLEDGE, session.broker, body, version, told, patience=patience)
+            on_answer = partial(answered, session)
+            self._cluster.request(ApiKey.SHARE_ACKNOWLEDGE, session.broker, body, version, on_answer, patience=patience)
 
     def _acknowledged(self, request: _Request, codes: dict[Key, Code]) -> None:
         request.codes.update(codes)
-        request.open_acknowledgements -= 1
+        request.pending_acknowledgements -= 1
         if request is self._request:
             self._answer_if_enough()
 
     # -- the brokers
 
-    def _ask(self, *, is_second_try: bool = False) -> None:
-        """Opens a fetch at every broker that has none and brought nothing yet."""
+    def _fetch_from_brokers(self, *, is_second_try: bool = False) -> None:
+        """Sends a fetch to every broker that has none pending and whose last result has been delivered."""
         request = self._request
         if request is None:
             return
-        lookup = self._reach.lookup()
+        lookup = self._cluster.lookup()
         by_broker: dict[Broker, set[Key]] = {}
         unknown = set()
-        for key in self._wanted:
+        for key in self._session_partitions:
             leader = lookup.leader(*key)
             if leader is None:
                 unknown.add(key)
             else:
                 by_broker.setdefault(leader, set()).add(key)
         if unknown and not is_second_try:
-            self._reach.resolve(lookup, lambda: self._ask(is_second_try=True))
+            self._cluster.resolve(lookup, lambda: self._fetch_from_brokers(is_second_try=True))
         elif unknown:
             self._ready |= {key: _without_records(key, ErrorCode.NOT_LEADER_OR_FOLLOWER) for key in unknown}
         for broker in [s.broker for s in self._brokers.values() if s.sent and s.broker not in by_broker]:
@@ -285,7 +290,7 @@ class _Member:
         )
         session.sent, session.is_open, session.expires = keys, True, request.deadline
         answered = partial(self._answered, session)
-        self._reach.ask(ApiKey.SHARE_FETCH, session.broker, body, request.version, answered, patience=wait)
+        self._cluster.request(ApiKey.SHARE_FETCH, session.broker, body, request.version, answered, patience=wait)
 
     def _answered(self, session: _BrokerSession, answer: Struct | Lost) -> None:
         session.is_open = False
@@ -298,11 +303,11 @@ class _Member:
             self._collect(session, answer)
         self._answer_if_enough()
         if self._request is not None and not (self._request.is_overdue or isinstance(answer, Lost)):
-            self._ask()
+            self._fetch_from_brokers()
 
     def _collect(self, session: _BrokerSession, answer: Struct) -> None:
         self._lock_timeout = answer.acquisition_lock_timeout_ms
-        topology = self._reach.lookup().topology
+        topology = self._cluster.lookup().topology
         for topic in answer.responses:
             for partition in topic.partitions:
                 if partition.error_code:
@@ -320,19 +325,19 @@ class _Member:
         if request is not self._request:
             return
         if request.is_overdue:
-            request.is_given_up = True
+            request.has_timed_out = True
         else:
-            # Brokers wait as long as the client does; their answers are on their way.
+            # Brokers wait as long as the client does, so their answers are about to arrive.
             request.is_overdue = True
-            request.timer = asyncio.get_running_loop().call_later(GRACE, self._overdue, request)
+            request.timer = asyncio.get_running_loop().call_later(GRACE_SECONDS, self._overdue, request)
         self._answer_if_enough()
 
     def _answer_if_enough(self) -> None:
         request = self._request
-        if request is None or request.open_acknowledgements:
+        if request is None or request.pending_acknowledgements:
             return
         is_due = any(s.is_open and s.expires <= request.deadline for s in self._brokers.values())
-        if self._ready or request.is_given_up or (request.is_overdue and not is_due):
+        if self._ready or request.has_timed_out or (request.is_overdue and not is_due):
             self._finish()
 
     def _finish(self, error: Code = (0, None)) -> None:
@@ -360,15 +365,15 @@ def _acknowledgements(body: Struct) -> dict[Key, list[Struct]]:
     }
 
 
-def _codes(session: _BrokerSession, asked: Iterable[Key], answer: Struct | Lost) -> dict[Key, Code]:
-    """What one broker says of acknowledgements; its session begins anew when that was lost."""
+def _codes(session: _BrokerSession, keys: Iterable[Key], answer: Struct | Lost) -> dict[Key, Code]:
+    """One broker's outcome of acknowledgements. Restarts the session if the broker has lost it."""
     if isinstance(answer, Lost):
         session.reset()
-        return _lost(asked)
+        return _lost(keys)
     if answer.error_code:
         if answer.error_code in _LOST_SESSION:
             session.reset()
-        return dict.fromkeys(asked, (answer.error_code, answer.error_message))
+        return dict.fromkeys(keys, (answer.error_code, answer.error_message))
     return {
         (topic.topic_id, p.partition_index): (p.error_code, p.error_message)
         for topic in answer.responses
@@ -377,7 +382,7 @@ def _codes(session: _BrokerSession, asked: Iterable[Key], answer: Struct | Lost)
 
 
 def _lost(keys: Iterable[Key]) -> dict[Key, Code]:
-    """A broker whose session is lost has given up what it had acquired for the member."""
+    """The outcome after a broker lost the session, and with it the member's acquired records."""
     return dict.fromkeys(keys, (ErrorCode.INVALID_RECORD_STATE, None))
 
 
@@ -385,11 +390,11 @@ def _without_records(key: Key, code: ErrorCode = ErrorCode.NONE) -> Struct:
     return _FETCHED_PARTITION(partition_index=key[1], error_code=code, records=b"")
 
 
-def _fetched(found: dict[Key, Struct], codes: dict[Key, Code], lock_timeout: int = 0) -> Struct:
+def _fetched(partitions: dict[Key, Struct], codes: dict[Key, Code], lock_timeout: int = 0) -> Struct:
     for key, (code, text) in codes.items():
-        partition = found.setdefault(key, _without_records(key))
+        partition = partitions.setdefault(key, _without_records(key))
         partition.acknowledge_error_code, partition.acknowledge_error_message = code, text
-    return _FETCHED(acquisition_lock_timeout_ms=lock_timeout, responses=by_topic(_FETCHED_TOPIC, found.items()))
+    return _FETCHED(acquisition_lock_timeout_ms=lock_timeout, responses=by_topic(_FETCHED_TOPIC, partitions.items()))
 
 
 def _acknowledged(codes: dict[Key, Code]) -> Struct:

@@ -1,1 +1,1 @@
-"""Kafka's wire protocol: framing, and a codec made of the message definitions that Kafka itself is built from."""
+"""Kafka's wire protocol: framing, and a codec compiled from the message definitions that Kafka is built from."""

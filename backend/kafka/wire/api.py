@@ -1,10 +1,10 @@
-"""Numbers of the protocol: APIs and errors. Protocol guide, "Api Keys" and "Error Codes"."""
+"""API keys and error codes: Kafka protocol guide, "Api Keys" and "Error Codes"."""
 
 from enum import IntEnum
 
 
 class ApiKey(IntEnum):
-    """What the broker offers to clients."""
+    """The APIs that a broker offers to clients."""
 
     PRODUCE = 0
     FETCH = 1
@@ -86,7 +86,7 @@ class ApiKey(IntEnum):
 
 
 class ErrorCode(IntEnum):
-    """Those that the proxy understands or makes."""
+    """The error codes that the proxy interprets or returns."""
 
     NONE = 0
     OFFSET_OUT_OF_RANGE = 1

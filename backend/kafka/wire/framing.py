@@ -1,4 +1,4 @@
-"""Frames over a stream: four bytes of size, then the frame."""
+"""Frames over a stream: a size of four bytes, then the frame."""
 
 import asyncio
 import struct
@@ -12,7 +12,7 @@ _SCRATCH = 64 * 1024
 
 
 class FrameProtocol(asyncio.BufferedProtocol):
-    """One end of a connection. Small frames are cut from one buffer; a large one is read where it will stay."""
+    """One end of a connection. Small frames are copied out of a shared buffer; a large frame is read into its own."""
 
     def __init__(self, max_frame: int) -> None:
         self.transport: asyncio.Transport
@@ -26,11 +26,11 @@ class FrameProtocol(asyncio.BufferedProtocol):
 
     @abstractmethod
     def frame_received(self, frame: bytearray) -> None:
-        """A frame, its size included; it belongs to the callee."""
+        """Called with each frame, including its size. The callee owns the buffer."""
 
     @abstractmethod
     def malformed(self, reason: str) -> None:
-        """The connection is of no use any more and will be closed."""
+        """Called when the peer sent bytes that are not a frame; the connection is closed afterwards."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast(asyncio.Transport, transport)
@@ -61,7 +61,7 @@ class FrameProtocol(asyncio.BufferedProtocol):
         while held - at >= 4:
             (size,) = _SIZE.unpack_from(scratch, at)
             if not 0 < size <= self._max_frame:
-                raise MalformedError(f"A frame of {size} bytes; at most {self._max_frame} are taken.")
+                raise MalformedError(f"The frame has {size} bytes; the limit is {self._max_frame}.")
             end = at + 4 + size
             if end > held:
                 if size > _SCRATCH - 4:

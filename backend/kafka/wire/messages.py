@@ -1,4 +1,4 @@
-"""The message definitions, read from messages.json (which ``make kafka-messages`` writes)."""
+"""The message definitions, read from messages.json, which ``make kafka-messages`` generates."""
 
 import json
 from collections.abc import Mapping
@@ -9,12 +9,12 @@ from typing import Any
 
 _NUMBERS = {"int8": "b", "int16": "h", "uint16": "H", "int32": "i", "uint32": "I", "int64": "q", "float64": "d"}
 FIXED = _NUMBERS | {"bool": "?", "uuid": "16s"}
-"""Types of a fixed size, and how the struct module calls them."""
+"""Types of a fixed size, with their format characters in the struct module."""
 
 
 @dataclass(frozen=True)
 class Versions:
-    """A range, both ends in it."""
+    """A range of versions, both ends included."""
 
     first: int
     last: int
@@ -26,13 +26,13 @@ class Versions:
 NONE = Versions(0, -1)
 
 
-def _versions(found: list[int] | None) -> Versions:
-    return Versions(*found) if found else NONE
+def _versions(bounds: list[int] | None) -> Versions:
+    return Versions(*bounds) if bounds else NONE
 
 
 @dataclass(frozen=True, eq=False)  # equal and hashed by identity: they are keys of caches
 class Field:
-    """One field. ``kind`` is the type of its elements if it is an array."""
+    """One field of a message. ``kind`` is its type, or the type of its elements if it is an array."""
 
     name: str
     kind: str
@@ -45,32 +45,32 @@ class Field:
     fields: tuple["Field", ...]
 
     @classmethod
-    def of(cls, found: Mapping[str, Any]) -> "Field":
-        kind = found["type"]
+    def of(cls, definition: Mapping[str, Any]) -> "Field":
+        kind = definition["type"]
         is_array = kind.startswith("[]")
         kind = kind.removeprefix("[]")
         return cls(
-            name=found["name"],
+            name=definition["name"],
             kind=kind,
             is_array=is_array,
-            versions=_versions(found["versions"]),
-            nullable=_versions(found.get("nullable")),
-            tagged=_versions(found.get("tagged")),
-            tag=found.get("tag"),
-            default=_default(kind, is_array, found),
-            fields=tuple(map(cls.of, found.get("fields", ()))),
+            versions=_versions(definition["versions"]),
+            nullable=_versions(definition.get("nullable")),
+            tagged=_versions(definition.get("tagged")),
+            tag=definition.get("tag"),
+            default=_default(kind, is_array, definition),
+            fields=tuple(map(cls.of, definition.get("fields", ()))),
         )
 
     @cached_property
     def has_records(self) -> bool:
-        """Whether records are in it, which are passed on where they are."""
+        """Whether the field holds records, which are forwarded without being copied."""
         return self.kind == "records" or any(field.has_records for field in self.fields)
 
 
-def _default(kind: str, is_array: bool, found: Mapping[str, Any]) -> Any:
-    """None stands for null, and for structs and arrays, which are made anew each time."""
-    text = found.get("default")
-    if is_array or "fields" in found or text == "null" or kind == "records":
+def _default(kind: str, is_array: bool, definition: Mapping[str, Any]) -> Any:
+    """The default value. None stands for null, and for structs and arrays, of which each message gets its own."""
+    text = definition.get("default")
+    if is_array or "fields" in definition or text == "null" or kind == "records":
         return None
     if kind == "bool":
         return text in (True, "true")
@@ -85,7 +85,7 @@ def _default(kind: str, is_array: bool, found: Mapping[str, Any]) -> Any:
 
 @dataclass(frozen=True, eq=False)
 class Message:
-    """A request's or a response's body."""
+    """The definition of a request's or a response's body."""
 
     key: int
     name: str
@@ -95,20 +95,20 @@ class Message:
 
 
 def _load() -> tuple[dict[int, Message], dict[int, Message]]:
-    found = json.loads((Path(__file__).parent / "messages.json").read_text())
+    definitions = json.loads((Path(__file__).parent / "messages.json").read_text())
     requests: dict[int, Message] = {}
     responses: dict[int, Message] = {}
-    for item in found:
+    for definition in definitions:
         message = Message(
-            key=item["key"],
-            name=item["name"],
-            versions=_versions(item["versions"]),
-            flexible=_versions(item["flexible"]),
-            fields=tuple(map(Field.of, item["fields"])),
+            key=definition["key"],
+            name=definition["name"],
+            versions=_versions(definition["versions"]),
+            flexible=_versions(definition["flexible"]),
+            fields=tuple(map(Field.of, definition["fields"])),
         )
         (requests if message.name.endswith("Request") else responses)[message.key] = message
     return requests, responses
 
 
 REQUESTS, RESPONSES = _load()
-"""By API key."""
+"""The definitions by API key."""

@@ -1,12 +1,15 @@
-"""How Kafka writes its primitive types. Protocol guide, "Protocol Primitive Types"."""
+"""Readers and writers of the primitive types: Kafka protocol guide, "Protocol Primitive Types"."""
 
 import struct
 
 Buffer = bytes | bytearray | memoryview
 
+Parts = list[Buffer]
+"""A frame as the buffers that it consists of."""
+
 
 class MalformedError(ValueError):
-    """Bytes that are not what the protocol says."""
+    """The bytes do not follow the protocol."""
 
 
 _INT16 = struct.Struct(">h")
@@ -25,7 +28,7 @@ def read_uvarint(data: Buffer, at: int) -> tuple[int, int]:
         value |= (byte & 0x7F) << shift
         if byte < 0x80:
             return value, at
-    raise MalformedError("A number of more than five bytes.")
+    raise MalformedError("A variable-length integer has more than five bytes.")
 
 
 def write_uvarint(out: bytearray, value: int) -> None:
@@ -43,7 +46,7 @@ def _end(data: Buffer, at: int, length: int) -> int:
 
 
 def read_length16(data: Buffer, at: int) -> tuple[int, int]:
-    """A string's length; -1 for null."""
+    """The length of a string; -1 for null."""
     return _INT16.unpack_from(data, at)[0], at + 2
 
 
@@ -68,9 +71,9 @@ def read_compact_count(data: Buffer, at: int) -> tuple[int, int]:
 
 
 def _count(data: Buffer, at: int, count: int) -> int:
-    """Every element takes a byte at least, so that a hostile count ends here."""
+    """Every element takes at least one byte, so a count beyond the frame is rejected before anything is allocated."""
     if count > len(data) - at:
-        raise MalformedError("An array is longer than its frame.")
+        raise MalformedError("An array claims more elements than its frame has bytes.")
     return count
 
 
@@ -103,7 +106,7 @@ def _text(data: Buffer, at: int, length: int) -> tuple[str | None, int]:
 
 def _present(text: str | None) -> str:
     if text is None:
-        raise MalformedError("Null where a text must be.")
+        raise MalformedError("A string that must not be null is null.")
     return text
 
 
@@ -115,7 +118,7 @@ def read_blob(data: Buffer, at: int, length: int) -> tuple[bytes | None, int]:
 
 
 def read_view(data: Buffer, at: int, length: int) -> tuple[memoryview | None, int]:
-    """Records stay where they are: they are passed on, never parsed."""
+    """A view into the frame, not a copy: records are forwarded and never parsed."""
     if length < 0:
         return None, at
     end = _end(data, at, length)

@@ -1,4 +1,4 @@
-"""What tests do as clients of a cluster or its proxies."""
+"""Actions of tests as clients of a cluster or its proxies."""
 
 import time
 import uuid
@@ -25,15 +25,15 @@ def make_topic(cluster: KafkaCluster, partitions: int = PARTITIONS, prefix: str 
 
 
 def wait_until_known(cluster: KafkaCluster, topic: str, partitions: int) -> None:
-    """Until every broker tells of so many partitions: the one asked next may lag behind the one asked last."""
+    """Waits until every broker reports this many partitions, since brokers may lag behind each other."""
     for broker in cluster.brokers:
         admin = AdminClient({"bootstrap.servers": broker.address()})
         wait_until(lambda admin=admin: _partitions(admin, topic) == partitions)
 
 
 def _partitions(admin: AdminClient, topic: str) -> int:
-    found = admin.list_topics(timeout=10).topics.get(topic)
-    return len(found.partitions) if found is not None else 0
+    metadata = admin.list_topics(timeout=10).topics.get(topic)
+    return len(metadata.partitions) if metadata is not None else 0
 
 
 def send(bootstrap: str, topic: str, values: list[bytes], **config: Any) -> None:
@@ -46,24 +46,24 @@ def send(bootstrap: str, topic: str, values: list[bytes], **config: Any) -> None
 
 
 def received(bootstrap: str, topic: str, count: int, seconds: float = 40.0, **config: Any) -> Counter[bytes]:
-    """What a consumer group reads until there are so many, and half a second longer."""
+    """The values that a consumer group reads until it has this many, and for half a second longer."""
     settings = {"bootstrap.servers": bootstrap, "group.id": uuid.uuid4().hex, "auto.offset.reset": "earliest"}
     consumer = Consumer(settings | config)
     consumer.subscribe([topic])
-    found: Counter[bytes] = Counter()
+    counts: Counter[bytes] = Counter()
     deadline = time.monotonic() + seconds
     try:
         while time.monotonic() < deadline:
             messages = consumer.consume(500, 0.5)
-            if found.total() >= count and not messages:
+            if counts.total() >= count and not messages:
                 break
             for message in messages:
                 assert message.error() is None or message.error().retriable(), message.error()
                 if message.error() is None:
-                    found[message.value()] += 1
+                    counts[message.value()] += 1
     finally:
         consumer.close()
-    return found
+    return counts
 
 
 def values(count: int = MESSAGES) -> list[bytes]:
@@ -71,11 +71,11 @@ def values(count: int = MESSAGES) -> list[bytes]:
 
 
 def retried(work: Callable[[], object]) -> None:
-    """As librdkafka asks of applications: a transaction's calls are repeated while their errors are retriable."""
-    for left in reversed(range(20)):
+    """Retries a transaction's call while its errors are retriable, as librdkafka requires of applications."""
+    for remaining in reversed(range(20)):
         try:
             work()
             return
         except KafkaException as error:
-            if not left or not error.args[0].retriable():
+            if not remaining or not error.args[0].retriable():
                 raise

@@ -1,4 +1,4 @@
-"""Three real brokers, and proxies in front of them in every way."""
+"""Three real brokers, and proxies in front of them in several arrangements."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,7 +16,7 @@ from tests.kafka_proxies import Proxies, proxies
 
 @pytest.fixture(scope="package")
 def cluster(project_layout: Layout) -> Iterator[KafkaCluster]:
-    found = KafkaCluster(
+    running = KafkaCluster(
         Path(mkdtemp(prefix="cluster-", dir=VAR)),
         project_layout.jars,
         java_home(project_layout),
@@ -24,35 +24,35 @@ def cluster(project_layout: Layout) -> Iterator[KafkaCluster]:
         idle_ms=8000,
     )
     try:
-        found.start()
-        yield found
+        running.start()
+        yield running
     finally:
-        found.stop()
+        running.stop()
 
 
 @pytest.fixture(scope="package")
 def one(cluster: KafkaCluster) -> Iterator[Proxies]:
-    with proxies(cluster, VAR / "one", 1) as found:
-        yield found
+    with proxies(cluster, VAR / "one", 1) as running:
+        yield running
 
 
 @pytest.fixture(scope="package")
 def three(cluster: KafkaCluster) -> Iterator[Proxies]:
-    with proxies(cluster, VAR / "three", 3) as found:
-        yield found
+    with proxies(cluster, VAR / "three", 3) as running:
+        yield running
 
 
 @pytest.fixture(scope="package")
 def racked(cluster: KafkaCluster) -> Iterator[Proxies]:
-    with proxies(cluster, VAR / "racked", 3, racks=True) as found:
-        yield found
+    with proxies(cluster, VAR / "racked", 3, racks=True) as running:
+        yield running
 
 
 @pytest.fixture(params=["one", "three", "racked"])
 def front(request: pytest.FixtureRequest) -> Proxies:
-    """Every way to stand in front of the cluster."""
-    found: Proxies = request.getfixturevalue(request.param)
-    return found
+    """Every arrangement of proxies in front of the cluster."""
+    running: Proxies = request.getfixturevalue(request.param)
+    return running
 
 
 @pytest.fixture

@@ -41,7 +41,7 @@ def test_administration_of_topics_and_configurations(cluster: KafkaCluster, fron
     entry = ConfigEntry("retention.ms", "60000", incremental_operation=AlterConfigOpType.SET)
     resource = ConfigResource(ConfigResource.Type.TOPIC, name, incremental_configs=[entry])
     admin.incremental_alter_configs([resource])[resource].result(30)
-    # Any broker answers, and each learns of the change by itself.
+    # Any broker answers, and each learns of the change independently.
     wait_until(lambda: configuration(admin, name)["retention.ms"].value == "60000")
     send(front.bootstrap, name, values(200))
     ends = admin.list_offsets({TopicPartition(name, number): OffsetSpec.latest() for number in range(4)})
@@ -56,8 +56,8 @@ def test_administration_of_topics_and_configurations(cluster: KafkaCluster, fron
 
 
 def configuration(admin: AdminClient, topic: str) -> dict[str, ConfigEntry]:
-    found = admin.describe_configs([ConfigResource(ConfigResource.Type.TOPIC, topic)])
-    entries: dict[str, ConfigEntry] = next(iter(found.values())).result(30)
+    futures = admin.describe_configs([ConfigResource(ConfigResource.Type.TOPIC, topic)])
+    entries: dict[str, ConfigEntry] = next(iter(futures.values())).result(30)
     return entries
 
 
@@ -70,7 +70,7 @@ def test_groups_are_listed_and_described_once(front: Proxies, topic: str) -> Non
     listed = Counter(group.group_id for group in admin.list_consumer_groups().result(30).valid)
     assert {listed[group] for group in groups} == {1}
     described = admin.describe_consumer_groups(groups)
-    assert {group: found.result(30).group_id for group, found in described.items()} == {g: g for g in groups}
+    assert {group: future.result(30).group_id for group, future in described.items()} == {g: g for g in groups}
     for deleted in admin.delete_consumer_groups(groups).values():
         deleted.result(30)
     assert not {group.group_id for group in admin.list_consumer_groups().result(30).valid} & set(groups)
@@ -83,18 +83,18 @@ def test_access_lists_are_administered(front: Proxies, topic: str) -> None:
         *(AclOperation.READ, AclPermissionType.ALLOW),
     )
     admin.create_acls([binding])[binding].result(30)
-    wanted = AclBindingFilter(
+    own_acls = AclBindingFilter(
         *(ResourceType.TOPIC, topic, ResourcePatternType.LITERAL, None, None),
         *(AclOperation.ANY, AclPermissionType.ANY),
     )
-    wait_until(lambda: admin.describe_acls(wanted).result(30) == [binding])
-    assert admin.delete_acls([wanted])[wanted].result(30) == [binding]
+    wait_until(lambda: admin.describe_acls(own_acls).result(30) == [binding])
+    assert admin.delete_acls([own_acls])[own_acls].result(30) == [binding]
 
 
 def test_log_folders_of_each_broker_are_named_once(cluster: KafkaCluster, front: Proxies, topic: str) -> None:
     send(front.bootstrap, topic, values(10))
     tool = "org.apache.kafka.tools.LogDirsCommand"
     done = cluster.tool(tool, "--bootstrap-server", front.bootstrap, "--describe", "--topic-list", topic)
-    found = json.loads(next(line for line in done.stdout.splitlines() if line.startswith("{")))
-    folders = [folder["logDir"] for broker in found["brokers"] for folder in broker["logDirs"]]
+    report = json.loads(next(line for line in done.stdout.splitlines() if line.startswith("{")))
+    folders = [folder["logDir"] for broker in report["brokers"] for folder in broker["logDirs"]]
     assert sorted(folder.split(":")[0] for folder in folders) == ["broker-1", "broker-2", "broker-3"]

@@ -1,4 +1,4 @@
-"""Clients that people use, through one and three proxies in front of three real brokers."""
+"""Widely used clients, through one and three proxies in front of three real brokers."""
 
 import time
 import uuid
@@ -33,7 +33,7 @@ def test_kafka_topics_prints_only_proxy_nodes(cluster: KafkaCluster, front: Prox
         fields = dict(part.split(": ") for part in line.strip().split("\t") if ": " in part)
         named = {fields["Leader"], *fields["Replicas"].split(","), *fields["Isr"].split(",")}
         assert named <= known, line
-    # Each proxy stands for as many brokers as any other.
+    # Each proxy represents the same number of brokers.
     leaders = {line.split("Leader: ")[1].split()[0] for line in lines}
     assert leaders == known
 
@@ -66,9 +66,9 @@ def test_kafka_python_produces_and_consumes(front: Proxies, topic: str) -> None:
         auto_offset_reset="earliest",
         consumer_timeout_ms=3000,
     )
-    found = Counter(message.value for message in consumer)
+    counts = Counter(message.value for message in consumer)
     consumer.close()
-    assert found == Counter(values())
+    assert counts == Counter(values())
 
 
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
@@ -130,7 +130,7 @@ def test_records_that_come_while_a_fetch_waits_are_delivered_at_once(three: Prox
         assert message.value() == b"%d" % number
         took.append(time.monotonic() - began)
     consumer.close()
-    assert sorted(took)[len(took) // 2] < 1, took  # far from the five seconds that a fetch may wait
+    assert sorted(took)[len(took) // 2] < 1, took  # well below the five seconds that a fetch may wait
 
 
 def test_a_topic_of_many_sizes_and_partitions(front: Proxies, cluster: KafkaCluster) -> None:
@@ -175,8 +175,8 @@ def test_transactions_commit_and_abort(front: Proxies, cluster: KafkaCluster, to
     committed = consumer.committed([TopicPartition(source, number) for number in range(PARTITIONS)], timeout=10)
     consumer.close()
     assert sum(max(place.offset, 0) for place in committed) == 100
-    found = received(front.bootstrap, topic, 100, **{"isolation.level": "read_committed"})
-    assert found == Counter(values(100))
+    counts = received(front.bootstrap, topic, 100, **{"isolation.level": "read_committed"})
+    assert counts == Counter(values(100))
 
 
 def test_two_members_share_a_group_and_take_over(front: Proxies, topic: str) -> None:
@@ -218,8 +218,8 @@ def test_a_reader_near_a_follower_reads_there(racked: Proxies, cluster: KafkaClu
     send(racked.bootstrap, name, [b"x" * 10_000] * 200)
     label = f'headrace_proxy_broker_bytes_total{{broker="{follower.address()}",direction="from"}}'
     before = sum(proxy.metric(label) for proxy in racked)
-    found = received(racked.bootstrap, name, 200, **{"client.rack": f"rack{follower.id}"})
-    assert found == Counter({b"x" * 10_000: 200})
+    counts = received(racked.bootstrap, name, 200, **{"client.rack": f"rack{follower.id}"})
+    assert counts == Counter({b"x" * 10_000: 200})
     assert sum(proxy.metric(label) for proxy in racked) - before > 200 * 10_000
 
 
@@ -236,11 +236,11 @@ def test_share_groups_give_each_record_to_one_member(cluster: KafkaCluster, one:
     assert done.returncode == 0, done.stderr
     send(one.bootstrap, topic, values(300))
     of_group = (*address, "--topic", topic, "--group", group)
-    found: Counter[str] = Counter()
-    for most in ("100", "200"):
-        done = cluster.tool(SHARE_CONSUMER, *of_group, "--max-messages", most, "--timeout-ms", "20000")
-        found.update(done.stdout.split())
-    assert found == Counter(value.decode() for value in values(300)), done.stderr
+    counts: Counter[str] = Counter()
+    for limit in ("100", "200"):
+        done = cluster.tool(SHARE_CONSUMER, *of_group, "--max-messages", limit, "--timeout-ms", "20000")
+        counts.update(done.stdout.split())
+    assert counts == Counter(value.decode() for value in values(300)), done.stderr
     done = cluster.tool(SHARE_GROUPS, *address, "--describe", "--group", group)
     rows = [line.split() for line in done.stdout.splitlines() if topic in line]
     assert sorted(int(row[2]) for row in rows) == list(range(PARTITIONS)), done.stdout + done.stderr

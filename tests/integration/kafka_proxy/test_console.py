@@ -1,4 +1,4 @@
-"""What the console shows of proxies."""
+"""Proxies in the console."""
 
 from typing import Any
 
@@ -32,16 +32,16 @@ def test_each_proxy_with_its_brokers_and_clients(client: APIClient, settings: An
         return any(client["requests_per_second"] > 0 for status in statuses for client in status["clients"])
 
     wait_until(is_flowing)
-    *found, missing = shown()
-    assert [proxy["url"] for proxy in found] == urls[:3]
+    *available, missing = shown()
+    assert [proxy["url"] for proxy in available] == urls[:3]
     assert missing == {"url": gone, "status": None, "error": "It does not answer; is the process running?"}
-    for number, proxy in enumerate(found):
+    for number, proxy in enumerate(available):
         status = proxy["status"]
         assert status["local"] == 100 + number
         assert [node["is_up"] for node in status["nodes"]] == [True] * 3
         stands_for = {broker["rack"]: broker["proxy"] for broker in status["brokers"]}
         assert stands_for in ({}, {"rack1": 100, "rack2": 101, "rack3": 102})
-    names = {c["name"] for proxy in found for c in proxy["status"]["clients"]}
+    names = {c["name"] for proxy in available for c in proxy["status"]["clients"]}
     assert "a-producer" in names
 
 

@@ -1,4 +1,4 @@
-"""What goes wrong around a proxy."""
+"""Faults of clients, brokers and proxies."""
 
 import contextlib
 import json
@@ -30,25 +30,25 @@ def test_idle_connections_that_brokers_close_are_opened_again(one: Proxies, topi
     for number in range(2):
         producer.produce(topic, b"%d" % number, on_delivery=lambda error, _: error and failed.append(error))
         assert producer.flush(20) == 0
-        time.sleep(0 if number else 10)  # longer than the brokers keep an idle connection
+        time.sleep(0 if number else 10)  # longer than brokers keep idle connections
     assert not failed
 
 
 def exchange(address: str, data: bytes) -> bytes:
-    """Everything that comes back until the connection is closed, or nothing comes for a second."""
+    """All bytes received until the connection is closed or nothing arrives for a second."""
     host, _, port = address.rpartition(":")
     with socket.create_connection((host, int(port)), 5) as connection:
         connection.settimeout(1)
         connection.sendall(data)
-        found = b""
+        data = b""
         try:
             while chunk := connection.recv(65536):
-                found += chunk
+                data += chunk
         except TimeoutError:
-            return found + b"<open>"
+            return data + b"<open>"
         except ConnectionResetError:
             pass
-        return found
+        return data
 
 
 def frame(api_key: int, version: int, body: bytes) -> bytes:
@@ -93,26 +93,26 @@ def test_a_version_that_is_too_new_is_answered_with_those_that_there_are(one: Pr
 
 
 def test_a_drain_answers_what_is_open(cluster: KafkaCluster, topic: str) -> None:
-    with proxies(cluster, VAR / "drain", 1) as found:
-        assert found[0].get("/health")[0] == 200
-        send(found.bootstrap, topic, values(10))
-        assert found[0].metric("headrace_proxy_requests_total") > 0
-        status = json.loads(found[0].get("/status")[1])
+    with proxies(cluster, VAR / "drain", 1) as nodes:
+        assert nodes[0].get("/health")[0] == 200
+        send(nodes.bootstrap, topic, values(10))
+        assert nodes[0].metric("headrace_proxy_requests_total") > 0
+        status = json.loads(nodes[0].get("/status")[1])
         assert [broker["id"] for broker in status["brokers"]] == [1, 2, 3]
         assert status["clients"][0]["name"] == "rdkafka"
-        producer = Producer({"bootstrap.servers": found.bootstrap, "linger.ms": 0, "message.timeout.ms": 5000})
+        producer = Producer({"bootstrap.servers": nodes.bootstrap, "linger.ms": 0, "message.timeout.ms": 5000})
         failed: list[Any] = []
         for number in range(200):
             producer.produce(topic, b"%d" % number, on_delivery=lambda error, _: error and failed.append(error))
         producer.poll(0.05)
         began = time.monotonic()
-        found[0].stop()
+        nodes[0].stop()
         assert time.monotonic() - began < 15
-        assert "Traceback" not in found[0].log.read_text()
+        assert "Traceback" not in nodes[0].log.read_text()
 
 
 class Traffic:
-    """An idempotent producer, a transactional one and a consumer group, which run until they are told to stop."""
+    """An idempotent producer, a transactional one and a consumer group, which run until they are stopped."""
 
     def __init__(self, bootstrap: str, topic: str, transactional_topic: str) -> None:
         self._bootstrap = bootstrap
@@ -122,26 +122,26 @@ class Traffic:
         self.acknowledged: tuple[list[bytes], list[bytes]] = ([], [])
         self.received: Counter[bytes] = Counter()
         self.errors: list[str] = []
-        works = self._produce, self._transact, self._consume
-        self._threads = [threading.Thread(target=self._guarded, args=(work,)) for work in works]
+        clients = self._produce, self._transact, self._consume
+        self._threads = [threading.Thread(target=self._guarded, args=(client,)) for client in clients]
 
     def start(self) -> None:
         for thread in self._threads:
             thread.start()
 
     def stop(self) -> None:
-        """Once all that was acknowledged has been received, or two minutes later."""
+        """Stops once every acknowledged record has been received, or after two minutes."""
         self._stop.set()
         for thread in self._threads[:2]:
             thread.join(120)
-        wanted = Counter([*self.acknowledged[0], *self.acknowledged[1]])
+        acknowledged = Counter([*self.acknowledged[0], *self.acknowledged[1]])
         with contextlib.suppress(BaseException):
-            wait_until(lambda: not wanted - self.received, 120)
+            wait_until(lambda: not acknowledged - self.received, 120)
         self._is_complete.set()
         self._threads[2].join(60)
 
     def is_flowing(self) -> Callable[[], bool]:
-        """Whether each of them has got on since this was called."""
+        """A function that tells whether each of them has made progress since this call."""
         before = [len(self.acknowledged[0]), len(self.acknowledged[1]), self.received.total()]
 
         def has_moved() -> bool:
@@ -150,11 +150,11 @@ class Traffic:
 
         return has_moved
 
-    def _guarded(self, work: Callable[[], None]) -> None:
+    def _guarded(self, client: Callable[[], None]) -> None:
         try:
-            work()
+            client()
         except Exception as error:
-            self.errors.append(f"{work.__name__}: {error!r}")
+            self.errors.append(f"{client.__name__}: {error!r}")
 
     def _produce(self) -> None:
         producer = Producer(
@@ -216,7 +216,7 @@ class Traffic:
         while not self._is_complete.is_set():
             for message in consumer.consume(500, 0.2):
                 place = message.topic(), message.partition(), message.offset()
-                # Read again after a rebalance is not a double: it is the same record.
+                # A record that is read again after a rebalance is not a duplicate.
                 if message.error() is None and place not in seen:
                     seen.add(place)
                     self.received[message.value()] += 1
@@ -226,15 +226,15 @@ class Traffic:
 
 
 SECONDS = float(os.environ.get("HEADRACE_PROXY_CHAOS_SECONDS", "0"))
-"""For how long each fault is left as it is: the short form in the tests, minutes by hand."""
+"""How long each fault lasts, in seconds: short in the tests, minutes in manual runs."""
 
 
 def test_a_killed_broker_and_a_killed_proxy_lose_and_double_nothing(cluster: KafkaCluster) -> None:
-    with proxies(cluster, VAR / "chaos", 3) as found:
-        # With one replica in sync, Kafka itself may lose what a killed leader had acknowledged, and tell it twice.
+    with proxies(cluster, VAR / "chaos", 3) as nodes:
+        # With one in-sync replica, Kafka itself may lose or duplicate what a killed leader had acknowledged.
         durable = {"min.insync.replicas": "2"}
         topics = make_topic(cluster, **durable), make_topic(cluster, **durable)
-        traffic = Traffic(found.bootstrap, *topics)
+        traffic = Traffic(nodes.bootstrap, *topics)
         traffic.start()
         try:
             wait_until(traffic.is_flowing(), 60)
@@ -246,45 +246,45 @@ def test_a_killed_broker_and_a_killed_proxy_lose_and_double_nothing(cluster: Kaf
                 broker.start()
                 cluster.wait_for(3)
                 wait_until(traffic.is_flowing(), 60)
-            found[1].stop(signal.SIGKILL)
-            wait_until(lambda: found[0].metric("headrace_proxy_peers_down") == 1)
+            nodes[1].stop(signal.SIGKILL)
+            wait_until(lambda: nodes[0].metric("headrace_proxy_peers_down") == 1)
             wait_until(traffic.is_flowing(), 60)
             time.sleep(SECONDS)
-            admin = AdminClient({"bootstrap.servers": found[0].address})
+            admin = AdminClient({"bootstrap.servers": nodes[0].address})
             seen = {f"{node.host}:{node.port}" for node in admin.list_topics(timeout=10).brokers.values()}
-            assert seen == {found[0].address, found[2].address}
-            found[1].start()
-            wait_until(lambda: found[0].metric("headrace_proxy_peers_down") == 0)
+            assert seen == {nodes[0].address, nodes[2].address}
+            nodes[1].start()
+            wait_until(lambda: nodes[0].metric("headrace_proxy_peers_down") == 0)
             wait_until(lambda: len(admin.list_topics(timeout=10).brokers) == 3)
             wait_until(traffic.is_flowing(), 60)
         finally:
             traffic.stop()
         assert not traffic.errors, traffic.errors
-        wanted = Counter([*traffic.acknowledged[0], *traffic.acknowledged[1]])
-        assert not wanted - traffic.received, "lost"
+        acknowledged = Counter([*traffic.acknowledged[0], *traffic.acknowledged[1]])
+        assert not acknowledged - traffic.received, "lost"
         assert {value: count for value, count in traffic.received.items() if count > 1} == {}, "doubled"
-        for proxy in found:
+        for proxy in nodes:
             assert "Traceback" not in proxy.log.read_text()
 
 
 def coordinating(cluster: KafkaCluster) -> BrokerProcess:
-    """A broker that leads some of the groups' offsets."""
+    """The leader of a partition of the groups' offsets."""
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap()})
     leader = admin.list_topics("__consumer_offsets", timeout=10).topics["__consumer_offsets"].partitions[0].leader
     return next(broker for broker in cluster.brokers if broker.id == leader)
 
 
 def test_a_broker_that_hangs_delays_its_own_partitions_only(cluster: KafkaCluster) -> None:
-    with proxies(cluster, VAR / "hang", 1, request_timeout_ms=3000) as found:
+    with proxies(cluster, VAR / "hang", 1, request_timeout_ms=3000) as nodes:
         name = make_topic(cluster)
-        send(found.bootstrap, name, values(300))
+        send(nodes.bootstrap, name, values(300))
         broker = cluster.brokers[0]
         assert broker.process is not None
         broker.process.send_signal(signal.SIGSTOP)
         try:
-            # The cluster drops the broker, and the proxy follows.
-            send(found.bootstrap, name, values(300))
+            # The cluster fences the broker, and the proxy follows.
+            send(nodes.bootstrap, name, values(300))
         finally:
             broker.process.send_signal(signal.SIGCONT)
         cluster.wait_for(3)
-        assert set(received(found.bootstrap, name, 600)) == set(values(300))
+        assert set(received(nodes.bootstrap, name, 600)) == set(values(300))

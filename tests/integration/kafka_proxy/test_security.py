@@ -1,4 +1,4 @@
-"""TLS, signing in, and what users may do, through proxies."""
+"""TLS, authentication and authorization through proxies."""
 
 import base64
 import json
@@ -33,9 +33,9 @@ MECHANISMS = {"SCRAM-SHA-256": ScramMechanism.SCRAM_SHA_256, "SCRAM-SHA-512": Sc
 
 @pytest.fixture(scope="module")
 def users(cluster: KafkaCluster) -> None:
-    """Alice may do everything with topics that begin with "alice", and Bob nothing."""
+    """Alice has all rights on topics that begin with "alice"; Bob has none."""
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap()})
-    for mechanism in MECHANISMS.values():  # a request may change each user once
+    for mechanism in MECHANISMS.values():  # a request may change each user only once
         information = ScramCredentialInfo(mechanism, 4096)
         changes = [UserScramCredentialUpsertion(name, information, key.encode()) for name, key in USERS.items()]
         for changed in admin.alter_user_scram_credentials(changes).values():
@@ -59,12 +59,12 @@ def alices(cluster: KafkaCluster, users: None) -> str:
 
 @pytest.fixture(scope="module")
 def guarded(cluster: KafkaCluster) -> Iterator[Proxies]:
-    """In front of the listener that asks who one is."""
+    """Proxies in front of the listener that requires authentication."""
     certificate, key = cluster.authority.issue("proxy")
     tls = {"authority": str(cluster.authority.certificate), "certificate": str(certificate), "private_key": str(key)}
     tokens = {"contact_points": cluster.bootstrap("SSL").split(","), "tls": tls, "lifetime_seconds": 20}
-    with proxies(cluster, VAR / "guarded", 3, listener="SASL_PLAINTEXT", sasl={"delegation_tokens": tokens}) as found:
-        yield found
+    with proxies(cluster, VAR / "guarded", 3, listener="SASL_PLAINTEXT", sasl={"delegation_tokens": tokens}) as nodes:
+        yield nodes
 
 
 def sasl(mechanism: str, user: str, password: str = "") -> dict[str, Any]:
@@ -102,7 +102,7 @@ def test_a_wrong_password_is_refused(guarded: Proxies, users: None, mechanism: s
 
 
 def unsecured_token(user: str) -> str:
-    """A token that a broker without a token endpoint takes: RFC 7515's unsecured JWS."""
+    """A token that brokers without a token endpoint accept: the unsecured JWS of RFC 7515."""
     parts = [{"alg": "none"}, {"sub": user, "iat": time.time(), "exp": time.time() + 600}]
     encoded = [base64.urlsafe_b64encode(json.dumps(part).encode()).decode().rstrip("=") for part in parts]
     return ".".join([*encoded, ""])
@@ -119,7 +119,7 @@ def test_users_sign_in_with_a_bearer_token(guarded: Proxies, alices: str) -> Non
 
 
 def test_tokens_are_renewed_while_a_client_stays(guarded: Proxies, alices: str) -> None:
-    """Tokens live for 20 seconds here; the brokers end connections that have not been renewed by then."""
+    """Tokens expire after 20 seconds here; brokers close connections that have not re-authenticated by then."""
     producer = Producer({"bootstrap.servers": guarded.bootstrap, "linger.ms": 0, **sasl("SCRAM-SHA-512", "alice")})
     failed: list[Any] = []
     lost_before = sum(proxy.metric("headrace_proxy_broker_failures_total") for proxy in guarded)
@@ -132,14 +132,14 @@ def test_tokens_are_renewed_while_a_client_stays(guarded: Proxies, alices: str) 
     assert sum(proxy.metric("headrace_proxy_broker_failures_total") for proxy in guarded) == lost_before, [
         proxy.log.read_text()[-2000:] for proxy in guarded
     ]
-    made = sum(proxy.log.read_text().count("delegation token was made for alice") for proxy in guarded)
-    assert made >= 2
+    created = sum(proxy.log.read_text().count("delegation token was created for alice") for proxy in guarded)
+    assert created >= 2
 
 
 def test_without_tokens_scram_is_not_offered_in_front_of_several_brokers(cluster: KafkaCluster, users: None) -> None:
-    with proxies(cluster, VAR / "no-tokens", 1, listener="SASL_PLAINTEXT") as found:
+    with proxies(cluster, VAR / "no-tokens", 1, listener="SASL_PLAINTEXT") as nodes:
         errors: list[Any] = []
-        config = sasl("SCRAM-SHA-256", "alice") | {"bootstrap.servers": found.bootstrap, "error_cb": errors.append}
+        config = sasl("SCRAM-SHA-256", "alice") | {"bootstrap.servers": nodes.bootstrap, "error_cb": errors.append}
         client = AdminClient(config)
         with pytest.raises(KafkaException):
             client.list_topics(timeout=3)
@@ -154,7 +154,7 @@ def test_tls_on_both_sides(cluster: KafkaCluster, topic: str) -> None:
         "clients": {"certificate": str(certificate), "private_key": str(key), "client_authority": authority},
         "brokers": {"authority": authority, "certificate": str(own), "private_key": str(own_key)},
     }
-    with proxies(cluster, VAR / "tls", 2, listener="SSL", tls=tls) as found:
+    with proxies(cluster, VAR / "tls", 2, listener="SSL", tls=tls) as nodes:
         mine, my_key = cluster.authority.issue("carol")
         known = {
             "security.protocol": "SSL",
@@ -162,14 +162,14 @@ def test_tls_on_both_sides(cluster: KafkaCluster, topic: str) -> None:
             "ssl.certificate.location": str(mine),
             "ssl.key.location": str(my_key),
         }
-        send(found.bootstrap, topic, values(500), **known)
-        assert received(found.bootstrap, topic, 500, **known) == Counter(values(500))
+        send(nodes.bootstrap, topic, values(500), **known)
+        assert received(nodes.bootstrap, topic, 500, **known) == Counter(values(500))
         for unknown in (
             {"security.protocol": "SSL", "ssl.ca.location": authority},  # without a certificate
             {"security.protocol": "PLAINTEXT"},
         ):
             with pytest.raises(KafkaException):
-                AdminClient({"bootstrap.servers": found.bootstrap, **unknown}).list_topics(timeout=3)
+                AdminClient({"bootstrap.servers": nodes.bootstrap, **unknown}).list_topics(timeout=3)
 
 
 def test_a_broker_that_another_authority_signed_is_not_trusted(cluster: KafkaCluster) -> None:
@@ -178,10 +178,10 @@ def test_a_broker_that_another_authority_signed_is_not_trusted(cluster: KafkaClu
     folder = VAR / "other-authority"
     folder.mkdir()
     tls = {"brokers": {"authority": str(Authority(folder).certificate)}}
-    with proxies(cluster, VAR / "untrusted", 1, listener="SSL", tls=tls) as found:
+    with proxies(cluster, VAR / "untrusted", 1, listener="SSL", tls=tls) as nodes:
         with pytest.raises(KafkaException):
-            AdminClient({"bootstrap.servers": found.bootstrap}).list_topics(timeout=3)
-        assert "certificate verify failed" in found[0].log.read_text()
+            AdminClient({"bootstrap.servers": nodes.bootstrap}).list_topics(timeout=3)
+        assert "certificate verify failed" in nodes[0].log.read_text()
 
 
 def test_two_users_never_share_what_they_see(guarded: Proxies, alices: str) -> None:

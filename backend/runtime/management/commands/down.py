@@ -7,9 +7,9 @@ from backend.runtime.layout import Layout, var_folder
 
 
 class Command(BaseCommand):
-    help = "Stops the platform; all data is kept."
+    help = "Stops the platform. All data is kept."
     requires_system_checks = []
 
     def handle(self, *args: Any, **options: Any) -> None:
         down(Layout(var_folder()))
-        self.stdout.write("Headrace is stopped.")
+        self.stdout.write("Headrace has been stopped.")

@@ -11,11 +11,11 @@ from backend.kafka.proxy.server import Proxy
 
 
 class Command(BaseCommand):
-    help = "Runs one Kafka proxy: clients see it, and its peers, instead of the brokers."
+    help = "Runs one Kafka proxy. Clients see it and the other proxies instead of the brokers."
     requires_system_checks: list[str] = []
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument("--config", type=Path, required=True, help="the proxy's configuration, YAML")
+        parser.add_argument("--config", type=Path, required=True, help="path of the proxy's YAML configuration")
 
     def handle(self, *args: Any, **options: Any) -> None:
         try:

@@ -15,7 +15,7 @@ from backend.settings import platform_settings
 
 
 class Command(BaseCommand):
-    help = "Brings the database and the topics up to date. Safe to run at every start."
+    help = "Migrates the database and creates missing topics. Safe to run at every start."
     requires_system_checks = []
 
     def handle(self, *args: Any, **options: Any) -> None:
@@ -30,7 +30,7 @@ class Command(BaseCommand):
         console = settings.CONSOLE
         retention = str(console.topic_retention_hours * 3600 * 1000)
         admin = AdminClient({"bootstrap.servers": platform_settings().kafka_bootstrap_servers})
-        wanted = [
+        topics = [
             NewTopic(
                 topic,
                 num_partitions=console.topic_partitions,
@@ -39,7 +39,7 @@ class Command(BaseCommand):
             )
             for topic in routing.TOPICS
         ]
-        for future in admin.create_topics(wanted).values():
+        for future in admin.create_topics(topics).values():
             try:
                 future.result()
             except KafkaException as error:

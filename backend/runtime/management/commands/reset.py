@@ -12,11 +12,11 @@ class Command(BaseCommand):
     requires_system_checks = []
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument("--yes", action="store_true", help="do not ask")
+        parser.add_argument("--yes", action="store_true", help="skip the confirmation")
 
     def handle(self, *args: Any, **options: Any) -> None:
         layout = Layout(var_folder())
         if not options["yes"] and input(f"Delete all data in {layout.var}? Type yes: ") != "yes":
             raise CommandError("Nothing was deleted.")
         reset(layout)
-        self.stdout.write("All data is deleted.")
+        self.stdout.write("All data has been deleted.")

@@ -12,28 +12,28 @@ from backend.runtime.layout import Layout, var_folder
 
 
 class Command(BaseCommand):
-    help = "Tells which processes run, which components answer, and where everything is."
+    help = "Shows the processes, the state of each component, and all addresses."
     requires_system_checks = []
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument("--json", action="store_true", help="for scripts")
+        parser.add_argument("--json", action="store_true", help="print JSON for scripts")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        found = status(Layout(var_folder(), int(os.environ.get("HEADRACE_PORT_OFFSET", "0"))))
-        if found["running"]:
+        facts = status(Layout(var_folder(), int(os.environ.get("HEADRACE_PORT_OFFSET", "0"))))
+        if facts["running"]:
             try:
-                found["demo"] = demo_facts()
+                facts["demo"] = demo_facts()
             except DatabaseError:
-                found["demo"] = None
+                facts["demo"] = None
         if options["json"]:
-            self.stdout.write(json.dumps(found, indent=2))
+            self.stdout.write(json.dumps(facts, indent=2))
             return
-        if not found["running"]:
+        if not facts["running"]:
             self.stdout.write("Headrace is not running. Start it with `make run`.")
             return
-        for process in found["processes"]:
+        for process in facts["processes"]:
             self.stdout.write(f"{process['name']:<12} {process['state']:<10} pid {process['pid']}")
-        for component, state in found["components"].items():
+        for component, state in facts["components"].items():
             self.stdout.write(f"{component:<12} {state}")
-        for name, endpoint in found["endpoints"].items():
+        for name, endpoint in facts["endpoints"].items():
             self.stdout.write(f"{name:<12} {endpoint}")

@@ -11,16 +11,18 @@ from backend.runtime.layout import Layout, var_folder
 
 
 class Command(BaseCommand):
-    help = "Brings the whole platform up on this machine and keeps it up until Ctrl-C."
+    help = "Starts the whole platform on this machine and runs it until Ctrl-C."
     requires_system_checks = []
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument("--port-offset", type=int, default=0, help="add this to every port")
-        parser.add_argument("--detach", action="store_true", help="return once everything is ready")
+        parser.add_argument("--port-offset", type=int, default=0, help="number to add to every port")
+        parser.add_argument(
+            "--detach", action="store_true", help="return once everything is ready, and keep it running"
+        )
 
     def handle(self, *args: Any, **options: Any) -> None:
         layout = Layout(var_folder(), options["port_offset"])
-        _on_signals(signal.default_int_handler)  # shells ignore SIGINT for what runs in the background
+        _on_signals(signal.default_int_handler)  # shells ignore SIGINT for background processes
         started = time.monotonic()
         try:
             up(layout)
@@ -36,7 +38,7 @@ class Command(BaseCommand):
             self.stdout.write("\nHeadrace has been stopped.")
         except KeyboardInterrupt:
             self.stdout.write("\nStopping.")
-            _on_signals(signal.SIG_IGN)  # a second Ctrl-C must not leave half of it running
+            _on_signals(signal.SIG_IGN)  # a second Ctrl-C must not interrupt the shutdown
             down(layout)
 
     def _welcome(self, layout: Layout, seconds: float) -> None:

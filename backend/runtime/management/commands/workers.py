@@ -21,7 +21,7 @@ from backend.apps.usage.sinks import UsageSink
 from backend.telemetry.metrics_server import serve_metrics
 
 Worker = Callable[[threading.Event], None]
-"""Works in a thread of its own until the event is set."""
+"""Runs in its own thread until the event is set."""
 
 
 def _demo_generator(stop: threading.Event) -> None:
@@ -55,18 +55,18 @@ class Command(BaseCommand):
     help = "Runs the background workers that are neither Celery tasks nor Spark jobs."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument("--only", choices=sorted(_workers()), help="run one worker")
+        parser.add_argument("--only", choices=sorted(_workers()), help="run only this worker")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        chosen = {name: worker for name, worker in _workers().items() if options["only"] in (None, name)}
+        selected = {name: worker for name, worker in _workers().items() if options["only"] in (None, name)}
         serve_metrics()
         stop = threading.Event()
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: stop.set())
-        with ThreadPoolExecutor(len(chosen)) as pool:
-            running = [pool.submit(worker, stop) for worker in chosen.values()]
+        with ThreadPoolExecutor(len(selected)) as pool:
+            running = [pool.submit(worker, stop) for worker in selected.values()]
             while not stop.is_set() and not any(future.done() for future in running):
                 stop.wait(0.5)
             stop.set()
         for future in running:
-            future.result()  # a worker that failed ends the process, and the supervisor starts it again
+            future.result()  # a failed worker ends the process, which the supervisor then restarts

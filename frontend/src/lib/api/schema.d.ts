@@ -988,7 +988,7 @@ export interface components {
         AlgorithmEnum: "sha256" | "sha512" | "sha1" | "md5";
         /**
          * All
-         * @description Every one of the conditions is met.
+         * @description All of the conditions match.
          */
         All: {
             /**
@@ -998,13 +998,13 @@ export interface components {
             type: "all";
             /**
              * Conditions
-             * @description All must be met.
+             * @description Conditions that must all match.
              */
             conditions: (components["schemas"]["Equals"] | components["schemas"]["NotEquals"] | components["schemas"]["Comparison"] | components["schemas"]["In"] | components["schemas"]["Prefix"] | components["schemas"]["Regex"] | components["schemas"]["Exists"] | components["schemas"]["Near"] | components["schemas"]["All"] | components["schemas"]["Any_"] | components["schemas"]["Not"])[];
         };
         /**
          * Any
-         * @description At least one of the conditions is met.
+         * @description At least one of the conditions matches.
          */
         Any_: {
             /**
@@ -1014,7 +1014,7 @@ export interface components {
             type: "any";
             /**
              * Conditions
-             * @description One must be met.
+             * @description Conditions of which at least one must match.
              */
             conditions: (components["schemas"]["Equals"] | components["schemas"]["NotEquals"] | components["schemas"]["Comparison"] | components["schemas"]["In"] | components["schemas"]["Prefix"] | components["schemas"]["Regex"] | components["schemas"]["Exists"] | components["schemas"]["Near"] | components["schemas"]["All"] | components["schemas"]["Any_"] | components["schemas"]["Not"])[];
         };
@@ -1131,24 +1131,24 @@ export interface components {
         };
         /**
          * Circuit breaker
-         * @description When an output is left alone, and for how long.
+         * @description When deliveries to an output are suspended, and for how long.
          */
         BreakerPolicy: {
             /**
              * Errors
-             * @description This many failed tries…
+             * @description Number of failed attempts within the window that opens the breaker.
              * @default 5
              */
             errors: number;
             /**
              * Window seconds
-             * @description …within this time open the breaker, in seconds.
+             * @description Length of the window in which failed attempts are counted, in seconds.
              * @default 60
              */
             window_seconds: number;
             /**
              * Open seconds
-             * @description Nothing is sent for this long; then one message probes. In seconds.
+             * @description How long nothing is sent before a single message probes the output, in seconds.
              * @default 900
              */
             open_seconds: number;
@@ -1273,7 +1273,7 @@ export interface components {
         };
         /**
          * Cast
-         * @description Turns a field into another type; numbers keep every digit.
+         * @description Converts a field to another type. Numbers keep every digit.
          */
         Cast: {
             /**
@@ -1302,12 +1302,12 @@ export interface components {
             type: "cast";
             /**
              * Into
-             * @description The type it shall have. true, yes and 1 are true; false, no and 0 are false.
+             * @description Target type. For boolean, true, yes and 1 are true; false, no and 0 are false.
              */
             into: components["schemas"]["IntoEnum"];
             /**
              * On failure
-             * @description What becomes of a value that cannot be turned into it.
+             * @description For a value that cannot be converted: the message becomes a dead letter, the field becomes null, or the value is kept.
              * @default dead_letter
              */
             on_failure: components["schemas"]["CastOnFailureEnum"];
@@ -1325,12 +1325,12 @@ export interface components {
         };
         /**
          * Comparison
-         * @description An order of numbers or of texts. Times are texts: write them in UTC as 2026-01-31T00:00:00Z.
+         * @description Compares numbers or texts. Times are compared as text: write them in UTC, such as 2026-01-31T00:00:00Z.
          */
         Comparison: {
             /**
              * Field
-             * @description Indexed field.
+             * @description Name of the indexed field.
              * @example country
              */
             field: string;
@@ -1443,7 +1443,7 @@ export interface components {
             /**
              * To
              * Format: field-path
-             * @description Where the copy goes.
+             * @description Field to write the copy to.
              * @example order.id
              */
             to: string;
@@ -1610,7 +1610,7 @@ export interface components {
         DeadLetterStateEnum: "waiting" | "redelivering" | "delivered" | "discarded" | "expired";
         /**
          * Decode
-         * @description Reads messages that are not JSON. The first step only.
+         * @description Reads messages that are not JSON. Must be the first step.
          */
         Decode: {
             /**
@@ -1620,30 +1620,30 @@ export interface components {
             type: "decode";
             /**
              * Format
-             * @description CSV: one message per row, values as text. XML: attributes as @name. Avro: one binary datum.
+             * @description csv: one message per row, all values as text. xml: attributes are named @name. avro: one binary datum.
              */
             format: components["schemas"]["FormatEnum"];
             /**
              * Delimiter
-             * @description For CSV: between the values.
+             * @description For CSV: separator between the values.
              * @default ,
              */
             delimiter: string;
             /**
              * Columns
-             * @description For CSV: names of the columns, if the first row has none.
+             * @description For CSV: names of the columns; if empty, the first row names them.
              */
             columns?: string[];
             /**
              * Avro schema
-             * @description For Avro: the schema that the messages were written with.
+             * @description For Avro: schema that the messages were written with.
              * @default null
              */
             avro_schema: components["schemas"]["JsonValue"];
         };
         /**
          * Deduplicate
-         * @description Drops messages that were seen before, told by some of their fields.
+         * @description Drops messages that have been seen before, identified by some of their fields.
          */
         Deduplicate: {
             /**
@@ -1653,7 +1653,7 @@ export interface components {
             type: "deduplicate";
             /**
              * Paths
-             * @description Two messages are the same when all of these fields are.
+             * @description Messages are duplicates if all of these fields are equal.
              */
             paths: string[];
             /**
@@ -1664,14 +1664,14 @@ export interface components {
             seconds: number;
             /**
              * On missing
-             * @description A message without one of them: goes on, is dropped, or becomes a dead letter.
+             * @description A message that lacks one of them: continues, is dropped, or becomes a dead letter.
              * @default skip
              */
             on_missing: components["schemas"]["OnMissingEnum"];
         };
         /**
          * Default
-         * @description Fills a field that is missing.
+         * @description Sets a field that is missing.
          */
         Default: {
             /**
@@ -1682,18 +1682,18 @@ export interface components {
             /**
              * Path
              * Format: field-path
-             * @description Field to fill.
+             * @description Field to set.
              * @example order.id
              */
             path: string;
             /**
              * Value
-             * @description Value to write when the field is missing.
+             * @description Value to set if the field is missing.
              */
             value: components["schemas"]["JsonValue"];
             /**
              * Replace null
-             * @description Fill the field also when it is null.
+             * @description Also set the field if it is null.
              * @default true
              */
             replace_null: boolean;
@@ -1713,7 +1713,7 @@ export interface components {
         };
         /**
          * Drop unless
-         * @description Drops every message that does not meet a condition.
+         * @description Drops every message that does not match a condition.
          */
         DropUnless: {
             /**
@@ -1724,19 +1724,19 @@ export interface components {
             /**
              * Path
              * Format: field-path
-             * @description Field to look at. A missing field never meets a condition.
+             * @description Field to check. A missing field never matches.
              * @example order.id
              */
             path: string;
             /**
              * Condition
-             * @description What must hold for the message to go on.
+             * @description Condition that the message must match to continue.
              * @default exists
              */
             condition: components["schemas"]["ConditionEnum"];
             /**
              * Value
-             * @description Value to compare with; a list for the condition 'in'.
+             * @description Value to compare with; for 'in', a list of values.
              * @default null
              */
             value: components["schemas"]["JsonValue"];
@@ -1790,7 +1790,7 @@ export interface components {
         };
         /**
          * Encode
-         * @description Writes messages in another format than JSON. The last step only.
+         * @description Writes messages in a format other than JSON. Must be the last step.
          */
         Encode: {
             /**
@@ -1800,41 +1800,41 @@ export interface components {
             type: "encode";
             /**
              * Format
-             * @description CSV: one row. XML: @name is an attribute. Avro: binary.
+             * @description csv: one row. xml: @name becomes an attribute. avro: one binary datum.
              */
             format: components["schemas"]["FormatEnum"];
             /**
              * Delimiter
-             * @description For CSV: between the values.
+             * @description For CSV: separator between the values.
              * @default ,
              */
             delimiter: string;
             /**
              * Columns
-             * @description For CSV: the fields, in order.
+             * @description For CSV: fields to write, in order.
              */
             columns?: string[];
             /**
              * Root
-             * @description For XML: name of the outermost element.
+             * @description For XML: name of the root element.
              * @default message
              */
             root: string;
             /**
              * Avro schema
-             * @description For Avro: the schema to write with.
+             * @description For Avro: schema to write with.
              * @default null
              */
             avro_schema: components["schemas"]["JsonValue"];
         };
         /**
          * Equals
-         * @description The field has this value.
+         * @description The field equals this value.
          */
         Equals: {
             /**
              * Field
-             * @description Indexed field.
+             * @description Name of the indexed field.
              * @example country
              */
             field: string;
@@ -1845,47 +1845,47 @@ export interface components {
             type: "equals";
             /**
              * Value
-             * @description Text, number, or true or false.
+             * @description Text, number, true or false.
              */
             value: string | number | boolean;
         };
         /**
          * Example
-         * @description A message and what the transforms make of it.
+         * @description A message and the result that the transforms must produce.
          */
         Example: {
             /**
              * Name
-             * @description What it shows.
+             * @description What the example shows.
              * @example An order from Brazil
              */
             name: string;
             /**
              * Input
-             * @description The message's body.
+             * @description Body of the message.
              */
             input: string;
             /**
              * Answers
-             * @description What external APIs answer, by the names of the steps that ask them; a step without an answer fails.
+             * @description Responses of external APIs, by the names of the steps that call them. A step without a response fails.
              */
             answers?: {
                 [key: string]: components["schemas"]["JsonValue"];
             };
             /**
              * Outputs
-             * @description The bodies that go on, in order; none when it is dropped.
+             * @description Bodies of the resulting messages, in order; empty if the message is dropped.
              */
             outputs?: string[];
             /**
              * Error
-             * @description How the sentence begins with which the message is refused; empty if it is not.
+             * @description Beginning of the error with which the message is rejected; empty if it is accepted.
              * @default
              */
             error: string;
             /**
              * Ignored
-             * @description Fields of the outputs that differ each time, such as new ids.
+             * @description Fields of the results to ignore because they differ each time, such as new ids.
              */
             ignored?: string[];
         };
@@ -1896,12 +1896,12 @@ export interface components {
         };
         /**
          * Exists
-         * @description The field is there.
+         * @description The field is present.
          */
         Exists: {
             /**
              * Field
-             * @description Indexed field.
+             * @description Name of the indexed field.
              * @example country
              */
             field: string;
@@ -1913,7 +1913,7 @@ export interface components {
         };
         /**
          * Expression
-         * @description Computes a field, or decides whether a message goes on, in the Common Expression Language (CEL).
+         * @description Computes a field, or decides whether a message continues, with the Common Expression Language (CEL).
          */
         Expression: {
             /**
@@ -1923,19 +1923,19 @@ export interface components {
             type: "expression";
             /**
              * Expression
-             * @description CEL over the variable message. Types are not mixed: write double(message.qty) * 1.5.
+             * @description CEL expression on the variable message. Types are not converted implicitly: write double(message.qty) * 1.5.
              * @example message.country in ['BR', 'PT'] && message.total > 10.0
              */
             expression: string;
             /**
              * To
-             * @description Field that gets the result. Without it the result must be true or false: false drops the message.
+             * @description Field to write the result to. If empty, the result must be true or false, and false drops the message.
              * @default null
              */
             to: string | null;
             /**
              * On error
-             * @description A message that the expression cannot be computed for.
+             * @description A message for which the expression fails: becomes a dead letter, is dropped, or continues unchanged.
              * @default dead_letter
              */
             on_error: components["schemas"]["OnMissingEnum"];
@@ -1963,7 +1963,7 @@ export interface components {
         };
         /**
          * Flatten
-         * @description Brings the fields of nested objects to one level: {"a": {"b": 1}} becomes {"a_b": 1}.
+         * @description Flattens nested objects: {"a": {"b": 1}} becomes {"a_b": 1}.
          */
         Flatten: {
             /**
@@ -1973,19 +1973,19 @@ export interface components {
             type: "flatten";
             /**
              * Path
-             * @description Object to flatten; the whole message without it.
+             * @description Object to flatten; if empty, the whole message.
              * @default null
              */
             path: string | null;
             /**
              * Separator
-             * @description Written between the names.
+             * @description Separator between the names.
              * @default _
              */
             separator: string;
             /**
              * Lists
-             * @description Flatten lists too, their elements counted from 0.
+             * @description Also flatten lists, with their elements numbered from 0.
              * @default false
              */
             lists: boolean;
@@ -2002,7 +2002,7 @@ export interface components {
         };
         /**
          * Hash
-         * @description Replaces a value by its hash: the same value always gives the same.
+         * @description Replaces a value with its hash. Equal values have equal hashes.
          */
         Hash: {
             /**
@@ -2031,7 +2031,7 @@ export interface components {
             type: "hash";
             /**
              * Algorithm
-             * @description Written in hexadecimal; text is hashed as UTF-8, all else as JSON.
+             * @description Hash function. The result is hexadecimal; text is hashed as UTF-8, other values as JSON.
              * @default sha256
              */
             algorithm: components["schemas"]["AlgorithmEnum"];
@@ -2070,12 +2070,12 @@ export interface components {
         };
         /**
          * In
-         * @description The field has one of these values.
+         * @description The field equals one of these values.
          */
         In: {
             /**
              * Field
-             * @description Indexed field.
+             * @description Name of the indexed field.
              * @example country
              */
             field: string;
@@ -2086,31 +2086,31 @@ export interface components {
             type: "in";
             /**
              * Values
-             * @description Texts, numbers, or true or false.
+             * @description Texts, numbers, true or false.
              */
             values: (string | number | boolean)[];
         };
         /**
          * Indexed field
-         * @description One field that filters may ask for.
+         * @description One field that filters can use.
          */
         IndexedField: {
             /**
              * Name
-             * @description Name that filters use.
+             * @description Name of the field in filters.
              * @example country
              */
             name: string;
             /**
              * Path
              * Format: field-path
-             * @description Field of the message.
+             * @description Path of the field in the message.
              * @example order.country
              */
             path: string;
             /**
              * Type
-             * @description A value of another type is left out. time: ISO 8601 with its zone. location: an object with lat and lon, or a list of the two.
+             * @description Values of other types are ignored. time: ISO 8601 with a time zone. location: an object with lat and lon, or a list of the two.
              * @default string
              */
             type: components["schemas"]["IndexedFieldTypeEnum"];
@@ -2139,7 +2139,7 @@ export interface components {
         };
         /**
          * Join
-         * @description Makes one text of a list.
+         * @description Joins the elements of a list into one text.
          */
         Join: {
             /**
@@ -2168,7 +2168,7 @@ export interface components {
             type: "join";
             /**
              * Separator
-             * @description Written between the elements.
+             * @description Separator between the elements.
              * @default ,
              */
             separator: string;
@@ -2183,7 +2183,7 @@ export interface components {
         };
         /**
          * Keep
-         * @description Keeps some fields and removes all others.
+         * @description Keeps the listed fields and removes all others.
          */
         Keep: {
             /**
@@ -2193,12 +2193,12 @@ export interface components {
             type: "keep";
             /**
              * Paths
-             * @description Fields to keep, each in its place.
+             * @description Fields to keep; each stays where it is.
              */
             paths: string[];
             /**
              * On missing
-             * @description A message without one of them: goes on with the others, is dropped, or becomes a dead letter.
+             * @description A message that lacks one of them: continues with the others, is dropped, or becomes a dead letter.
              * @default skip
              */
             on_missing: components["schemas"]["OnMissingEnum"];
@@ -2222,7 +2222,7 @@ export interface components {
         };
         /**
          * Map
-         * @description Replaces a value by what a table has for it.
+         * @description Replaces a value by looking it up in a table.
          */
         Map: {
             /**
@@ -2251,20 +2251,20 @@ export interface components {
             type: "map";
             /**
              * Table
-             * @description New values by old ones; numbers and true, false and null as text.
+             * @description New values by old value. Write numbers, true, false and null as text.
              */
             table: {
                 [key: string]: components["schemas"]["JsonValue"];
             };
             /**
              * Unknown
-             * @description A value that is not in the table: stays, becomes the value below, or the message a dead letter.
+             * @description A value that is not in the table: is kept, becomes the value below, or makes the message a dead letter.
              * @default otherwise
              */
             unknown: components["schemas"]["UnknownEnum"];
             /**
              * Otherwise
-             * @description Value for all that are not in the table.
+             * @description Value for everything that is not in the table.
              * @default null
              */
             otherwise: components["schemas"]["JsonValue"];
@@ -2300,13 +2300,13 @@ export interface components {
             type: "mask";
             /**
              * How
-             * @description Replace all by ***, leave the last characters, or replace by the SHA-256.
+             * @description redact: replace the value with ***. partial: keep the last characters. hash: replace it with its SHA-256.
              * @default redact
              */
             how: components["schemas"]["HowEnum"];
             /**
              * Visible
-             * @description How many of the last characters stay, of at least twice as many.
+             * @description For partial: number of last characters to keep. Texts shorter than twice this number are masked fully.
              * @default 4
              */
             visible: number;
@@ -2337,12 +2337,12 @@ export interface components {
         };
         /**
          * Near
-         * @description The field's location is no further away than this, along the earth's surface.
+         * @description The field's location lies within this distance, measured along the earth's surface.
          */
         Near: {
             /**
              * Field
-             * @description Indexed field.
+             * @description Name of the indexed field.
              * @example country
              */
             field: string;
@@ -2353,23 +2353,23 @@ export interface components {
             type: "near";
             /**
              * Latitude
-             * @description Degrees north.
+             * @description Latitude in degrees north.
              */
             latitude: number;
             /**
              * Longitude
-             * @description Degrees east.
+             * @description Longitude in degrees east.
              */
             longitude: number;
             /**
              * Kilometres
-             * @description Distance in kilometres.
+             * @description Largest distance, in kilometres.
              */
             kilometres: number;
         };
         /**
          * Not
-         * @description The condition is not met.
+         * @description The condition does not match.
          */
         Not: {
             /**
@@ -2379,18 +2379,18 @@ export interface components {
             type: "not";
             /**
              * Condition
-             * @description It must not be met.
+             * @description Condition that must not match.
              */
             condition: components["schemas"]["Equals"] | components["schemas"]["NotEquals"] | components["schemas"]["Comparison"] | components["schemas"]["In"] | components["schemas"]["Prefix"] | components["schemas"]["Regex"] | components["schemas"]["Exists"] | components["schemas"]["Near"] | components["schemas"]["All"] | components["schemas"]["Any_"] | components["schemas"]["Not"];
         };
         /**
          * Not equals
-         * @description The field is there and has another value.
+         * @description The field is present and has a different value.
          */
         NotEquals: {
             /**
              * Field
-             * @description Indexed field.
+             * @description Name of the indexed field.
              * @example country
              */
             field: string;
@@ -2401,7 +2401,7 @@ export interface components {
             type: "not_equals";
             /**
              * Value
-             * @description Text, number, or true or false.
+             * @description Text, number, true or false.
              */
             value: string | number | boolean;
         };
@@ -2749,12 +2749,12 @@ export interface components {
         };
         /**
          * Prefix
-         * @description The field's text begins so.
+         * @description The field's text starts with this prefix.
          */
         Prefix: {
             /**
              * Field
-             * @description Indexed field.
+             * @description Name of the indexed field.
              * @example country
              */
             field: string;
@@ -2765,7 +2765,7 @@ export interface components {
             type: "prefix";
             /**
              * Value
-             * @description How the text begins.
+             * @description The prefix.
              */
             value: string;
         };
@@ -2906,12 +2906,12 @@ export interface components {
         };
         /**
          * Regex
-         * @description A regular expression is found in the field's text. In RE2's syntax, which needs no more than linear time.
+         * @description The regular expression (RE2, which runs in linear time) matches somewhere in the field's text.
          */
         Regex: {
             /**
              * Field
-             * @description Indexed field.
+             * @description Name of the indexed field.
              * @example country
              */
             field: string;
@@ -2922,7 +2922,7 @@ export interface components {
             type: "regex";
             /**
              * Pattern
-             * @description RE2 expression.
+             * @description Regular expression in RE2 syntax.
              * @example ^[A-Z]{2}-[0-9]+$
              */
             pattern: string;
@@ -2939,13 +2939,13 @@ export interface components {
             type: "remove";
             /**
              * Paths
-             * @description Fields to remove; those that are missing are no error.
+             * @description Fields to remove. Missing fields are ignored.
              */
             paths: string[];
         };
         /**
          * Rename
-         * @description Moves a field to another name or place.
+         * @description Renames a field or moves it to another place.
          */
         Rename: {
             /**
@@ -2963,43 +2963,43 @@ export interface components {
             /**
              * To
              * Format: field-path
-             * @description Its new place.
+             * @description New path of the field.
              * @example order.id
              */
             to: string;
             /**
              * On missing
-             * @description A message without the field: goes on as it is, is dropped, or becomes a dead letter.
+             * @description A message without the field: continues unchanged, is dropped, or becomes a dead letter.
              * @default skip
              */
             on_missing: components["schemas"]["OnMissingEnum"];
         };
         /**
          * Retry policy
-         * @description How often and how patiently a failed try is repeated before it is given up.
+         * @description How often a failed attempt is retried, and after what delays, until the retries are exhausted.
          */
         RetryPolicy: {
             /**
              * Attempts
-             * @description Tries in all, the first included.
+             * @description Total number of attempts, including the first one.
              * @default 4
              */
             attempts: number;
             /**
              * Initial seconds
-             * @description Wait before the second try, in seconds.
+             * @description Delay before the second attempt, in seconds.
              * @default 0.2
              */
             initial_seconds: number;
             /**
              * Factor
-             * @description Each further wait is this many times the one before.
+             * @description Factor by which each further delay is longer than the one before.
              * @default 3
              */
             factor: number;
             /**
              * Max seconds
-             * @description No wait is longer than this, in seconds.
+             * @description Longest delay between attempts, in seconds.
              * @default 10
              */
             max_seconds: number;
@@ -3038,13 +3038,13 @@ export interface components {
             /**
              * Path
              * Format: field-path
-             * @description Field to set; missing objects on the way are made.
+             * @description Field to set. Missing parent objects are created.
              * @example order.id
              */
             path: string;
             /**
              * Value
-             * @description Value to write.
+             * @description Value to set.
              */
             value: components["schemas"]["JsonValue"];
         };
@@ -3069,7 +3069,7 @@ export interface components {
         };
         /**
          * Split
-         * @description Makes one message of each element of a list.
+         * @description Splits a list into one message per element.
          */
         Split: {
             /**
@@ -3080,25 +3080,25 @@ export interface components {
             /**
              * Path
              * Format: field-path
-             * @description The list.
+             * @description The list to split.
              * @example order.id
              */
             path: string;
             /**
              * Keep rest
-             * @description Each message is the whole one with the element in the list's place; otherwise the element alone.
+             * @description Each result is the whole message with the element in place of the list; otherwise the element alone.
              * @default true
              */
             keep_rest: boolean;
             /**
              * On missing
-             * @description A message without the list: goes on as it is, is dropped, or becomes a dead letter.
+             * @description A message without the list: continues unchanged, is dropped, or becomes a dead letter.
              * @default dead_letter
              */
             on_missing: components["schemas"]["OnMissingEnum"];
             /**
              * Most
-             * @description A message with a longer list becomes a dead letter.
+             * @description Maximum length of the list. A message with a longer one becomes a dead letter.
              * @default 1000
              */
             most: number;
@@ -3131,12 +3131,12 @@ export interface components {
         };
         /**
          * Stream processing
-         * @description Messages go to stream processing as Avro before they go on.
+         * @description Messages are handed over to stream processing as Avro before they continue.
          */
         StreamProcessing: {
             /**
              * Avro schema
-             * @description Avro schema of a message, a record. It is kept in the schema registry; a new one must be able to read what was written with those before.
+             * @description Avro schema of a message: a record. It is registered in the schema registry. A new schema must be able to read data written with the earlier ones.
              * @example {
              *       "fields": [
              *         {
@@ -3154,7 +3154,7 @@ export interface components {
         };
         /**
          * Template
-         * @description Writes a text with the values of other fields in it.
+         * @description Writes a text that contains values of other fields.
          */
         Template: {
             /**
@@ -3171,12 +3171,12 @@ export interface components {
             path: string;
             /**
              * Template
-             * @description The text; {{order.id}} stands for that field's value.
+             * @description The text. {{order.id}} is replaced with that field's value.
              */
             template: string;
             /**
              * On missing
-             * @description A field in the text that is missing: counts as empty, or the message goes on without the text, is dropped, or becomes a dead letter.
+             * @description If a field in the text is missing: it counts as empty, or the message continues without the text, is dropped, or becomes a dead letter.
              * @default empty
              */
             on_missing: ("skip" | "drop" | "dead_letter") | "empty";
@@ -3187,7 +3187,7 @@ export interface components {
         };
         /**
          * Timestamp
-         * @description Reads a time in one form and writes it in another.
+         * @description Converts a time from one format to another.
          */
         Timestamp: {
             /**
@@ -3216,19 +3216,19 @@ export interface components {
             type: "timestamp";
             /**
              * Read
-             * @description How the field is written: iso8601, unix, unix_ms, unix_us, or a pattern such as "%d/%m/%Y %H:%M".
+             * @description Format of the field: iso8601, unix, unix_ms, unix_us, or a pattern such as "%d/%m/%Y %H:%M".
              * @default iso8601
              */
             read: string;
             /**
              * Write
-             * @description How it shall be written: iso8601, unix, unix_ms, unix_us, or a pattern such as "%d/%m/%Y %H:%M".
+             * @description Format to write: iso8601, unix, unix_ms, unix_us, or a pattern such as "%d/%m/%Y %H:%M".
              * @default iso8601
              */
             write: string;
             /**
              * Time zone
-             * @description For times that name no zone, and for those written.
+             * @description Time zone of values that have none, and of the values written.
              * @default UTC
              * @example America/Sao_Paulo
              */
@@ -3252,7 +3252,7 @@ export interface components {
         };
         /**
          * Uuid
-         * @description Writes a UUID that is made of other fields: the same fields always give the same.
+         * @description Writes a UUID derived from other fields. Equal fields give equal UUIDs.
          */
         Uuid: {
             /**
@@ -3269,12 +3269,12 @@ export interface components {
             path: string;
             /**
              * Of
-             * @description Fields that it is made of (version 5); the whole message without any.
+             * @description Fields that the UUID (version 5) is derived from; if empty, the whole message.
              */
             of?: string[];
             /**
              * On missing
-             * @description A message without one of them: goes on as it is, is dropped, or becomes a dead letter.
+             * @description A message that lacks one of them: continues unchanged, is dropped, or becomes a dead letter.
              * @default dead_letter
              */
             on_missing: components["schemas"]["OnMissingEnum"];
@@ -3291,21 +3291,21 @@ export interface components {
             type: "validate";
             /**
              * Json schema
-             * @description JSON Schema, of draft 2020-12 unless it says otherwise.
+             * @description JSON Schema; draft 2020-12 unless $schema names another.
              */
             json_schema: {
                 [key: string]: components["schemas"]["JsonValue"];
             };
             /**
              * Invalid
-             * @description What becomes of a message that does not fit.
+             * @description An invalid message: becomes a dead letter, is dropped, or is flagged and continues.
              * @default dead_letter
              */
             invalid: components["schemas"]["InvalidEnum"];
             /**
              * Flag
              * Format: field-path
-             * @description For flag: field that gets the list of what does not fit.
+             * @description For flag: field to write the list of errors to.
              * @default invalid
              * @example order.id
              */
