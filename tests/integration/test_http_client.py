@@ -3,8 +3,8 @@ from collections.abc import AsyncIterator
 
 import pytest
 from aiohttp import web
-from backend.http_client import client as http_client
 
+from backend.network import http_client
 from backend.network.http_client import HttpClient, HttpError
 from backend.network.outbound import OutboundPolicy
 from tests.receiver import receiver_in_thread
