@@ -19,7 +19,7 @@ class Receiver:
 
     async def received(self, count: int) -> None:
         """Returns once so many requests have come."""
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while len(self.bodies) < count:
                 await asyncio.sleep(0.01)
 
