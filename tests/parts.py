@@ -18,15 +18,16 @@ from pathlib import Path
 from backend.runtime.layout import ROOT
 
 PARTS = {
-    "platform": ["tests/e2e", "tests/chaos"],
     "kafka-proxy": ["tests/integration/kafka_proxy"],
+    "platform": ["tests/e2e", "tests/chaos"],
     "rest": ["tests"],
     "spark-cluster": ["tests/e2e/test_standalone.py"],
 }
 """Folders and files by part, the longest part first. A path belongs to the part that names it most closely,
 so every test belongs to exactly one."""
 
-AT_ONCE = 3
+AT_ONCE = max(2, os.cpu_count() or 1)
+"""One per core; two on a single core, since each waits most of its time."""
 
 _OUTCOMES = {"passed": "passed", "failed": "failed", "error": "failed", "errors": "failed", "skipped": "skipped"}
 _SUMMARY = re.compile(r"^(=+ )?(\d+ \w+|no tests ran).* in [\d.]+s( .*)?$")
