@@ -18,9 +18,13 @@ from pathlib import Path
 from backend.runtime.layout import ROOT
 
 PARTS = {
-    "kafka-proxy": ["tests/integration/kafka_proxy"],
     "platform": ["tests/e2e", "tests/chaos"],
     "rest": ["tests"],
+    "kafka-proxy": ["tests/integration/kafka_proxy"],
+    "kafka-proxy-faults": [
+        "tests/integration/kafka_proxy/test_faults.py",
+        "tests/integration/kafka_proxy/test_security.py",
+    ],
     "spark-cluster": ["tests/e2e/test_standalone.py"],
 }
 """Folders and files by part, the longest part first. A path belongs to the part that names it most closely,
@@ -69,7 +73,7 @@ def arguments(name: str) -> list[str]:
 def started(name: str, folder: Path, more: Sequence[str]) -> Part:
     log = folder / f"{name}.log"
     # Each has a cache of its own, since pytest writes the whole of it at the end.
-    options = ["-o", f"cache_dir={ROOT / '.pytest_cache' / name}", "--color=no", *more]
+    options = ["-o", f"cache_dir={ROOT / '.pytest_cache' / name}", "--color=no", "--durations=10", *more]
     command = [sys.executable, "-m", "pytest", *arguments(name), *options]
     with log.open("wb") as output:
         process = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT, cwd=ROOT, env=os.environ)
