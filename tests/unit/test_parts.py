@@ -23,6 +23,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureF
             path.write_text(content)
         monkeypatch.setattr(parts, "PARTS", {name: [str(path)] for name, path in paths.items()})
         monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")  # none is needed, and they take seconds
+        monkeypatch.delenv("TESTS_COUNTED", raising=False)
         settings = tmp_path / "pytest.ini"
         settings.write_text("[pytest]\n")
         status = parts.main(["-c", str(settings), "-p", "no:cacheprovider"])
