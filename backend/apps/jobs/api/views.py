@@ -30,7 +30,7 @@ class JobViewSet(mixins.ListModelMixin, mixins.RetrieveModelMixin, viewsets.Gene
     roles = {"start": Role.OPERATOR, "stop": Role.OPERATOR, "log": Role.OPERATOR}
 
     def get_serializer_context(self) -> dict[str, Any]:
-        context = super().get_serializer_context()
+        context = dict(super().get_serializer_context())
         if getattr(self, "swagger_fake_view", False):
             return context  # the API is being described, and no server need run
         try:
