@@ -34,26 +34,39 @@ down: install  ## Stop the platform; all data is kept
 frontend: install  ## Build the console's front end
 	$(BIN)/python -m backend.runtime.node
 
+# Two at a time; what each says is printed when it ends, by a Make that can.
+TOGETHER := --no-print-directory -j2 $(if $(filter output-sync,$(.FEATURES)),--output-sync=target)
+
 .PHONY: check
-check: install frontend/node_modules/.package-lock.json  ## Run linters, type checks, boundary checks and the check of generated files
+check: install  ## Run linters, type checks, boundary checks and the check of generated files
+	$(MAKE) $(TOGETHER) check-types check-others check-frontend
+	$(MAKE) --no-print-directory generated-check
+
+.PHONY: check-types
+check-types: install
+	$(BIN)/mypy
+
+.PHONY: check-others
+check-others: install
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python manage.py makemigrations --check --dry-run
 	$(BIN)/yamllint --strict docker
 	$(BIN)/hadolint docker/*.Dockerfile
+
+.PHONY: check-frontend
+check-frontend: install frontend/node_modules/.package-lock.json
 	$(NPM) run typecheck
 	$(NPM) run lint
-	$(MAKE) --no-print-directory generated-check
 
 .PHONY: generated
 generated: api-client docs proto  ## Regenerate every generated file
 
 .PHONY: generated-check
-generated-check:
+generated-check: install frontend/node_modules/.package-lock.json
 	@before=$$(git ls-files -s -- $(GENERATED); git diff -- $(GENERATED)); \
-	$(MAKE) --no-print-directory generated >/dev/null; \
+	$(MAKE) $(TOGETHER) generated >/dev/null || exit 1; \
 	after=$$(git ls-files -s -- $(GENERATED); git diff -- $(GENERATED)); \
 	[ "$$before" = "$$after" ] || { echo "Generated files are out of date: run 'make generated'."; exit 1; }
 
@@ -80,7 +93,11 @@ test-fast: install  ## Run the tests that need no server
 .PHONY: test
 test: install frontend frontend/node_modules/.package-lock.json  ## Run all tests, with real servers and a real browser
 	$(NPM) test
-	$(BIN)/pytest
+	$(BIN)/python -m tests.parts
+
+.PHONY: test-long
+test-long: install frontend  ## The long forms of tests, which `test` runs in a short form
+	$(BIN)/pytest -m long
 
 .PHONY: bench-spine
 bench-spine: install frontend  ## Measure latency, throughput, start-up time and idle cost; writes tests/bench/results/spine.md

@@ -1,11 +1,16 @@
 from collections.abc import Iterator
 
+import hypothesis
 import pytest
 
 from backend.domain.registry import PLUGINS
 from backend.runtime.layout import Layout
 from tests.infra import PLUGINS_FOLDER, REGISTRY_PORT, Server
 from tests.installation import Installation, temporary_installation
+
+# Without it, an example that takes 200 ms once is a failure: the machine may be busy with other tests.
+hypothesis.settings.register_profile("headrace", deadline=None)
+hypothesis.settings.load_profile("headrace")
 
 
 @pytest.fixture(scope="session")

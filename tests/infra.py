@@ -19,6 +19,7 @@ from backend.runtime import servers, stack
 from backend.runtime.jars import ensure_jars
 from backend.runtime.java import java_home
 from backend.runtime.layout import ROOT, Layout
+from tests.exclusive import exclusive
 from tests.ports import free_ports
 from tests.waiting import wait_until
 
@@ -97,8 +98,9 @@ def _running(server: Server) -> Iterator[Server]:
 def project_layout() -> Layout:
     """The project's own var folder, whose downloads the tests share."""
     layout = Layout(ROOT / "var")
-    layout.create()
-    ensure_jars(layout, java_home(layout))
+    with exclusive("downloads"):
+        layout.create()
+        ensure_jars(layout, java_home(layout))
     return layout
 
 

@@ -19,7 +19,7 @@ import psutil
 from backend.runtime.installation import own_processes, spark_applications
 from backend.runtime.layout import PORTS, ROOT, Layout
 from backend.runtime.supervisor import Supervisor
-from tests.ports import free_ports
+from tests.ports import free_offset
 
 Answer = tuple[int, Any]
 
@@ -30,26 +30,12 @@ def _environment(var: Path) -> dict[str, str]:
     return kept | {"HEADRACE_VAR": str(var)}
 
 
-def _free_offset() -> int:
-    """An offset with which every port is free at the moment."""
-    base = min(PORTS.values())
-    for candidate in free_ports(20):
-        offset = candidate - base
-        if all(_is_free(port + offset) for port in PORTS.values()):
-            return offset
-    raise AssertionError("No free range of ports was found.")
-
-
-def _is_free(port: int) -> bool:
-    return port < 65536 and not any(c.laddr and c.laddr.port == port for c in psutil.net_connections("tcp"))
-
-
 @dataclass
 class Installation:
     """``manage.py up``, and the installation as clients see it."""
 
     var: Path
-    offset: int = field(default_factory=_free_offset)
+    offset: int = field(default_factory=lambda: free_offset(PORTS.values()))
     environment: dict[str, str] = field(default_factory=dict)
     facts: dict[str, Any] = field(default_factory=dict)
 

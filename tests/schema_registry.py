@@ -9,6 +9,7 @@ import requests
 from backend.runtime.java import java_home
 from backend.runtime.layout import ROOT, Layout
 from tests.distributions import distribution
+from tests.exclusive import exclusive
 from tests.infra import REGISTRY_PORT, VAR, Server
 from tests.ports import free_ports
 
@@ -32,8 +33,9 @@ _JVM = ["-Xmx256m", "-Xss512k", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "
 @pytest.fixture(scope="session")
 def schema_registry() -> Iterator[Server]:
     layout = Layout(ROOT / "var")
-    layout.create()
-    home = java_home(layout, _OLDEST_JAVA)
+    with exclusive("downloads"):
+        layout.create()
+        home = java_home(layout, _OLDEST_JAVA)
     folder = VAR / "apicurio"
     shutil.unpack_archive(distribution("apicurio", _IVY, layout, home), folder)
     addresses = {

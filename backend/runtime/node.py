@@ -29,13 +29,19 @@ def ensure_frontend(layout: Layout) -> None:
     npm, environment = _npm()
     layout.create()
     with (layout.log / "frontend-build.log").open("w") as log:
-        for arguments in (["ci", "--no-audit", "--no-fund"], ["run", "build"]):
+        for arguments in ([] if _is_installed() else [["ci", "--no-audit", "--no-fund"]]) + [["run", "build"]]:
             result = subprocess.run(
                 [*npm, *arguments], cwd=FRONTEND, env=environment, stdout=log, stderr=log, check=False
             )
             if result.returncode != 0:
                 raise CannotStartError(f"`npm {' '.join(arguments)}` failed; see {log.name}.")
     stamp.write_text(digest)
+
+
+def _is_installed() -> bool:
+    """Whether npm has installed what the lock file asks for: npm writes its own note of that last."""
+    note, wanted = FRONTEND / "node_modules/.package-lock.json", FRONTEND / "package-lock.json"
+    return note.exists() and note.stat().st_mtime >= wanted.stat().st_mtime
 
 
 def _digest() -> str:

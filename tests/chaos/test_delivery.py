@@ -12,13 +12,13 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import psutil
+import pytest
 from aiohttp import web
 
 from tests.installation import Installation, call
 from tests.receiver import Receiver, receiver_in_thread
 from tests.waiting import wait_until
 
-MESSAGES = 10_000
 BATCH = 20
 PAUSE = 0.1
 """Between two batches: slow enough that every fault falls into the middle of the stream."""
@@ -50,9 +50,10 @@ RECEIVERS = {"failing": failing, "hanging": hanging, "slow": slow}
 class Sender:
     """Posts numbered messages in batches; a batch that is refused is posted again until it is accepted."""
 
-    def __init__(self, installation: Installation, pipelines: list[str]) -> None:
+    def __init__(self, installation: Installation, pipelines: list[str], messages: int) -> None:
         self._installation = installation
         self._pipelines = pipelines
+        self._messages = messages
         self.accepted = 0
         self._thread = threading.Thread(target=self._run, daemon=True)
 
@@ -61,12 +62,12 @@ class Sender:
 
     def wait(self) -> None:
         self._thread.join(300)
-        assert self.accepted == MESSAGES
+        assert self.accepted == self._messages
 
     def _run(self) -> None:
         url = f"{self._installation.endpoint('ingest')}/v1/pipelines/%s/messages"
         key = self._installation.facts["demo"]["api_key"]
-        for index, first in enumerate(range(0, MESSAGES, BATCH)):
+        for index, first in enumerate(range(0, self._messages, BATCH)):
             lines = "\n".join(json.dumps({"n": number}) for number in range(first, first + BATCH))
             pipeline = self._pipelines[index % len(self._pipelines)]
             while call("POST", url % pipeline, lines.encode(), key, "application/x-ndjson")[0] != 202:
@@ -138,7 +139,9 @@ def usage_of(installation: Installation, pipeline: str) -> int:
     return sum(row["deliveries"] for row in rows) if status == 200 else -1
 
 
-def unsettled(installation: Installation, received: dict[str, Receiver], pipelines: dict[str, str]) -> dict[str, Any]:
+def unsettled(
+    installation: Installation, received: dict[str, Receiver], pipelines: dict[str, str], messages: int
+) -> dict[str, Any]:
     """What is still under way of these pipelines. Dead letters that wait are redriven: breakers and shares held
     them back.
 
@@ -153,7 +156,7 @@ def unsettled(installation: Installation, received: dict[str, Receiver], pipelin
             left[state] = own
     ids = {name: numbers_and_ids(inbox) for name, inbox in received.items()}
     got = {n for found in ids.values() for numbers in found.values() for n in numbers}
-    if missing := set(range(MESSAGES)) - got:
+    if missing := set(range(messages)) - got:
         left["missing"] = len(missing), sorted(missing)[:10]
     for name, found in ids.items():
         if (billed := usage_of(installation, pipelines[name])) != len(found):
@@ -162,21 +165,30 @@ def unsettled(installation: Installation, received: dict[str, Receiver], pipelin
 
 
 def test_nothing_is_lost_doubled_or_unbilled_whatever_is_killed(installation: Installation) -> None:
+    kill_while_messages_flow(installation, 2_100)
+
+
+@pytest.mark.long
+def test_nothing_is_lost_doubled_or_unbilled_in_a_long_stream(installation: Installation) -> None:
+    kill_while_messages_flow(installation, 10_000)
+
+
+def kill_while_messages_flow(installation: Installation, messages: int) -> None:
     began = datetime.now(UTC) - timedelta(minutes=1)
     with ExitStack() as stack:
         received = {name: stack.enter_context(receiver_in_thread(answer)) for name, answer in RECEIVERS.items()}
         pipelines = {name: published(installation, name, inbox.url) for name, inbox in received.items()}
         wait_until(lambda: all(installation.post(id, {"n": -1})[0] == 202 for id in pipelines.values()))
-        sender = Sender(installation, list(pipelines.values()))
+        sender = Sender(installation, list(pipelines.values()), messages)
         sender.start()
         for index, fault in enumerate(FAULTS, 1):
-            wait_until(lambda index=index: sender.accepted >= index * MESSAGES // (len(FAULTS) + 1), 180)  # type: ignore[misc]
+            wait_until(lambda index=index: sender.accepted >= index * messages // (len(FAULTS) + 1), 180)  # type: ignore[misc]
             fault(installation)
         sender.wait()
         wait_until(lambda: set(installation.components().values()) == {"ok"}, 90)
 
         deadline = time.monotonic() + 180
-        while left := unsettled(installation, received, pipelines):
+        while left := unsettled(installation, received, pipelines, messages):
             assert time.monotonic() < deadline, left
             time.sleep(1)
         for inbox in received.values():

@@ -26,7 +26,7 @@ def _chromium() -> str | None:
     return shutil.which("chromium") or shutil.which("chromium-browser")
 
 
-expect.set_options(timeout=15_000)  # the machine also runs the whole platform
+expect.set_options(timeout=30_000)  # the machine also runs the whole platform
 
 
 @pytest.fixture(scope="module")

@@ -129,9 +129,15 @@ def test_no_secret_comes_out_of_the_admin_site(page: Page, installation: Install
         page.goto(path)
         assert found_in(page.content()) == []
         rows = [a.get_attribute("href") for a in page.locator("#result_list tbody a").all()]
-        for row in filter(None, rows[:50]):
-            page.goto(row)
-            assert found_in(page.content()) == []
+        for number, row in enumerate(filter(None, rows[:50])):
+            # Pages of one kind differ in their data only, so the browser shows one and the others are just read.
+            if number == 0:
+                page.goto(row)
+                assert found_in(page.content()) == []
+            else:
+                answer = page.request.get(row)
+                assert answer.ok, row
+                assert found_in(answer.body()) == []
 
 
 def test_no_secret_comes_out_of_the_api(installation: Installation, planted: list[str]) -> None:

@@ -47,7 +47,7 @@ class Cluster:
         wait_until(lambda: "I have been elected leader" in self.log.read_text(), 60)
         for ui in web[1:]:
             work = ("--work-dir", str(folder / "work"), "--webui-port", str(ui))
-            self._processes.append(start("worker.Worker", "--cores", "3", "--memory", "1g", *work, self.master))
+            self._processes.append(start("worker.Worker", "--cores", "4", "--memory", "1g", *work, self.master))
         wait_until(lambda: self.log.read_text().count("Registering worker") == WORKERS, 60)
 
     def executors(self) -> list[psutil.Process]:
@@ -84,7 +84,7 @@ def test_messages_flow_through_a_cluster_and_survive_the_loss_of_an_executor(
         var,
         environment={
             "HEADRACE_SPARK_MASTER": cluster.master,
-            "HEADRACE_SPARK_CONF": '{"spark.executor.memory": "512m", "spark.executor.cores": "3"}',
+            "HEADRACE_SPARK_CONF": '{"spark.executor.memory": "512m", "spark.executor.cores": "4"}',
             "SPARK_LOCAL_IP": "127.0.0.1",
         },
     )

@@ -20,6 +20,7 @@ from backend.resilience.gate import Gate
 from backend.telemetry.recorder import Recorder
 from tests.infra import REDIS_URL, Server
 from tests.receiver import receiver
+from tests.waiting import wait_until_async
 
 CONNECTOR = uuid.UUID("0198a7e5-0000-7000-8000-000000000000")
 PATIENT = BreakerPolicy(errors=50)
@@ -28,7 +29,8 @@ PATIENT = BreakerPolicy(errors=50)
 class Runner:
     """A pipeline with its steps, as a lane task runs it."""
 
-    def __init__(self, api_calls: ApiCalls) -> None:
+    def __init__(self, api_calls: ApiCalls, gate: Gate) -> None:
+        self.gate = gate
         self.pipeline = str(uuid.uuid4())  # with a breaker of its own
         self._api_calls = api_calls
 
@@ -44,8 +46,9 @@ class Runner:
 
 @pytest.fixture
 async def runner(redis_server: Server) -> AsyncIterator[Runner]:
-    api_calls = ApiCalls(REDIS_URL, gate=Gate(REDIS_URL), breaker=PATIENT, recorder=Recorder(REDIS_URL))
-    yield Runner(api_calls)
+    gate = Gate(REDIS_URL)
+    api_calls = ApiCalls(REDIS_URL, gate=gate, breaker=PATIENT, recorder=Recorder(REDIS_URL))
+    yield Runner(api_calls, gate)
     await api_calls.close()
 
 
@@ -137,7 +140,7 @@ async def test_equal_requests_share_an_answer_for_a_while(runner: Runner) -> Non
         return web.json_response({"n": 1})
 
     async with receiver(answer) as api:
-        step = call(path="/{{id}}", cache_seconds=3)
+        step = call(path="/{{id}}", cache_seconds=600)
         bodies = [{"id": n % 2} for n in range(10)]
         made = await asyncio.gather(*(runner.run([step], body, api.url) for body in bodies))
         assert all(result == [{"id": n % 2, "answer": {"n": 1}}] for n, result in enumerate(made))
@@ -147,19 +150,27 @@ async def test_equal_requests_share_an_answer_for_a_while(runner: Runner) -> Non
         assert changed["answer"] == {"n": 2}
         assert (await runner.run([step], {"id": 0}, api.url))[0]["answer"] == {"n": 1}
         assert len(api.bodies) == 2
-        await asyncio.sleep(3.1)
-        await runner.run([step], {"id": 0}, api.url)
-        assert len(api.bodies) == 3
+        brief = call(path="/{{id}}", cache_seconds=1)
+
+        async def is_asked_again() -> bool:
+            await runner.run([brief], {"id": 0}, api.url)
+            return len(api.bodies) >= 4
+
+        await wait_until_async(is_asked_again)
 
 
 async def test_no_more_requests_at_a_time_than_allowed(runner: Runner) -> None:
     under_way = most = 0
+    all_places_taken = asyncio.Event()
 
     async def answer(_: web.Request) -> web.Response:
         nonlocal under_way, most
         under_way += 1
         most = max(most, under_way)
-        await asyncio.sleep(0.05)
+        if most == 3:
+            all_places_taken.set()
+        await asyncio.wait_for(all_places_taken.wait(), 30)
+        await asyncio.sleep(0.05)  # in which a fourth would come
         under_way -= 1
         return web.json_response(1)
 
@@ -177,14 +188,16 @@ async def test_the_api_has_a_breaker_and_a_rate_limit_of_its_own(runner: Runner)
         for _ in range(4):  # what tells of the message does not count
             with pytest.raises(CallFailedError, match="answered 404"):
                 await runner.run([step], {"p": "none"}, api.url)
+        began = time.time()
         for _ in range(2):
             with pytest.raises(CallFailedError, match="answered 500"):
                 await runner.run([step], {"p": "bad"}, api.url)
-        await asyncio.sleep(0.05)
+        await runner.gate.settled()
         asked = len(api.bodies)
         with pytest.raises(CallFailedError, match="breaker is open") as refused:
             await runner.run([step], {"p": "good"}, api.url)
-        assert refused.value.due == pytest.approx(time.time() + 60, abs=5)
+        assert refused.value.due is not None
+        assert began + 59 < refused.value.due < time.time() + 61
         assert len(api.bodies) == asked
         limited = call(name="limited", rate_limit={"messages": 10, "period_seconds": 1})
         began = time.monotonic()
@@ -193,7 +206,7 @@ async def test_the_api_has_a_breaker_and_a_rate_limit_of_its_own(runner: Runner)
 
 
 async def test_a_message_seen_before_is_dropped_within_the_window(runner: Runner) -> None:
-    step = {"type": "deduplicate", "paths": ["id", "shop"], "seconds": 3}
+    step = {"type": "deduplicate", "paths": ["id", "shop"], "seconds": 600}
     first = new_message_id()
     assert await runner.run([step], {"id": 1, "shop": "a"}, message_id=first) != []
     assert await runner.run([step], {"id": 1, "shop": "a"}) == []
@@ -203,8 +216,13 @@ async def test_a_message_seen_before_is_dropped_within_the_window(runner: Runner
     assert await runner.run([step], {"id": "1", "shop": "a"}) != []
     assert await runner.run([step], {"id": 1}) == [{"id": 1}]
     assert await runner.run([step | {"on_missing": "drop"}], {"id": 1}) == []
-    await asyncio.sleep(3.1)
-    assert await runner.run([step], {"id": 1, "shop": "a"}) != []
+    brief = step | {"seconds": 1}
+    assert await runner.run([brief], {"id": 2, "shop": "a"}) != []
+
+    async def goes_on_again() -> bool:
+        return await runner.run([brief], {"id": 2, "shop": "a"}) != []
+
+    await wait_until_async(goes_on_again)
 
 
 async def test_of_equal_documents_made_of_one_message_one_goes_on(runner: Runner) -> None:

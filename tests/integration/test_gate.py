@@ -19,6 +19,7 @@ from backend.domain.rate_limit import RateLimit, RateLimitPolicy
 from backend.resilience.gate import TOKEN_HORIZON_SECONDS, Gate, Held, OutputGate, Repeat, Send
 from backend.resilience.scripts import EVENTS, OutputKey
 from tests.infra import REDIS_URL, Server
+from tests.waiting import wait_until_async
 
 POLICY = BreakerPolicy(errors=3, window_seconds=10, open_seconds=100)
 
@@ -200,7 +201,7 @@ async def test_without_redis_each_output_goes_on_alone_and_tells_later(redis_ser
     try:
         began = time.monotonic()
         answers = [await admit(out, "retry") for _ in range(4)]
-        assert time.monotonic() - began < 3
+        assert time.monotonic() - began < 8
         assert [type(answer) for answer in answers] == [Send, Send, Held, Held]  # half of the burst, and one
         assert gate.redis_away
         clock.now += 100
@@ -210,11 +211,14 @@ async def test_without_redis_each_output_goes_on_alone_and_tells_later(redis_ser
         out.delivered(message, "0:9", probe=False)
     finally:
         redis_server.start()
-    await asyncio.sleep(1.1)
     other = Gate(REDIS_URL, clock=clock)
     other.start()
-    assert isinstance(await admit(out), Held)
-    assert not gate.redis_away
+
+    async def redis_is_back() -> bool:
+        assert isinstance(await admit(out), Held)
+        return not gate.redis_away
+
+    await wait_until_async(redis_is_back)
     shared = other.output(key, POLICY, None)
     assert await shared.admit("first", message) == Repeat("0:9")
     assert await admit(shared) == Held("breaker_open", pytest.approx(clock.now + 100))

@@ -152,28 +152,50 @@ def test_each_message_once_through_rebalances_kills_and_drains(slots: Slots) -> 
 
 
 def test_it_goes_on_when_kafka_is_back(slots: Slots, kafka: Server) -> None:
+    restart_while_messages_flow(slots, kafka, 2)
+
+
+@pytest.mark.long
+def test_it_goes_on_each_time_that_kafka_is_back(slots: Slots, kafka: Server) -> None:
+    restart_while_messages_flow(slots, kafka, 6)
+
+
+def restart_while_messages_flow(slots: Slots, kafka: Server, times: int) -> None:
     copied = Copied(slots.target)
     for slot in range(PARTITIONS):
         slots.start(slot)
     send(slots.source, 0, 1000)
     copied.wait_for(200)
-    for sent in (1000, 2000, 3000, 4000):
+    for sent in range(1000, 1000 * (times + 1), 1000):
         kafka.stop(signal.SIGTERM)
         kafka.start()
         send(slots.source, sent, sent + 1000)
         copied.wait_for(sent + 1000)
     assert slots.alive() == list(range(PARTITIONS)), slots.log.read_text()[-3000:]
-    assert_once_and_in_order(copied, 5000)
+    assert_once_and_in_order(copied, 1000 * (times + 1))
 
 
-def test_it_goes_on_after_a_stall_longer_than_a_transaction_may_take(slots: Slots, kafka: Server) -> None:
+def test_it_goes_on_after_a_stall_longer_than_a_transaction_may_take(
+    slots: Slots, kafka: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Longer, too, than the ten seconds after which Kafka looks for transactions to abort.
+    monkeypatch.setenv("TEST_TRANSACTION_SECONDS", "6")
+    stall_in_a_transaction(slots, kafka, 13)
+
+
+@pytest.mark.long
+def test_it_goes_on_after_a_stall_longer_than_a_real_transaction_may_take(slots: Slots, kafka: Server) -> None:
+    stall_in_a_transaction(slots, kafka, 35)
+
+
+def stall_in_a_transaction(slots: Slots, kafka: Server, seconds: float) -> None:
     copied = Copied(slots.target)
     slots.start(0)
     send(slots.source, 0, 1000)
     copied.wait_for(200)
     assert kafka.process is not None
     os.kill(kafka.process.pid, signal.SIGSTOP)
-    time.sleep(35)
+    time.sleep(seconds)
     os.kill(kafka.process.pid, signal.SIGCONT)
     copied.wait_for(1000)
     assert slots.alive() == [0], slots.log.read_text()[-3000:]

@@ -31,18 +31,18 @@ class Socket(ApplicationCommunicator):
 
     async def connect(self) -> None:
         await self.send_input({"type": "websocket.connect"})
-        assert (await self.receive_output(5))["type"] == "websocket.accept"
+        assert (await self.receive_output(30))["type"] == "websocket.accept"
 
     async def send_json(self, value: object) -> None:
         await self.send_input({"type": "websocket.receive", "text": json.dumps(value)})
 
     async def receive_json(self) -> dict[str, Any]:
-        found: dict[str, Any] = json.loads((await self.receive_output(5))["text"])
+        found: dict[str, Any] = json.loads((await self.receive_output(30))["text"])
         return found
 
     async def disconnect(self) -> None:
         await self.send_input({"type": "websocket.disconnect", "code": 1000})
-        await self.wait(5)
+        await self.wait(30)
 
 
 def a_pipeline() -> tuple[Workspace, str]:
@@ -61,7 +61,7 @@ async def next_counts(socket: Socket, pipeline: str) -> dict[str, Any]:
 async def test_a_stranger_is_told_so_and_gets_nothing() -> None:
     socket = Socket()
     await socket.connect()
-    assert (await socket.receive_output(5)) == {"type": "websocket.close", "code": 4401}
+    assert (await socket.receive_output(30)) == {"type": "websocket.close", "code": 4401}
 
 
 async def test_pipelines_of_other_workspaces_do_not_exist(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -90,6 +90,6 @@ async def test_a_socket_ends_with_its_session(monkeypatch: pytest.MonkeyPatch, e
         await Session.objects.all().adelete()
     else:
         await User.objects.filter(pk=user.pk).aupdate(is_active=False)
-    while (answer := await socket.receive_output(5))["type"] != "websocket.close":
+    while (answer := await socket.receive_output(30))["type"] != "websocket.close":
         pass
     assert answer["code"] == 4401

@@ -4,6 +4,7 @@ import time
 import uuid
 from collections import Counter
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaException, Producer
@@ -16,9 +17,15 @@ MESSAGES = 2000
 PARTITIONS = 6
 
 
+@cache
+def administrator(bootstrap: str) -> AdminClient:
+    """The same for all tests: a new client may need a second until it knows the cluster."""
+    return AdminClient({"bootstrap.servers": bootstrap})
+
+
 def make_topic(cluster: KafkaCluster, partitions: int = PARTITIONS, prefix: str = "t", **config: str) -> str:
     name = f"{prefix}-{uuid.uuid4().hex[:12]}"
-    admin = AdminClient({"bootstrap.servers": cluster.bootstrap()})
+    admin = administrator(cluster.bootstrap())
     admin.create_topics([NewTopic(name, partitions, 3, config=config)])[name].result(30)
     wait_until_known(cluster, name, partitions)
     return name
@@ -27,7 +34,7 @@ def make_topic(cluster: KafkaCluster, partitions: int = PARTITIONS, prefix: str 
 def wait_until_known(cluster: KafkaCluster, topic: str, partitions: int) -> None:
     """Waits until every broker reports this many partitions, since brokers may lag behind each other."""
     for broker in cluster.brokers:
-        admin = AdminClient({"bootstrap.servers": broker.address()})
+        admin = AdminClient({"bootstrap.servers": broker.address()})  # a new one asks this broker, and no other
         wait_until(lambda admin=admin: _partitions(admin, topic) == partitions)
 
 

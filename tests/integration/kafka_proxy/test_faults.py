@@ -34,11 +34,14 @@ def test_idle_connections_that_brokers_close_are_opened_again(one: Proxies, topi
     assert not failed
 
 
-def exchange(address: str, data: bytes) -> bytes:
-    """All bytes received until the connection is closed or nothing arrives for a second."""
+def connected(address: str) -> socket.socket:
     host, _, port = address.rpartition(":")
-    with socket.create_connection((host, int(port)), 5) as connection:
-        connection.settimeout(1)
+    return socket.create_connection((host, int(port)), 30)
+
+
+def exchange(address: str, data: bytes) -> bytes:
+    """Everything that comes back until the connection is closed, or nothing comes for half a minute."""
+    with connected(address) as connection:
         connection.sendall(data)
         data = b""
         try:
@@ -49,6 +52,17 @@ def exchange(address: str, data: bytes) -> bytes:
         except ConnectionResetError:
             pass
         return data
+
+
+def answered(connection: socket.socket, data: bytes) -> bytes:
+    """One answer, with its size."""
+    connection.sendall(data)
+    found = b""
+    while len(found) < 4 or len(found) < 4 + struct.unpack(">i", found[:4])[0]:
+        chunk = connection.recv(65536)
+        assert chunk, "The connection was closed."
+        found += chunk
+    return found
 
 
 def frame(api_key: int, version: int, body: bytes) -> bytes:
@@ -86,10 +100,13 @@ def test_malformed_frames_close_their_connection_only(one: Proxies, topic: str, 
 
 
 def test_a_version_that_is_too_new_is_answered_with_those_that_there_are(one: Proxies) -> None:
-    answer = exchange(one[0].address, frame(18, 99, b"\0"))
-    size, correlation, error, count, key, low, high = struct.unpack(">iihihhh", answer[:20])
-    assert (size, correlation, error, count, key, low) == (len(answer) - 10, 7, 35, 1, 18, 0)
-    assert high == 4
+    with connected(one[0].address) as connection:
+        answer = answered(connection, frame(18, 99, b"\0"))
+        size, correlation, error, count, key, low, high = struct.unpack(">iihihhh", answer[:20])
+        assert (size, correlation, error, count, key, low) == (len(answer) - 4, 7, 35, 1, 18, 0)
+        assert high == 4
+        # The connection stays open for the one that comes next.
+        assert answered(connection, frame(18, 0, b""))[4:10] == struct.pack(">ih", 7, 0)
 
 
 def test_a_drain_answers_what_is_open(cluster: KafkaCluster, topic: str) -> None:

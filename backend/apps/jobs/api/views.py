@@ -30,13 +30,14 @@ class JobViewSet(mixins.ListModelMixin, mixins.RetrieveModelMixin, viewsets.Gene
     roles = {"start": Role.OPERATOR, "stop": Role.OPERATOR, "log": Role.OPERATOR}
 
     def get_serializer_context(self) -> dict[str, Any]:
+        context = dict(super().get_serializer_context())
         if getattr(self, "swagger_fake_view", False):
-            return {**super().get_serializer_context()}  # only described, for which Kafka need not run
+            return context  # the API is being described, and no server need run
         try:
             lags = stage_lags()
         except KafkaException:
             lags = {}  # Kafka is away, which the page says elsewhere
-        return {**super().get_serializer_context(), "lags": lags}
+        return {**context, "lags": lags}
 
     @extend_schema(request=None, responses={202: JobSerializer})
     @action(detail=True, methods=["post"])

@@ -1,0 +1,64 @@
+"""The tests' own runner: a failure in any part fails the whole, and no test is left out."""
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from backend.runtime.layout import ROOT
+from tests import parts
+
+GREEN = "import pytest\ndef test_a(): pass\ndef test_b(): pass\ndef test_c(): pytest.skip('no')\n"
+RED = "def test_a(): pass\ndef test_b(): assert False\n"
+BROKEN = "import nothing_that_exists\n"
+EMPTY = "\n"
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):  # type: ignore[no-untyped-def]
+    def run(*contents: str) -> tuple[int, str, str]:
+        """Exit status, output and its last line."""
+        paths = {f"part{number}": tmp_path / f"test_part{number}.py" for number in range(len(contents))}
+        for path, content in zip(paths.values(), contents, strict=True):
+            path.write_text(content)
+        monkeypatch.setattr(parts, "PARTS", {name: [str(path)] for name, path in paths.items()})
+        monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")  # none is needed, and they take seconds
+        monkeypatch.delenv("TESTS_COUNTED", raising=False)
+        settings = tmp_path / "pytest.ini"
+        settings.write_text("[pytest]\n")
+        status = parts.main(["-c", str(settings), "-p", "no:cacheprovider"])
+        said = capsys.readouterr().out
+        return status, said, said.splitlines()[-1]
+
+    return run
+
+
+def test_the_tests_of_all_parts_are_counted(run) -> None:  # type: ignore[no-untyped-def]
+    status, said, last = run(GREEN, GREEN)
+    assert (status, last) == (0, "4 passed, 0 failed, 2 skipped")
+    assert said.count("= 2 passed, 1 skipped") == 4  # each when it ends, and once more at the end
+
+
+@pytest.mark.parametrize(
+    ("content", "last"),
+    [
+        (RED, "3 passed, 1 failed, 1 skipped"),
+        (BROKEN, "2 passed, 1 failed, 1 skipped"),
+        (EMPTY, "2 passed, 1 failed, 1 skipped"),
+    ],
+    ids=["failed", "broken", "empty"],
+)
+def test_what_goes_wrong_in_one_part_fails_the_whole(run, content: str, last: str) -> None:  # type: ignore[no-untyped-def]
+    status, _, said = run(GREEN, content)
+    assert (status, said) == (1, last)
+
+
+def test_every_file_of_tests_belongs_to_one_part() -> None:
+    found: Counter[Path] = Counter()
+    for name in parts.PARTS:
+        arguments = parts.arguments(name)
+        ignored = [ROOT / one.removeprefix("--ignore=") for one in arguments if one.startswith("--ignore=")]
+        for path in (ROOT / one for one in arguments if not one.startswith("--")):
+            files = [path] if path.is_file() else path.rglob("test_*.py")
+            found.update(file for file in files if not any(file.is_relative_to(one) for one in ignored))
+    assert found == Counter(dict.fromkeys((ROOT / "tests").rglob("test_*.py"), 1))
