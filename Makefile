@@ -115,6 +115,11 @@ bench-transform: install frontend  ## Measure transforms, compared with a peer (
 bench-proxy: install  ## Measure the Kafka proxy, compared with a peer (PEER=binary); writes tests/bench/results/proxy.md
 	$(BIN)/python -m tests.bench.proxy $(if $(PEER),--peer $(PEER))
 
+.PHONY: new-connector
+new-connector: install  ## Write a new connector and its test cases: make new-connector NAME=amazon_sqs
+	$(BIN)/python -m backend.runtime.new_connector $(NAME)
+	$(MAKE) --no-print-directory docs
+
 .PHONY: kafka-messages
 kafka-messages: install  ## Regenerate the Kafka protocol's definitions from the pinned jars
 	$(BIN)/python -m backend.runtime.jars

@@ -110,7 +110,7 @@ class PipelineConfig(VersionedModel):
 
     schema_version = 2
 
-    input: AnyInput = Field(default_factory=HttpInput, description="Where messages come from.")
+    input: AnyInput = Field(HttpInput(), description="Where messages come from.")
     transforms: list[AnyTransform] = Field(
         default_factory=list, max_length=100, description="Steps applied to each message, in order."
     )
