@@ -94,10 +94,18 @@ def test_a_toy_input_a_toy_step_and_a_toy_output_carry_messages(installation: In
         file.write('nonsense\n{"n": 5, "name": "ana"}\n')
     wait_until(lambda: len(numbers()) == 6, 90)
     assert numbers() == list(range(6))
-    _, letters = installation.api("GET", f"dead-letters/?pipeline={pipeline}")
-    assert [(letter["stage"], letter["reason"]) for letter in letters["results"]] == [("input_batching", "not_json")]
-    _, usage = installation.api("GET", f"pipelines/{pipeline}/metrics/")
-    assert usage["last_24_hours"]["output.file.delivered"] == 6
+
+    def letters() -> list[tuple[str, str]]:
+        _, answer = installation.api("GET", f"dead-letters/?pipeline={pipeline}")
+        return [(letter["stage"], letter["reason"]) for letter in answer["results"]]
+
+    wait_until(lambda: letters() == [("input_batching", "not_json")])
+
+    def counts() -> dict[str, int]:
+        _, metrics = installation.api("GET", f"pipelines/{pipeline}/metrics/")
+        return dict(metrics["last_24_hours"])
+
+    wait_until(lambda: counts().get("output.file.delivered") == 6)
     installation.create(f"pipelines/{pipeline}/pause/", {})
 
 
