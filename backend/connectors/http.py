@@ -23,6 +23,7 @@ from backend.domain.masking import secret_values
 from backend.domain.message import Message
 from backend.domain.message_maker import is_json
 from backend.domain.model import ADVANCED
+from backend.domain.reasons import Reason
 from backend.domain.transforms.base import TransformError
 from backend.network.http_client import HttpClient, HttpError, Response
 
@@ -182,7 +183,7 @@ class _HttpSender:
             )
         except HttpError as error:
             host = f"{self.connection.url.host}:{self.connection.url.port}"
-            raise DeliveryError(error.kind, f"{host}: {error}", retryable=error.kind != "forbidden") from None
+            raise DeliveryError(error.kind, f"{host}: {error}", retryable=error.kind != Reason.FORBIDDEN) from None
 
     def _signature(self, request_id: str, body: bytes) -> list[str]:
         if not self._keys:
@@ -257,7 +258,7 @@ class HttpDeliverBatch(_HttpSender, DeliverBatch[HttpConnection, HttpOptions]):
             document = json.loads(message.body)
         except json.InvalidJsonError as error:
             return DeliveryError(
-                "not_json", f"Lines of a batch are JSON; this message is not: {error}", retryable=False
+                Reason.NOT_JSON, f"Lines of a batch are JSON; this message is not: {error}", retryable=False
             )
         if self.options.batch_lines == "envelope":
             document = {"message_id": message.id, "received_at": message.received_at, "body": document}
@@ -299,7 +300,7 @@ class HttpCall(Call[HttpConnection, HttpCallOptions]):
     """Asks an API that answers in JSON."""
 
     options_model = HttpCallOptions
-    reasons_of_the_message = frozenset({"http_400", "http_404", "http_409", "http_410", "http_422", "answer"})
+    reasons_of_the_message = frozenset({"http_400", "http_404", "http_409", "http_410", "http_422", Reason.ANSWER})
 
     async def open(self) -> None:
         self._client = HttpClient(verify_tls=self.connection.verify_tls, kept_bytes=_ANSWER_BYTES)
@@ -330,7 +331,7 @@ class HttpCall(Call[HttpConnection, HttpCallOptions]):
                 request.method, self.connection.address(request.path), headers, request.body
             )
         except HttpError as error:
-            raise DeliveryError(error.kind, f"The API: {error}", retryable=error.kind != "forbidden") from None
+            raise DeliveryError(error.kind, f"The API: {error}", retryable=error.kind != Reason.FORBIDDEN) from None
         if answer.status >= 300:
             raise _refused(answer, who="API", final="correct the step or the message")
         return _json_of(answer)
@@ -379,7 +380,9 @@ def _statuses(answer: Response, count: int) -> list[Receipt | DeliveryError]:
         statuses = []
     if len(statuses) != count:
         text = f"The receiver answered 207 without a JSON list of {count} objects that have a status each."
-        raise DeliveryError("answer", text, retryable=True, status="207", response=answer.body[:200].decode("latin-1"))
+        raise DeliveryError(
+            Reason.ANSWER, text, retryable=True, status="207", response=answer.body[:200].decode("latin-1")
+        )
     outcomes: list[Receipt | DeliveryError] = []
     for status, result in zip(statuses, results, strict=True):
         part = Response(status, json.dumps(result)[:200], None, True)
@@ -390,12 +393,12 @@ def _statuses(answer: Response, count: int) -> list[Receipt | DeliveryError]:
 def _json_of(answer: Response) -> bytes:
     """Raises DeliveryError."""
     if not answer.complete:
-        raise DeliveryError("answer", f"The API's answer is longer than {_ANSWER_BYTES:,} bytes.", retryable=False)
+        raise DeliveryError(Reason.ANSWER, f"The API's answer is longer than {_ANSWER_BYTES:,} bytes.", retryable=False)
     try:
         if answer.body:
             json.loads(answer.body)
     except json.InvalidJsonError as error:
-        raise DeliveryError("answer", f"The API's answer is not JSON: {error}", retryable=False) from None
+        raise DeliveryError(Reason.ANSWER, f"The API's answer is not JSON: {error}", retryable=False) from None
     return answer.body
 
 

@@ -10,6 +10,7 @@ from backend.domain.capabilities import Connection, Deliver, DeliveryError, Opti
 from backend.domain.connector import CheckFailedError, Connector, connectors
 from backend.domain.message import MESSAGE_ID, Message
 from backend.domain.model import StrictModel
+from backend.domain.reasons import Reason
 from backend.kafka.client.producer import AsyncProducer
 from backend.network.outbound import ForbiddenAddressError, outbound_policy
 
@@ -95,7 +96,7 @@ class KafkaDeliver(Deliver[KafkaConnection, KafkaOptions]):
             with contextlib.suppress(KafkaException):
                 await asyncio.to_thread(_checked_metadata, self.connection)
         except ForbiddenAddressError as error:
-            raise DeliveryError("forbidden", str(error), retryable=False) from None
+            raise DeliveryError(Reason.FORBIDDEN, str(error), retryable=False) from None
         self._producer = AsyncProducer(
             {
                 **_client_config(self.connection),

@@ -10,6 +10,7 @@ from typing import Any
 from backend.domain.capabilities import Deliver, DeliverBatch, DeliveryError, Receipt, internal_error
 from backend.domain.message import Message
 from backend.domain.pipeline import RuntimeOutput
+from backend.domain.reasons import Reason
 
 log = logging.getLogger(__name__)
 
@@ -96,7 +97,7 @@ class DeliveryClient:
             return error.without(self.secrets)
         if isinstance(error, TimeoutError):
             seconds = self.runtime.config.timeout_seconds
-            return DeliveryError("timeout", f"No answer within {seconds:g} seconds.", retryable=True)
+            return DeliveryError(Reason.TIMEOUT, f"No answer within {seconds:g} seconds.", retryable=True)
         log.error("A connector of type %s failed unexpectedly.", self.runtime.connector.type, exc_info=error)
         return internal_error(error)
 

@@ -16,6 +16,7 @@ import msgspec
 from backend.domain.masking import redacted, secret_values
 from backend.domain.message import Message
 from backend.domain.model import StrictModel, VersionedModel
+from backend.domain.reasons import Reason
 
 
 class Connection(VersionedModel):
@@ -105,7 +106,7 @@ def internal_error(error: Exception) -> DeliveryError:
     """What an exception that a connector should not have raised becomes: retried, and without its text, which may
     hold a secret."""
     return DeliveryError(
-        "internal",
+        Reason.INTERNAL,
         f"The connector failed unexpectedly ({type(error).__name__}); the server's log has the details.",
         retryable=True,
     )

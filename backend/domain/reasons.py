@@ -1,6 +1,7 @@
-"""Why a message could not be delivered: Headrace's own reasons, each with what people read.
+"""Why a message could not be delivered: Headrace's own reasons.
 
-Connectors add reasons of their own: a word, and ``http_STATUS`` or ``kafka_CODE`` for another system's answer.
+Connectors add their own: a word, or ``http_STATUS`` and ``kafka_CODE`` for another system's answer. The console has a label
+for each in every language (``reasons`` in its catalogues).
 """
 
 from enum import StrEnum
@@ -9,47 +10,24 @@ from enum import StrEnum
 class Reason(StrEnum):
     """A stable word for counting and filtering."""
 
-    label: str
-
-    def __new__(cls, value: str, label: str = "") -> "Reason":
-        member = str.__new__(cls, value)
-        member._value_ = value
-        member.label = label
-        return member
-
-    MALFORMED = "malformed", "Not a Headrace message"
-    UNKNOWN_PIPELINE = "unknown_pipeline", "Unknown pipeline or version"
-    UNKNOWN_OUTPUT = "unknown_output", "Unknown output"
-    CONFIGURATION = "configuration", "Configuration does not work"
-    CONFIGURATION_UNAVAILABLE = "configuration_unavailable", "Configuration unavailable"
-    INTERNAL = "internal", "Unexpected error in a connector"
-    TRANSFORM_FAILED = "transform_failed", "Rejected by a step"
-    CALL_FAILED = "call_failed", "An external call failed"
-    DEDUPLICATION_UNAVAILABLE = "deduplication_unavailable", "Deduplication unavailable"
-    ADAPTING_SATURATED = "adapting_saturated", "Too many messages waiting for external calls"
-    OUTPUT_SATURATED = "output_saturated", "Too many messages waiting for the output"
-    BREAKER_OPEN = "breaker_open", "Circuit breaker open"
-    RATE_LIMITED = "rate_limited", "Rate limit reached"
-    TIMEOUT = "timeout", "No answer in time"
-    FORBIDDEN = "forbidden", "Address not allowed"
-    DNS = "dns", "Unknown host"
-    TLS = "tls", "TLS connection not trusted"
-    CONNECTION = "connection", "No connection"
-    NOT_JSON = "not_json", "Not JSON"
-    ANSWER = "answer", "Unusable answer"
-    READ_FAILED = "read_failed", "Input could not be read"
-
-
-def label(reason: str) -> str:
-    """What people read for a reason, a connector's own included."""
-    try:
-        return Reason(reason).label
-    except ValueError:
-        pass
-    system, _, code = reason.partition("_")
-    match system:
-        case "http" if code.isdigit():
-            return f"Answered HTTP {code}"
-        case "kafka" if code:
-            return f"Rejected by Kafka: {code.replace('_', ' ')}"
-    return reason.replace("_", " ").capitalize()
+    MALFORMED = "malformed"
+    UNKNOWN_PIPELINE = "unknown_pipeline"
+    UNKNOWN_OUTPUT = "unknown_output"
+    CONFIGURATION = "configuration"
+    CONFIGURATION_UNAVAILABLE = "configuration_unavailable"
+    INTERNAL = "internal"
+    TRANSFORM_FAILED = "transform_failed"
+    CALL_FAILED = "call_failed"
+    DEDUPLICATION_UNAVAILABLE = "deduplication_unavailable"
+    ADAPTING_SATURATED = "adapting_saturated"
+    OUTPUT_SATURATED = "output_saturated"
+    BREAKER_OPEN = "breaker_open"
+    RATE_LIMITED = "rate_limited"
+    TIMEOUT = "timeout"
+    FORBIDDEN = "forbidden"
+    DNS = "dns"
+    TLS = "tls"
+    CONNECTION = "connection"
+    NOT_JSON = "not_json"
+    ANSWER = "answer"
+    READ_FAILED = "read_failed"

@@ -8,6 +8,7 @@ from msgspec.structs import replace
 from backend.domain import json, routing
 from backend.domain import message as names
 from backend.domain.message import KafkaHeaders, Message, utc_now
+from backend.domain.reasons import Reason
 
 RESOLVED = "dead-letter-resolved"
 """Header of the record on the dead-letter topic which says that a redelivered dead letter is done with."""
@@ -76,7 +77,7 @@ def malformed_dead_letter(
     kept = [(name, raw or b"") for name, raw in headers]
     cause = [
         (names.DEAD_STAGE, stage.encode()),
-        (names.DEAD_REASON, b"malformed"),
+        (names.DEAD_REASON, Reason.MALFORMED.encode()),
         (names.DEAD_ERROR, error.encode()),
     ]
     return Record(routing.DEAD_LETTER, key, value or b"", kept + cause)

@@ -20,6 +20,7 @@ from pydantic_core.core_schema import SerializationInfo
 from backend.domain.capabilities import Capability, DeliveryError
 from backend.domain.connector import Connector, RuntimeConnector, connectors
 from backend.domain.model import StrictModel
+from backend.domain.reasons import Reason
 from backend.domain.registry import UnknownComponentError
 
 CONNECTOR_IDS = "connector_ids"
@@ -92,15 +93,15 @@ class Use(StrictModel):
         Raises DeliveryError when the configuration no longer fits, or could not be read.
         """
         if connector.error:
-            raise DeliveryError("configuration", connector.error, retryable=True)
+            raise DeliveryError(Reason.CONFIGURATION, connector.error, retryable=True)
         try:
             connector_type = connectors.get(connector.type)
             if reason := connector_type.unavailable():
-                raise DeliveryError("configuration", reason, retryable=True)
+                raise DeliveryError(Reason.CONFIGURATION, reason, retryable=True)
             capability = self.capability_of(connector_type)
             if capability is None:
                 raise DeliveryError(
-                    "configuration",
+                    Reason.CONFIGURATION,
                     f"The connector type {connector.type} cannot {self.capabilities[0].purpose}.",
                     retryable=False,
                 )
@@ -109,7 +110,9 @@ class Use(StrictModel):
                 capability.options_model.model_validate(self.options),
             )
         except (UnknownComponentError, ValidationError) as error:
-            raise DeliveryError("configuration", f"The configuration is refused: {error}", retryable=False) from None
+            raise DeliveryError(
+                Reason.CONFIGURATION, f"The configuration is refused: {error}", retryable=False
+            ) from None
 
     @classmethod
     def __get_pydantic_json_schema__(cls, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:

@@ -201,3 +201,29 @@ async def test_with_certificates_both_sides_prove_who_they_are(tmp_path: Path) -
 def test_without_token_and_certificates_nobody_is_served() -> None:
     with pytest.raises(NoCredentialsError, match="HEADRACE_SERVICE_TOKEN"):
         server_credentials(Settings(service_token=SecretStr("")))
+
+
+async def test_a_stored_configuration_that_cannot_be_read_stops_nobody_elses(client: ConfigClient) -> None:
+    from backend.apps.pipelines.models import PipelineVersion
+
+    _, sound = await sync_to_async(make_published)()
+    _, broken = await sync_to_async(make_published)()
+
+    def damage() -> None:
+        version = PipelineVersion.objects.get(pipeline=broken)
+        version.config = {**version.config, "outputs": "nonsense"}
+        version.save()
+        snapshot_rewrite()
+
+    await sync_to_async(damage)()
+    await sync_to_async(broken.refresh_from_db)()
+    assert "cannot be read" in broken.failure
+    fresh = ConfigClient(manager_address=MANAGER_ADDRESS, service_token=SERVICE_TOKEN, redis_url=REDIS_URL)
+    await fresh.start()
+    assert fresh.pipeline(str(sound.pk)) is not None
+    assert fresh.pipeline(str(broken.pk)) is None
+    # Its messages become dead letters with the reason, instead of holding back those of others.
+    with pytest.raises(UnknownPipelineError, match="cannot be read"):
+        await fresh.runtime(str(broken.pk), 1)
+    assert (await fresh.runtime(str(sound.pk), 1)).outputs
+    await fresh.close()

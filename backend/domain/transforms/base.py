@@ -9,6 +9,7 @@ from pydantic import Field
 
 from backend.domain import paths
 from backend.domain.model import StrictModel
+from backend.domain.reasons import Reason
 from backend.domain.registry import Registry
 
 Step = Callable[[Any], Sequence[Any]]
@@ -22,7 +23,7 @@ class TransformError(ValueError):
     itself, where the cause tells; ``retryable`` marks a cause that may pass although nobody knows when.
     """
 
-    reason = "transform_failed"
+    reason: str = Reason.TRANSFORM_FAILED
     due: float | None = None
     retryable = False
 

@@ -4,6 +4,7 @@ import { useTranslation } from 'react-i18next'
 import { Time } from '@/components/time'
 import type { Attempt } from '@/features/deliveries/api/deliveries'
 import { usePipelineName } from '@/lib/queries/pipelines'
+import { reasonLabel } from '@/lib/reasons'
 
 /** Tries, newest first. `brief` leaves out whose they are. */
 export function AttemptTable({ rows, brief = false }: { rows: Attempt[]; brief?: boolean }) {
@@ -50,7 +51,7 @@ export function AttemptTable({ rows, brief = false }: { rows: Attempt[]; brief?:
               )}
               <Table.Td>
                 <Text size="sm" c={row.reason ? 'red' : undefined}>
-                  {row.status || t(`reasons.${row.reason}`, { defaultValue: row.reason })}
+                  {row.status || reasonLabel(t, row.reason)}
                 </Text>
               </Table.Td>
               <Table.Td ta="right">{milliseconds.format(row.milliseconds)}</Table.Td>

@@ -6,6 +6,7 @@ import { Loaded } from '@/components/states'
 import { toastDone, toastFailed } from '@/components/toasts'
 import { useDiscard, useRedrive, useSelectionPreview } from '@/features/deliveries/api/deliveries'
 import { count } from '@/lib/format'
+import { reasonLabel } from '@/lib/reasons'
 import { usePipelineName } from '@/lib/queries/pipelines'
 import type { Filter } from '@/lib/use-filter'
 
@@ -48,7 +49,7 @@ export function BulkDialog({ action, filter, onClose, onDone }: Props) {
               {reach.groups.map((group) => (
                 <List.Item key={`${group.pipeline}/${group.output}/${group.reason}`}>
                   {written(group.count)} · {nameOf(group.pipeline)} · {group.output || '–'} ·{' '}
-                  {t(`reasons.${group.reason}`, { defaultValue: group.reason })}
+                  {reasonLabel(t, group.reason)}
                 </List.Item>
               ))}
             </List>

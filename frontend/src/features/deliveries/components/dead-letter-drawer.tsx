@@ -9,6 +9,7 @@ import { AttemptTable } from '@/features/deliveries/components/attempt-table'
 import { BulkDialog, type BulkAction } from '@/features/deliveries/components/bulk-dialog'
 import { StateBadge } from '@/features/deliveries/components/state-badge'
 import { bytes } from '@/lib/format'
+import { reasonLabel } from '@/lib/reasons'
 import { usePipelineName } from '@/lib/queries/pipelines'
 
 /** One dead letter beside the list: cause, payload and every try. */
@@ -31,7 +32,7 @@ function Detail({ id }: { id: string }) {
       {(letter) => {
         const facts: [string, React.ReactNode][] = [
           [t('common.status'), <StateBadge key="state" state={letter.state} />],
-          [t('pipelines.reason'), t(`reasons.${letter.reason}`, { defaultValue: letter.reason })],
+          [t('pipelines.reason'), reasonLabel(t, letter.reason)],
           [t('pipelines.message'), letter.error],
           [t('deliveries.pipeline'), nameOf(letter.pipeline)],
           [t('pipelines.output'), letter.output || '–'],

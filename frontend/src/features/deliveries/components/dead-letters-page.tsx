@@ -12,6 +12,7 @@ import { DeadLetterDrawer } from '@/features/deliveries/components/dead-letter-d
 import { FilterBar } from '@/features/deliveries/components/filter-bar'
 import { StateBadge } from '@/features/deliveries/components/state-badge'
 import { count } from '@/lib/format'
+import { reasonLabel } from '@/lib/reasons'
 import { usePipelineName } from '@/lib/queries/pipelines'
 import { useFilter, type Filter } from '@/lib/use-filter'
 
@@ -62,7 +63,7 @@ export function DeadLettersPage() {
             label: t('pipelines.reason'),
             data: [...new Set(summary.data?.map((group) => group.reason))].map((value) => ({
               value,
-              label: t(`reasons.${value}`, { defaultValue: value }),
+              label: reasonLabel(t, value),
             })),
           },
         ]}
@@ -110,7 +111,7 @@ function Summary({ groups }: { groups: DeadLetterGroup[] }) {
               <Table.Tr key={`${group.pipeline}/${group.output}/${group.reason}`}>
                 <Table.Td>{nameOf(group.pipeline)}</Table.Td>
                 <Table.Td>{group.output || '–'}</Table.Td>
-                <Table.Td>{t(`reasons.${group.reason}`, { defaultValue: group.reason })}</Table.Td>
+                <Table.Td>{reasonLabel(t, group.reason)}</Table.Td>
                 <Table.Td ta="right" data-count={group.reason}>
                   {count(group.count, i18n.language)}
                 </Table.Td>

@@ -1,0 +1,14 @@
+import i18next from 'i18next'
+import { expect, test } from 'vitest'
+
+import en from '@/locales/en.json'
+
+import { reasonLabel } from './reasons'
+
+test('reasons are labels, quoted answers, or themselves', async () => {
+  const t = await i18next.createInstance().init({ lng: 'en', resources: { en: { translation: en } } })
+  expect(reasonLabel(t, 'breaker_open')).toBe('Circuit breaker open')
+  expect(reasonLabel(t, 'http_503')).toBe('Answered HTTP 503')
+  expect(reasonLabel(t, 'kafka_unknown_topic_or_part')).toBe('Rejected by Kafka: unknown topic or part')
+  expect(reasonLabel(t, 'something_else')).toBe('something_else')
+})
