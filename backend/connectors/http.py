@@ -380,9 +380,8 @@ def _statuses(answer: Response, count: int) -> list[Receipt | DeliveryError]:
         statuses = []
     if len(statuses) != count:
         text = f"The receiver answered 207 without a JSON list of {count} objects that have a status each."
-        raise DeliveryError(
-            Reason.ANSWER, text, retryable=True, status="207", response=answer.body[:200].decode("latin-1")
-        )
+        excerpt = answer.body[:200].decode("latin-1")
+        raise DeliveryError(Reason.ANSWER, text, retryable=True, status="207", response=excerpt)
     outcomes: list[Receipt | DeliveryError] = []
     for status, result in zip(statuses, results, strict=True):
         part = Response(status, json.dumps(result)[:200], None, True)

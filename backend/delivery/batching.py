@@ -30,8 +30,11 @@ class Pending:
     attempts: list[Attempt] = field(default_factory=list)
 
 
-Send = Callable[[Sequence[Pending]], Awaitable[None]]
-"""Delivers a batch as patiently as its policy says. It resolves every outcome, and raises nothing."""
+Settle = Callable[[Pending, Outcome], None]
+"""Gives a message its outcome; its key may be delivered again."""
+
+Send = Callable[[Sequence[Pending], Settle], Awaitable[None]]
+"""Delivers a batch as patiently as its policy says. It settles every message, and raises nothing."""
 
 
 class Batcher:
@@ -67,18 +70,19 @@ class Batcher:
             self._to_flush = len(self._pending)
             self._changed.set()
 
-    def settled(self, pending: Pending) -> None:
-        """Its key may be delivered again."""
+    async def close(self) -> None:
+        """Once nothing is in flight."""
+        self._task.cancel()
+        await asyncio.gather(self._task, *self._running, return_exceptions=True)
+
+    def _settle(self, pending: Pending, outcome: Outcome) -> None:
         key = pending.message.key
         self._busy_keys[key] -= 1
         if not self._busy_keys[key]:
             del self._busy_keys[key]
             self._changed.set()
-
-    async def close(self) -> None:
-        """Once nothing is in flight."""
-        self._task.cancel()
-        await asyncio.gather(self._task, *self._running, return_exceptions=True)
+        if not pending.outcome.done():
+            pending.outcome.set_result(outcome)
 
     def _is_due(self) -> bool:
         if not self._pending:
@@ -101,7 +105,7 @@ class Batcher:
                 self._changed.clear()
                 await self._changed.wait()
                 continue
-            task = asyncio.ensure_future(self._send(batch))
+            task = asyncio.ensure_future(self._send(batch, self._settle))
             self._running.add(task)
             task.add_done_callback(self._running.discard)
 

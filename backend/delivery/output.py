@@ -2,18 +2,17 @@
 
 import asyncio
 import logging
-import random
 import time
-from collections.abc import Callable, Sequence
 
+from backend.delivery import attempts
+from backend.delivery.batch_sender import BatchSender
 from backend.delivery.batching import Batcher, Pending
 from backend.delivery.client import DeliveryClient
 from backend.delivery.outcomes import Delivered, Outcome, Suppressed, Undeliverable
 from backend.domain.batching import BatchPolicy
 from backend.domain.breaker import BreakerPolicy
-from backend.domain.capabilities import BatchRefusedError, DeliveryError, Receipt, internal_error
-from backend.domain.masking import redacted
-from backend.domain.message import Message, utc_now
+from backend.domain.capabilities import DeliveryError
+from backend.domain.message import Message
 from backend.domain.pipeline import OutputConfig, RuntimeOutput
 from backend.domain.reasons import Reason
 from backend.domain.records import Attempt
@@ -30,11 +29,6 @@ _QUEUE_BYTES = 16 * 1024 * 1024
 _SATURATED_SECONDS = 15.0
 _CLIENT_IDLE_SECONDS = 60.0
 _NO_BYTES = 0
-
-_HELD = {
-    Reason.BREAKER_OPEN: "The circuit breaker of this output is open; the message is delivered once it has closed.",
-    Reason.RATE_LIMITED: "The output's rate limit is used up; the message is delivered as the limit allows.",
-}
 
 
 class Output:
@@ -183,7 +177,7 @@ class Output:
     async def _deliver_with_retries(
         self, client: DeliveryClient, message: Message, position: str, kind: Kind
     ) -> Outcome:
-        attempts: list[Attempt] = []
+        log_entries: list[Attempt] = []
 
         async def attempt(number: int) -> Outcome:
             purpose: Kind = kind if number == 1 else "retry"
@@ -192,14 +186,14 @@ class Output:
             epoch = self._gate.epoch
             admission = await self._gate.admit(purpose, message.id) if self._gate.limit_policy is None else None
             if isinstance(admission, Repeat | Held):
-                return _not_sent(admission, position, attempts)
+                return attempts.not_attempted(admission, position, log_entries)
             await self._slots.enter(_NO_BYTES)
             try:
                 if admission is None or self._is_outdated(admission, epoch):
                     admission = await self._gate.admit(purpose, message.id)
                 if isinstance(admission, Repeat | Held):
-                    return _not_sent(admission, position, attempts)
-                return await self._attempt(client, message, position, admission, number=number, attempts=attempts)
+                    return attempts.not_attempted(admission, position, log_entries)
+                return await self._attempt(client, message, position, admission, number=number, log_entries=log_entries)
             finally:
                 self._slots.leave(_NO_BYTES)
 
@@ -212,7 +206,7 @@ class Output:
             )
         except RetriesExhaustedError as exhausted:
             return Undeliverable(
-                exhausted.reason, str(exhausted), attempts, due=exhausted.due, retryable=exhausted.retryable
+                exhausted.reason, str(exhausted), log_entries, due=exhausted.due, retryable=exhausted.retryable
             )
 
     def _is_outdated(self, admission: Send, epoch: int) -> bool:
@@ -227,7 +221,7 @@ class Output:
         admission: Send,
         *,
         number: int,
-        attempts: list[Attempt],
+        log_entries: list[Attempt],
     ) -> Delivered:
         """Raises DeliveryError."""
         if admission.wait > 0:
@@ -237,145 +231,22 @@ class Output:
             receipt = await client.deliver(message)
         except DeliveryError as error:
             self._gate.failed(str(error)[:300], probe=admission.probe)
-            attempts.append(_failed_attempt(error, number, time.perf_counter() - began))
+            log_entries.append(attempts.failed(error, number, time.perf_counter() - began))
             raise
         self._gate.delivered(message.id, position, probe=admission.probe)
-        self._note_success(client, number, time.perf_counter() - began, receipt, attempts)
-        return Delivered(receipt.status, attempts)
-
-    def _note_success(
-        self, client: DeliveryClient, number: int, seconds: float, receipt: Receipt, attempts: list[Attempt]
-    ) -> None:
+        seconds = time.perf_counter() - began
         self._recorder.latency(self._pipeline_id, self.name, seconds)
-        if random.random() < client.runtime.config.logged_successes:
-            response = redacted(receipt.body, client.secrets)
-            attempts.append(Attempt(utc_now(), number, _milliseconds(seconds), receipt.status, response=response))
-
-    # -- in batches --------------------------------------------------------------
+        log_entries += attempts.succeeded(client, number, seconds, receipt)
+        return Delivered(receipt.status, log_entries)
 
     def _batcher(self, client: DeliveryClient) -> Batcher:
         batcher = self._batchers.get(client)
         if batcher is None:
+            sender = BatchSender(client, gate=self._gate, slots=self._slots, recorder=self._recorder)
             policy = client.runtime.config.batch or BatchPolicy.model_validate({})
-
-            batcher = Batcher(
-                policy,
-                atomic=client.atomic,
-                slots=self._slots,
-                send=lambda batch: self._deliver_batch(client, batch),
-            )
+            batcher = Batcher(policy, atomic=client.atomic, slots=self._slots, send=sender.send)
             self._batchers[client] = batcher
         return batcher
-
-    async def _deliver_batch(self, client: DeliveryClient, batch: Sequence[Pending]) -> None:
-        """As patiently as the policy says. It begins with a slot, which the first attempt gives back."""
-        batcher = self._batchers[client]
-
-        def settle(pending: Pending, outcome: Outcome) -> None:
-            batcher.settled(pending)
-            if not pending.outcome.done():
-                pending.outcome.set_result(outcome)
-
-        remaining = list(batch)
-        number = 0
-
-        async def attempt(attempt_number: int) -> None:
-            """Settles what it can. Raises the first of the errors that are worth another attempt."""
-            nonlocal remaining, number
-            number = attempt_number
-            if number > 1:
-                await self._slots.enter(_NO_BYTES)
-            try:
-                failed = await self._attempt_batch(client, remaining, number, settle)
-            finally:
-                self._slots.leave(_NO_BYTES)
-            remaining = [pending for pending, _ in failed]
-            if failed:
-                raise failed[0][1]
-
-        try:
-            await with_retries(
-                client.runtime.config.retry,
-                attempt,
-                opened=self._gate.opened,
-                on_retry=lambda: self._recorder.count(self._pipeline_id, events.retried(self.name), len(remaining)),
-            )
-        except RetriesExhaustedError as exhausted:
-            for pending in remaining:
-                last = pending.attempts[-1]
-                settle(
-                    pending,
-                    Undeliverable(
-                        last.reason, last.error, pending.attempts, due=exhausted.due, retryable=exhausted.retryable
-                    ),
-                )
-        except Exception as error:  # a fault of ours must not leave messages without an outcome
-            log.exception("A batch could not be delivered.")
-            failure = internal_error(error)
-            for pending in remaining:
-                settle(pending, Undeliverable(failure.reason, str(failure), pending.attempts, retryable=True))
-
-    async def _attempt_batch(
-        self,
-        client: DeliveryClient,
-        batch: Sequence[Pending],
-        number: int,
-        settle: Callable[[Pending, Outcome], None],
-    ) -> list[tuple[Pending, DeliveryError]]:
-        """Sends what is admitted; those that failed and are worth another attempt, each with its error."""
-        admissions = await asyncio.gather(
-            *(self._gate.admit(p.kind if number == 1 else "retry", p.message.id) for p in batch)
-        )
-        sent: list[Pending] = []
-        wait, probe = 0.0, False
-        for pending, admission in zip(batch, admissions, strict=True):
-            if isinstance(admission, Repeat | Held):
-                settle(pending, _not_sent(admission, pending.position, pending.attempts))
-            else:
-                sent.append(pending)
-                wait, probe = max(wait, admission.wait), probe or admission.probe
-        if not sent:
-            return []
-        if wait > 0:
-            await asyncio.sleep(wait)
-        began = time.perf_counter()
-        results = await self._send_batch(client, sent)
-        seconds = time.perf_counter() - began
-        if all(isinstance(result, DeliveryError) for result in results):
-            # A batch is one call to the receiver, so it is one failure to its breaker.
-            self._gate.failed(str(results[0])[:300], probe=probe)
-            probe = False
-        worth_retrying: list[tuple[Pending, DeliveryError]] = []
-        for pending, result in zip(sent, results, strict=True):
-            if isinstance(result, DeliveryError):
-                pending.attempts.append(_failed_attempt(result, number, seconds))
-                if result.retryable:
-                    worth_retrying.append((pending, result))
-                else:
-                    settle(pending, Undeliverable(result.reason, str(result), pending.attempts))
-                continue
-            self._gate.delivered(pending.message.id, pending.position, probe=probe)
-            probe = False
-            self._note_success(client, number, seconds, result, pending.attempts)
-            settle(pending, Delivered(result.status, pending.attempts))
-        return worth_retrying
-
-    async def _send_batch(self, client: DeliveryClient, batch: Sequence[Pending]) -> Sequence[Receipt | DeliveryError]:
-        """One result for each. A batch that is refused for what is in it is halved, so that only the message at
-        fault fails; the halves go one after the other, which keeps the order of keys."""
-        try:
-            return await client.deliver_batch([pending.message for pending in batch])
-        except BatchRefusedError as error:
-            if len(batch) == 1:
-                return [error]
-            middle = len(batch) // 2
-            results = await self._send_batch(client, batch[:middle])
-            transient = next((r for r in results if isinstance(r, DeliveryError) and r.retryable), None)
-            if transient is not None:  # what comes later must not overtake it
-                return [*results, *[transient] * (len(batch) - middle)]
-            return [*results, *await self._send_batch(client, batch[middle:])]
-        except DeliveryError as error:
-            return [error] * len(batch)
 
     def _note(self, message: Message, outcome: Outcome) -> None:
         match outcome:
@@ -392,19 +263,3 @@ class Output:
                     message=outcome.error,
                     message_id=message.id,
                 )
-
-
-def _not_sent(admission: Repeat | Held, position: str, attempts: list[Attempt]) -> Outcome:
-    if isinstance(admission, Repeat):
-        return Suppressed(admission.position == position, attempts)
-    return Undeliverable(admission.reason, _HELD[admission.reason], attempts, due=admission.due)
-
-
-def _failed_attempt(error: DeliveryError, number: int, seconds: float) -> Attempt:
-    return Attempt(
-        utc_now(), number, _milliseconds(seconds), error.status, error.reason, str(error)[:2000], error.response
-    )
-
-
-def _milliseconds(seconds: float) -> float:
-    return round(seconds * 1000, 3)

@@ -1,7 +1,7 @@
 """Why a message could not be delivered: Headrace's own reasons.
 
-Connectors add their own: a word, or ``http_STATUS`` and ``kafka_CODE`` for another system's answer. The console has a label
-for each in every language (``reasons`` in its catalogues).
+Connectors add their own: a word, or ``http_STATUS`` and ``kafka_CODE`` for another system's answer. The console has a
+label for each in every language (``reasons`` in its catalogues).
 """
 
 from enum import StrEnum

@@ -110,9 +110,8 @@ class Use(StrictModel):
                 capability.options_model.model_validate(self.options),
             )
         except (UnknownComponentError, ValidationError) as error:
-            raise DeliveryError(
-                Reason.CONFIGURATION, f"The configuration is refused: {error}", retryable=False
-            ) from None
+            text = f"The configuration is rejected: {error}"
+            raise DeliveryError(Reason.CONFIGURATION, text, retryable=False) from None
 
     @classmethod
     def __get_pydantic_json_schema__(cls, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:

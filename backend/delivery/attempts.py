@@ -1,0 +1,42 @@
+"""What the attempts log and the engine's caller are told of one attempt."""
+
+import random
+
+from backend.delivery.client import DeliveryClient
+from backend.delivery.outcomes import Outcome, Suppressed, Undeliverable
+from backend.domain.capabilities import DeliveryError, Receipt
+from backend.domain.masking import redacted
+from backend.domain.message import utc_now
+from backend.domain.reasons import Reason
+from backend.domain.records import Attempt
+from backend.resilience.gate import Held, Repeat
+
+_HELD = {
+    Reason.BREAKER_OPEN: "The circuit breaker of this output is open; the message is delivered once it has closed.",
+    Reason.RATE_LIMITED: "The output's rate limit is used up; the message is delivered as the limit allows.",
+}
+
+
+def succeeded(client: DeliveryClient, number: int, seconds: float, receipt: Receipt) -> list[Attempt]:
+    """The entry of a success, if this is one of the share that is logged."""
+    if random.random() >= client.runtime.config.logged_successes:
+        return []
+    response = redacted(receipt.body, client.secrets)
+    return [Attempt(utc_now(), number, _milliseconds(seconds), receipt.status, response=response)]
+
+
+def failed(error: DeliveryError, number: int, seconds: float) -> Attempt:
+    return Attempt(
+        utc_now(), number, _milliseconds(seconds), error.status, error.reason, str(error)[:2000], error.response
+    )
+
+
+def not_attempted(admission: Repeat | Held, position: str, attempts: list[Attempt]) -> Outcome:
+    """The outcome of a message that was not admitted."""
+    if isinstance(admission, Repeat):
+        return Suppressed(admission.position == position, attempts)
+    return Undeliverable(admission.reason, _HELD[admission.reason], attempts, due=admission.due)
+
+
+def _milliseconds(seconds: float) -> float:
+    return round(seconds * 1000, 3)
