@@ -79,7 +79,7 @@ class Use(StrictModel):
 
     def capability_of(self, connector: type[Connector]) -> type[Capability[Any, Any]] | None:
         """The capability that it takes of a connector of that type; None when it has none that fits."""
-        return next((found for kind in self.capabilities if (found := connector.capability(kind))), None)
+        return next((offered for kind in self.capabilities if (offered := connector.capability(kind))), None)
 
     def refusals(self, connector: type[Connector], connector_name: str) -> dict[str, str]:
         """Fields of this use that do not suit a connector of that type, each with a sentence."""

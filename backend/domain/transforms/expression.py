@@ -26,7 +26,7 @@ class Expression(Transform):
         min_length=1,
         max_length=2000,
         description="CEL expression on the variable message. Types are not converted implicitly: write "
-        "double(message.qty) * 1.5.",
+        "double(message.qty) * 1.5. The entries of an object have no order: a list made of them may differ each time.",
         examples=["message.country in ['BR', 'PT'] && message.total > 10.0"],
     )
     to: paths.FieldPath | None = Field(
@@ -120,7 +120,11 @@ def _as_json(value: Any) -> Any:
         case timedelta():
             return value.total_seconds()
         case dict():
-            return {str(key): _as_json(part) for key, part in value.items()}
+            # CEL's maps have no order: sorted, the same message has the same result whenever it is processed.
+            return {
+                key: _as_json(part)
+                for key, part in sorted(((str(key), part) for key, part in value.items()), key=lambda entry: entry[0])
+            }
         case list() | tuple():
             return [_as_json(part) for part in value]
     raise ValueError(f"the result is of type {type(value).__name__}, which JSON cannot represent")
