@@ -1,4 +1,4 @@
-"""What the admin pages of all apps are based on: nothing is changed there past the audit log."""
+"""Base classes of all admin pages: every change made there is written to the audit log."""
 
 import json
 from typing import Any, TypeVar
@@ -14,7 +14,7 @@ M = TypeVar("M", bound=models.Model)
 
 
 class ReadOnlyAdmin(admin.ModelAdmin[M]):
-    """For looking: rows that only the platform writes, or that change by the API and by actions."""
+    """Read-only: rows that only the platform writes, or that change through the API or admin actions."""
 
     def has_add_permission(self, request: HttpRequest) -> bool:
         return False
@@ -27,7 +27,7 @@ class ReadOnlyAdmin(admin.ModelAdmin[M]):
 
 
 class AuditedAdmin(admin.ModelAdmin[M]):
-    """Changes are written to the audit log, by the names of the fields."""
+    """Writes each change to the audit log, with the names of the changed fields."""
 
     def log_addition(self, request: HttpRequest, obj: M, message: Any) -> Any:
         self._audit("create", request, obj, message)
@@ -52,5 +52,5 @@ class AuditedAdmin(admin.ModelAdmin[M]):
 
 
 def _workspace_of(obj: Any) -> Any:
-    """The workspace that the object is, or belongs to."""
+    """The object's workspace, or the object itself if it is one."""
     return obj.pk if obj._meta.model_name == "workspace" else getattr(obj, "workspace_id", None)

@@ -3,9 +3,9 @@ from uuid_utils.compat import uuid7
 
 
 class AuditEntry(models.Model):
-    """Who did what to which object, and what it changed. A database trigger refuses to change or delete entries.
+    """Who did what to which object, and what it changed. A database trigger rejects updates and deletions of entries.
 
-    Names are kept as they were; nothing refers to rows that may be deleted.
+    Entries copy names as they were and have no foreign keys, so that they outlive the rows they describe.
     """
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)

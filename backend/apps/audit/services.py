@@ -1,4 +1,4 @@
-"""Writing the audit log. Callers do so in the transaction of the change itself: both are saved or neither."""
+"""Writes the audit log. Callers do so in the transaction of the change itself: both are saved or neither."""
 
 from dataclasses import asdict
 from typing import Any, Protocol
@@ -12,7 +12,7 @@ CHANGED = "CHANGED"
 
 
 class Actor(Protocol):
-    """A person, and what speaks for them when they do not themselves: an API key."""
+    """A person, and the API key that acts on their behalf, if any."""
 
     username: str
     via: str

@@ -1,6 +1,6 @@
 """Config as code: a workspace's connectors and pipelines as YAML documents, and back.
 
-Objects are known by their names and pipelines name their connectors, so that what one installation
+Objects are identified by name, and pipelines refer to connectors by name, so that what one installation
 exports can be applied to another. Secrets are references: ``vault:PATH#KEY`` names a secret in the
 workspace's part of Vault, ``env:SECRET_…`` an environment variable of whoever applies; only names that
 begin with ``SECRET_`` are read, so that nobody can have the installation's own settings sent somewhere.
@@ -20,7 +20,7 @@ from pydantic import Field, TypeAdapter, ValidationError
 
 from backend.apps.audit.services import CHANGED
 from backend.apps.connectors.models import Connector
-from backend.apps.connectors.secret_store import StagedSecrets, connection_kept
+from backend.apps.connectors.secret_store import StagedSecrets, connection_load
 from backend.apps.connectors.services import (
     connector_create,
     connector_delete,
@@ -65,19 +65,19 @@ class ConnectorDocument(StrictModel):
     kind: Literal["connector"]
     name: str = Field(min_length=1, max_length=100)
     type: str
-    schema_version: int | None = Field(None, description="Of the form of the connection; the present one without it.")
+    schema_version: int | None = Field(None, description="Schema version of the connection; current if not set.")
     connection: dict[str, Any]
 
 
 class PipelineDocument(StrictModel):
-    """With ``published`` the configuration is published; connectors are called by their names."""
+    """With ``published``, the configuration is published. Connectors are referred to by name."""
 
     kind: Literal["pipeline"]
     name: str = Field(min_length=1, max_length=100)
     published: bool = True
     paused: bool = False
     schema_version: int = Field(
-        PipelineConfig.schema_version, description="Of the form of the configuration; the present one without it."
+        PipelineConfig.schema_version, description="Schema version of the configuration; current if not set."
     )
     config: dict[str, Any]
 
@@ -88,7 +88,7 @@ _DOCUMENT: TypeAdapter[Document] = TypeAdapter(Annotated[Document, Field(discrim
 
 @dataclass(frozen=True)
 class Step:
-    """One thing that an apply does. ``changes`` is what it changes, secrets as CHANGED."""
+    """One change of an apply. ``changes`` lists the differences, with secrets as CHANGED."""
 
     action: Literal["create", "update", "publish", "pause", "resume", "delete"]
     kind: Literal["connector", "pipeline"]
@@ -97,7 +97,7 @@ class Step:
 
 
 class _DryRun(Exception):
-    """Undoes what was tried."""
+    """Rolls back the transaction of a dry run."""
 
 
 def export(workspace: Workspace) -> list[dict[str, Any]]:
@@ -115,7 +115,7 @@ def export(workspace: Workspace) -> list[dict[str, Any]]:
         for connector in connectors
     ]
     for pipeline in Pipeline.objects.filter(workspace=workspace).select_related("published").order_by("name"):
-        # What is in force; a draft only where nothing is.
+        # The published version; the newest draft only if none is published.
         version = pipeline.published or pipeline.versions.first()
         assert version is not None
         documents.append(
@@ -125,7 +125,7 @@ def export(workspace: Workspace) -> list[dict[str, Any]]:
                 "published": pipeline.published is not None,
                 "paused": pipeline.paused,
                 "schema_version": PipelineConfig.schema_version,
-                # In the order in which the fields are declared, which is that of the documentation.
+                # Fields keep their declaration order, which is also that of the documentation.
                 "config": version.load().model_dump(mode="json", context={CONNECTOR_NAMES: names}),
             }
         )
@@ -133,19 +133,19 @@ def export(workspace: Workspace) -> list[dict[str, Any]]:
 
 
 def dump(documents: Iterable[dict[str, Any]]) -> str:
-    """YAML that is the same for the same documents."""
+    """Deterministic YAML: the same documents give the same text."""
     return yaml.safe_dump_all(documents, sort_keys=False, allow_unicode=True, width=100)
 
 
 def parse(text: str, source: str = "") -> list[Document]:
     """The documents of a YAML text. Raises ConfigError, which names the source."""
     try:
-        found = [document for document in yaml.safe_load_all(text) if document is not None]
+        loaded = [document for document in yaml.safe_load_all(text) if document is not None]
     except yaml.YAMLError as error:
         raise ConfigError({source or "yaml": [f"This is not YAML: {' '.join(str(error).split())}."]}) from None
     documents: list[Document] = []
     errors: dict[str, list[str]] = {}
-    for index, document in enumerate(found):
+    for index, document in enumerate(loaded):
         try:
             documents.append(_DOCUMENT.validate_python(document))
         except ValidationError as error:
@@ -164,10 +164,10 @@ def apply(
     dry_run: bool = False,
     environment: Mapping[str, str] = os.environ,
 ) -> list[Step]:
-    """Makes the workspace as the documents say: all of it or, when anything is refused, nothing.
+    """Brings the workspace to the state that the documents describe: all of it, or nothing if any is rejected.
 
-    With ``prune``, what no document names is deleted. With ``dry_run`` everything is tried and undone; nothing
-    is written outside of the transaction then. Raises ConfigError.
+    With ``prune``, what no document names is deleted. With ``dry_run``, everything is executed and rolled back,
+    and nothing is written outside of the transaction. Raises ConfigError.
     """
     steps: list[Step] = []
     secrets = StagedSecrets()
@@ -193,7 +193,7 @@ def apply(
 
 @contextmanager
 def _errors_at(kind: str, name: str) -> Iterator[None]:
-    """Puts kind and name of the object in front of what is wrong with it."""
+    """Prefixes errors with the object's kind and name."""
     try:
         yield
     except ConfigError as error:
@@ -225,7 +225,7 @@ def _apply_connector(
         return [Step("create", "connector", document.name, _changes({}, public))]
     if connector.type != document.type:
         raise ConfigError({"type": [f"The connector is of type {connector.type}: give the new one another name."]})
-    shown, stored = connection_kept(connector)
+    shown, stored = connection_load(connector)
     public, secrets = split_secrets(model, keep_secrets(model, connection, shown, stored))
     changed = sorted(path for path, value in secrets.items() if value not in (MASK, stored.get(path)))
     if public == shown and not changed:
@@ -269,16 +269,16 @@ def _apply_pipeline(workspace: Workspace, actor: User, document: PipelineDocumen
 
 
 def _prune(workspace: Workspace, actor: User, documents: list[Document]) -> list[Step]:
-    kept = {(document.kind, document.name) for document in documents}
+    named = {(document.kind, document.name) for document in documents}
     steps: list[Step] = []
     for pipeline in Pipeline.objects.filter(workspace=workspace).select_related("published"):
-        if ("pipeline", pipeline.name) not in kept:
+        if ("pipeline", pipeline.name) not in named:
             with _errors_at("pipeline", pipeline.name):
                 pipeline_pause(pipeline=pipeline, actor=actor)
                 pipeline_delete(pipeline=pipeline, actor=actor)
             steps.append(Step("delete", "pipeline", pipeline.name))
     for connector in Connector.objects.filter(workspace=workspace):
-        if ("connector", connector.name) not in kept:
+        if ("connector", connector.name) not in named:
             with _errors_at("connector", connector.name):
                 connector_delete(connector=connector, actor=actor)
             steps.append(Step("delete", "connector", connector.name))
@@ -290,12 +290,12 @@ def _changes(before: dict[str, Any], after: dict[str, Any]) -> list[dict[str, An
 
 
 def _with_references(connector: Connector) -> dict[str, Any]:
-    shown, stored = connection_kept(connector)
+    shown, stored = connection_load(connector)
     connection = copy.deepcopy(shown)
     names: set[str] = set()
     for path in secret_paths(connector_type(connector.type).connection_model, connection):
         name = re.sub(r"[^A-Z0-9]+", "_", "_".join((connector.name, *map(str, path))).upper()).strip("_")
-        while name in names:  # two fields whose names differ only in what a variable's name cannot hold
+        while name in names:  # names that differ only in characters not allowed in variable names
             name += "_2"
         names.add(name)
         secret = stored.get(pointer(path), "")
@@ -304,17 +304,17 @@ def _with_references(connector: Connector) -> dict[str, Any]:
 
 
 def _resolved(document: ConnectorDocument, model: type[Connection], environment: Mapping[str, str]) -> dict[str, Any]:
-    """The connection with the values that its secrets refer to. A mask keeps what is stored."""
+    """The connection with its references to secrets resolved. A mask keeps the stored secret."""
     try:
         version = model.schema_version if document.schema_version is None else document.schema_version
-        given = model.upgraded(document.connection, version)
+        upgraded = model.upgraded(document.connection, version)
     except UnreadableConfigError as error:
         raise ConfigError({"connection": [str(error)]}) from None
-    connection = copy.deepcopy(given)
+    connection = copy.deepcopy(upgraded)
     errors: dict[str, list[str]] = {}
-    for path in secret_paths(model, given):
-        # Not read from the copy: an alias of YAML's is one object in two places of it.
-        value = value_at(given, path)
+    for path in secret_paths(model, upgraded):
+        # Not read from the copy, in which a YAML alias is one object in two places.
+        value = value_at(upgraded, path)
         if value == MASK or is_reference(str(value)):
             continue
         name = str(value).removeprefix(_ENV)

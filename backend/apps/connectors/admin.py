@@ -6,7 +6,7 @@ from backend.apps.connectors.models import Connector
 
 @admin.register(Connector)
 class ConnectorAdmin(ReadOnlyAdmin[Connector]):
-    """For looking; changes go through the API, which knows each type's rules. Secrets are masked."""
+    """Read-only; changes go through the API, which knows each type's rules. Secrets are masked."""
 
     list_display = ["name", "type", "workspace", "updated_at"]
     list_filter = ["type", "workspace"]

@@ -1,4 +1,4 @@
-"""What depends on a connector. An app whose objects use connectors registers how to find them when it is ready."""
+"""What depends on a connector. An app whose objects use connectors registers a finder for them in ``ready``."""
 
 from collections.abc import Callable, Iterable
 from typing import Protocol
@@ -20,5 +20,5 @@ def dependents_register(find: FindDependents) -> None:
 
 
 def dependents_of(connector: Connector) -> list[str]:
-    """The names of all that uses the connector."""
+    """The names of everything that uses the connector."""
     return [dependent.name for find in _finders for dependent in find(connector)]

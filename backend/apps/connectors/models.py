@@ -29,7 +29,7 @@ class Connector(models.Model):
 
 
 class StoredSecret(models.Model):
-    """A connector's secrets, sealed (see secrets.py): here, or as a version of what Vault keeps for it."""
+    """A connector's secrets, sealed (see secrets.py): stored here, or in Vault as a version of its entry."""
 
     connector = models.OneToOneField(Connector, on_delete=models.CASCADE, primary_key=True, related_name="secret")
     sealed = models.BinaryField(null=True)

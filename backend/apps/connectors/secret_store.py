@@ -1,4 +1,4 @@
-"""Where connectors' secrets rest: sealed, in Vault where the installation has one, in PostgreSQL otherwise."""
+"""Where connectors' secrets are stored: sealed, in Vault if the installation has one, otherwise in PostgreSQL."""
 
 import copy
 import json
@@ -25,17 +25,17 @@ StoreSecrets = Callable[[Connector, dict[str, str]], None]
 
 
 def secrets_store(connector: Connector, secrets: dict[str, str]) -> None:
-    """Within a transaction: one that is undone leaves the former secrets in force, in Vault too."""
+    """Called within a transaction: after a rollback the former secrets stay valid, in Vault too."""
     StoredSecret.objects.update_or_create(
-        connector=connector, defaults=_kept(connector, cipher().seal(json.dumps(secrets).encode()))
+        connector=connector, defaults=_stored_at(connector, cipher().seal(json.dumps(secrets).encode()))
     )
 
 
 class StagedSecrets:
-    """The secrets of a change of many connectors, of which all or nothing is to be saved.
+    """The secrets of an all-or-nothing change of many connectors.
 
-    Within its transaction they are sealed in PostgreSQL, which an undone transaction clears. Vault is written
-    only by ``settle``, once everything else was accepted.
+    Within its transaction they are sealed in PostgreSQL, which a rollback clears. Only ``settle`` writes to
+    Vault, once everything else was accepted.
     """
 
     def __init__(self) -> None:
@@ -48,8 +48,8 @@ class StagedSecrets:
         self._connectors[connector.pk] = connector
 
     def settle(self) -> None:
-        """Moves them to where secrets rest, at the end of the transaction. What Vault took before an error is
-        taken back. Raises VaultUnavailableError."""
+        """Moves them to their final store at the end of the transaction. Versions written to Vault before an
+        error are removed. Raises VaultUnavailableError."""
         target = vault()
         if target is None:
             return
@@ -61,12 +61,12 @@ class StagedSecrets:
                 StoredSecret.objects.filter(pk=stored.pk).update(sealed=None, vault_version=written[name])
         except Exception:
             for name, version in written.items():
-                _take_back(target, name, version)
+                _remove_version(target, name, version)
             raise
 
 
 def secrets_load(connector: Connector) -> dict[str, str]:
-    """The secrets by path, references as such. Raises UnreadableSecretError, VaultUnavailableError."""
+    """The secrets by path, with references unresolved. Raises UnreadableSecretError, VaultUnavailableError."""
     stored = StoredSecret.objects.filter(connector=connector).first()
     if stored is None:
         return {}
@@ -74,17 +74,17 @@ def secrets_load(connector: Connector) -> dict[str, str]:
     return secrets
 
 
-def secrets_kept(connector: Connector) -> dict[str, str]:
-    """As ``secrets_load``, but none when they cannot be read: each has to be entered again then."""
+def secrets_load_readable(connector: Connector) -> dict[str, str]:
+    """Like ``secrets_load``, but empty when they cannot be read: each must then be entered again."""
     try:
         return secrets_load(connector)
     except UnreadableSecretError:
         return {}
 
 
-def connection_kept(connector: Connector) -> tuple[dict[str, Any], dict[str, str]]:
-    """The stored connection in the present form, masked, and its secrets by path: those that can be read."""
-    secrets = secrets_kept(connector)
+def connection_load(connector: Connector) -> tuple[dict[str, Any], dict[str, str]]:
+    """The stored connection upgraded to the current schema, masked, and its readable secrets by path."""
+    secrets = secrets_load_readable(connector)
     try:
         model = connectors.get(connector.type).connection_model
         if connector.schema_version == model.schema_version:
@@ -96,26 +96,26 @@ def connection_kept(connector: Connector) -> tuple[dict[str, Any], dict[str, str
     return public, {path: secret for path, secret in secrets.items() if secret != MASK}
 
 
-def secrets_forget(connector: Connector) -> None:
-    """Once the transaction is done. Should Vault be away, what it holds stays there, sealed and unused."""
-    name, kept_in = str(connector.pk), vault()
-    if kept_in is None:
+def secrets_delete(connector: Connector) -> None:
+    """Deletes the connector's secrets from Vault after commit. If Vault is unavailable they stay, sealed and unused."""
+    name, target = str(connector.pk), vault()
+    if target is None:
         return
 
-    def forget() -> None:
+    def delete() -> None:
         try:
-            kept_in.delete(name)
+            target.delete(name)
         except VaultUnavailableError as error:
             log.warning("The secrets of the deleted connector %s stay in Vault: %s", name, error)
 
-    transaction.on_commit(forget)
+    transaction.on_commit(delete)
 
 
 def secrets_reseal() -> tuple[int, list[str]]:
-    """Seals every secret with the current key, and moves it to where secrets rest now; each in a transaction
-    of its own, so that it may be interrupted and run again.
+    """Seals every secret with the current key and moves it to the configured store, each in its own
+    transaction, so that the command may be interrupted and run again.
 
-    How many were sealed anew, and the names of the connectors whose secret cannot be read.
+    Returns how many were resealed, and the names of the connectors whose secrets cannot be read.
     """
     count, unreadable = 0, []
     for pk in StoredSecret.objects.values_list("pk", flat=True):
@@ -127,11 +127,11 @@ def secrets_reseal() -> tuple[int, list[str]]:
                 sealed = _sealed(stored)
                 if cipher().is_current(sealed) and (stored.sealed is None) == (vault() is not None):
                     continue
-                kept = _kept(stored.connector, cipher().seal(cipher().open(sealed)))
+                location = _stored_at(stored.connector, cipher().seal(cipher().open(sealed)))
             except UnreadableSecretError:
                 unreadable.append(stored.connector.name)
                 continue
-            StoredSecret.objects.filter(pk=pk).update(**kept)
+            StoredSecret.objects.filter(pk=pk).update(**location)
             count += 1
     return count, unreadable
 
@@ -152,7 +152,7 @@ def connection_with_secrets(connector: Connector) -> dict[str, Any]:
 
 
 def with_references(workspace: Workspace, model: type[BaseModel], connection: dict[str, Any]) -> dict[str, Any]:
-    """The connection with what its references to Vault name now. Raises ConfigError, VaultUnavailableError."""
+    """The connection with its references to Vault resolved. Raises ConfigError, VaultUnavailableError."""
     resolved = copy.deepcopy(connection)
     errors: dict[str, list[str]] = {}
     for path in secret_paths(model, connection):
@@ -168,7 +168,7 @@ def with_references(workspace: Workspace, model: type[BaseModel], connection: di
     return resolved
 
 
-def _take_back(target: Vault, name: str, version: int) -> None:
+def _remove_version(target: Vault, name: str, version: int) -> None:
     try:
         if version == 1:
             target.delete(name)
@@ -179,30 +179,30 @@ def _take_back(target: Vault, name: str, version: int) -> None:
 
 
 def _referenced(workspace: Workspace, reference: str) -> str:
-    found_in = vault()
-    if found_in is None:
+    target = vault()
+    if target is None:
         raise MissingReferenceError(
             "No Vault is set for this installation (HEADRACE_VAULT_URL): enter the secret itself."
         )
-    return found_in.resolve(workspace.slug, reference)
+    return target.resolve(workspace.slug, reference)
 
 
-def _kept(connector: Connector, sealed: bytes) -> dict[str, Any]:
-    """The fields of StoredSecret that say where the sealed secret is now."""
-    kept_in = vault()
-    if kept_in is None:
+def _stored_at(connector: Connector, sealed: bytes) -> dict[str, Any]:
+    """Stores the sealed secret; returns the fields of StoredSecret that locate it."""
+    target = vault()
+    if target is None:
         return {"sealed": sealed, "vault_version": None}
-    return {"sealed": None, "vault_version": kept_in.write(str(connector.pk), sealed)}
+    return {"sealed": None, "vault_version": target.write(str(connector.pk), sealed)}
 
 
 def _sealed(stored: StoredSecret) -> bytes:
     if stored.sealed is not None:
         return bytes(stored.sealed)
-    kept_in = vault()
-    if kept_in is None:
+    target = vault()
+    if target is None:
         raise UnreadableSecretError("The stored secret is in Vault, and HEADRACE_VAULT_URL is not set.")
     assert stored.vault_version is not None
     try:
-        return kept_in.read(str(stored.connector_id), stored.vault_version)
+        return target.read(str(stored.connector_id), stored.vault_version)
     except MissingReferenceError as error:
         raise UnreadableSecretError(str(error)) from None

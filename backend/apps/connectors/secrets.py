@@ -22,11 +22,11 @@ _KEY_BYTES = 32
 
 
 class UnreadableSecretError(Exception):
-    """A stored secret that was changed, or whose key is not known here."""
+    """A stored secret that was tampered with, or whose key is not in the keys file."""
 
 
 class SecretCipher:
-    """Seals with the current key, opens with any known one.
+    """Seals with the current key, and opens with any known key.
 
     ``keys`` maps a key id to 64 bytes: 32 to encrypt, 32 to authenticate.
     """
@@ -77,7 +77,7 @@ def _mac(key: bytes, data: bytes) -> hmac.HMAC:
 
 
 def create_keys_file(path: Path) -> None:
-    """Writes a new file with one fresh key, readable by its owner only."""
+    """Writes a new file with one new key, readable only by its owner."""
     content = {"current": "k1", "keys": {"k1": random.token_bytes(2 * _KEY_BYTES).hex()}}
     path.parent.mkdir(parents=True, exist_ok=True)
     with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
@@ -85,21 +85,21 @@ def create_keys_file(path: Path) -> None:
 
 
 def add_key(path: Path) -> str:
-    """Adds a fresh key and makes it the current one; its id. The file is replaced at once or not at all."""
+    """Adds a new key, makes it the current one and returns its id. The file is replaced atomically."""
     content = json.loads(path.read_text())
     numbers = [int(key_id[1:]) for key_id in content["keys"] if key_id[1:].isdigit()]
     content["current"] = f"k{max(numbers, default=0) + 1}"
     content["keys"][content["current"]] = random.token_bytes(2 * _KEY_BYTES).hex()
-    beside = path.with_suffix(".new")
-    with open(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
+    replacement = path.with_suffix(".new")
+    with open(os.open(replacement, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
         json.dump(content, file)
-    beside.replace(path)
+    replacement.replace(path)
     return str(content["current"])
 
 
 def cipher() -> SecretCipher:
-    """The installation's cipher, from its keys file. A changed file is read anew, so that a key may be
-    added while everything runs."""
+    """The installation's cipher, from its keys file. A changed file is read again, so that a key can be
+    added without a restart."""
     path = Path(settings.CONSOLE.secret_keys_file)
     return _read(path, path.stat().st_mtime_ns)
 

@@ -1,4 +1,4 @@
-"""Questions about connectors and their types."""
+"""Queries on connectors and their types."""
 
 from typing import Any
 
@@ -16,7 +16,7 @@ def connectors_of(workspace: Workspace) -> QuerySet[Connector]:
 
 
 def connector_types() -> list[dict[str, Any]]:
-    """Every installed type with the JSON Schemas that forms are made of; secrets are ``writeOnly``."""
+    """Every installed type with the JSON Schemas that forms are generated from; secrets are ``writeOnly``."""
     return [
         {
             "type": cls.type,
@@ -34,7 +34,7 @@ def connector_types() -> list[dict[str, Any]]:
 
 
 def connection_shown(connector: Connector) -> dict[str, Any]:
-    """The connection in the present form, masked; as it is stored when that cannot be read any more."""
+    """The connection upgraded to the current schema, masked; as stored if it can no longer be upgraded."""
     try:
         return connectors.get(connector.type).connection_model.upgraded(connector.connection, connector.schema_version)
     except (UnknownComponentError, UnreadableConfigError):

@@ -11,8 +11,8 @@ from backend.apps.connectors.dependents import dependents_of
 from backend.apps.connectors.models import Connector
 from backend.apps.connectors.secret_store import (
     StoreSecrets,
-    connection_kept,
-    secrets_forget,
+    connection_load,
+    secrets_delete,
     secrets_store,
     with_references,
 )
@@ -33,9 +33,9 @@ from backend.domain.masking import (
 from backend.domain.registry import UnknownComponentError
 from backend.network.outbound import ForbiddenAddressError, outbound_policy
 
-Kept = tuple[dict[str, Any], dict[str, str]]
-"""What is stored of a connection: masked, and its secrets by path."""
-_NOTHING_KEPT: Kept = ({}, {})
+StoredConnection = tuple[dict[str, Any], dict[str, str]]
+"""A stored connection: masked, and its secrets by path."""
+_NOTHING_STORED: StoredConnection = ({}, {})
 
 
 def connector_type(name: str) -> type[domain.Connector]:
@@ -88,8 +88,8 @@ def connector_update(
     store: StoreSecrets = secrets_store,
 ) -> Connector:
     """A mask sent back keeps the stored secret. Published pipelines use the change within a minute."""
-    kept = connection_kept(connector)
-    public, secrets = _validated(connector.workspace, connector.type, connection, kept)
+    previous = connection_load(connector)
+    public, secrets = _validated(connector.workspace, connector.type, connection, previous)
     _check_name_is_free(connector.workspace, name, but=connector)
     before = _audited(connector)
     with transaction.atomic():
@@ -105,7 +105,7 @@ def connector_update(
             target=connector,
             before=before,
             after=_audited(connector),
-            secrets_changed=_changed_secrets(kept[1], secrets),
+            secrets_changed=_changed_secrets(previous[1], secrets),
         )
     return connector
 
@@ -122,20 +122,20 @@ def connector_delete(*, connector: Connector, actor: User) -> None:
             target=connector,
             before=_audited(connector),
         )
-        secrets_forget(connector)
+        secrets_delete(connector)
         connector.delete()
 
 
 def connector_check(
     *, workspace: Workspace, type: str, connection: dict[str, Any], stored: Connector | None = None
 ) -> str:
-    """Really connects; a sentence on what was reached.
+    """Really connects, and returns a sentence on what was reached.
 
-    With ``stored``, masks stand for its secrets. Raises ConfigError at the field to blame.
+    With ``stored``, masks stand for its secrets. Raises ConfigError at the field that caused the failure.
     """
     cls = connector_type(type)
-    kept = connection_kept(stored) if stored is not None else _NOTHING_KEPT
-    model, _ = _checked(workspace, cls, connection, kept)
+    previous = connection_load(stored) if stored is not None else _NOTHING_STORED
+    model, _ = _checked(workspace, cls, connection, previous)
     try:
         return asyncio.run(domain.check_connection(cls, model))
     except domain.CheckFailedError as error:
@@ -152,22 +152,22 @@ def _changed_secrets(before: dict[str, str], after: dict[str, str]) -> list[str]
 
 
 def _validated(
-    workspace: Workspace, type: str, connection: dict[str, Any], kept: Kept = _NOTHING_KEPT
+    workspace: Workspace, type: str, connection: dict[str, Any], previous: StoredConnection = _NOTHING_STORED
 ) -> tuple[dict[str, Any], dict[str, str]]:
     """The connection, masked, and its secrets by path. Raises ConfigError."""
     cls = connector_type(type)
-    _, data = _checked(workspace, cls, connection, kept)
+    _, data = _checked(workspace, cls, connection, previous)
     return split_secrets(cls.connection_model, data)
 
 
 def _checked(
-    workspace: Workspace, cls: type[domain.Connector], connection: dict[str, Any], kept: Kept
+    workspace: Workspace, cls: type[domain.Connector], connection: dict[str, Any], previous: StoredConnection
 ) -> tuple[Connection, dict[str, Any]]:
-    """The connection, with what is kept in place of masks: as its model, and as data. Raises ConfigError."""
-    data = keep_secrets(cls.connection_model, connection, *kept)
+    """The connection with masks replaced by the stored secrets: as its model, and as data. Raises ConfigError."""
+    data = keep_secrets(cls.connection_model, connection, *previous)
     model = _model(workspace, cls, data)
     _check_hosts(model)
-    _check_secrets_stay(model, connection, kept)
+    _check_secrets_stay(model, connection, previous)
     return model, data
 
 
@@ -183,15 +183,15 @@ def _check_hosts(model: Connection) -> None:
         raise ConfigError(errors)
 
 
-def _check_secrets_stay(model: Connection, connection: dict[str, Any], kept: Kept) -> None:
-    """A stored secret goes to no other host than it was entered for: otherwise anybody who may change the address
+def _check_secrets_stay(model: Connection, connection: dict[str, Any], previous: StoredConnection) -> None:
+    """A stored secret is only sent to the host it was entered for: otherwise anyone who may edit the address
     could have it sent to a system of their own."""
     cls = type(model)
     masks = [path for path in secret_paths(cls, connection) if value_at(connection, path) == MASK]
     if not masks:
         return
     try:
-        same = cls.model_validate(join_secrets(*kept)).hosts() == model.hosts()
+        same = cls.model_validate(join_secrets(*previous)).hosts() == model.hosts()
     except ValidationError:
         same = False
     if not same:

@@ -1,8 +1,8 @@
-"""Vault, or OpenBao: its KV v2 engine keeps sealed secrets and those that connectors refer to.
+"""Vault, or OpenBao: its KV v2 engine stores sealed secrets and those that connectors refer to.
 
-Below ``HEADRACE_VAULT_PATH``, ``connectors/ID`` holds what Headrace sealed; Vault never sees a secret of
-ours in the clear. ``workspaces/SLUG/…`` is for people: a secret given as ``vault:PATH#KEY`` is read from
-there whenever it is used. Each workspace has its own part, so that nobody reads another's.
+Below ``HEADRACE_VAULT_PATH``, ``connectors/ID`` holds what Headrace sealed; Vault never sees these
+secrets in plain text. ``workspaces/SLUG/…`` is for users: a secret entered as ``vault:PATH#KEY`` is read from
+there whenever it is used. Each workspace has its own part, so that none can read another's.
 """
 
 import base64
@@ -22,15 +22,15 @@ _REFERENCE = re.compile(r"vault:(?P<path>[\w./-]+)#(?P<key>[\w.-]+)")
 
 
 class VaultUnavailableError(Exception):
-    """Vault cannot be reached or refuses the installation; trying again later may work."""
+    """Vault cannot be reached or rejects the installation; a retry may succeed."""
 
 
 class MissingReferenceError(LookupError):
-    """What a reference names is not there. The message is a sentence without any secret."""
+    """The target of a reference does not exist. The message contains no secret."""
 
 
 def is_reference(text: str) -> bool:
-    """Whether a secret's text stands for one in Vault: ``vault:PATH#KEY``."""
+    """Whether a secret's text refers to one in Vault: ``vault:PATH#KEY``."""
     return _REFERENCE.fullmatch(text) is not None
 
 
@@ -47,7 +47,7 @@ class Vault:
         self._role = (role_id, secret_id) if role_id else None
 
     def write(self, name: str, sealed: bytes) -> int:
-        """Keeps a sealed secret; the number of its version, since a transaction may yet be undone."""
+        """Stores a sealed secret and returns its version number, since the transaction may yet be rolled back."""
         content = {"sealed": base64.b64encode(sealed).decode()}
         answer = self._call(
             lambda: self._kv.create_or_update_secret(self._sealed(name), content, mount_point=self._mount)
@@ -55,7 +55,7 @@ class Vault:
         return int(answer["data"]["version"])
 
     def read(self, name: str, version: int) -> bytes:
-        """Raises MissingReferenceError when somebody deleted it there."""
+        """Raises MissingReferenceError when it was deleted from Vault."""
         data = self._read(self._sealed(name), version)
         if data is None or "sealed" not in data:
             raise MissingReferenceError("The stored secret was deleted from Vault.")
@@ -65,15 +65,15 @@ class Vault:
         self._call(lambda: self._kv.delete_metadata_and_all_versions(self._sealed(name), mount_point=self._mount))
 
     def destroy(self, name: str, version: int) -> None:
-        """Forgets one version for good."""
+        """Destroys one version permanently."""
         self._call(
             lambda: self._kv.destroy_secret_versions(self._sealed(name), versions=[version], mount_point=self._mount)
         )
 
     def resolve(self, workspace: str, reference: str) -> str:
         """The secret that a workspace's reference names. Raises MissingReferenceError."""
-        found = _REFERENCE.fullmatch(reference)
-        path, key = (found["path"], found["key"]) if found else ("", "")
+        match = _REFERENCE.fullmatch(reference)
+        path, key = (match["path"], match["key"]) if match else ("", "")
         if ".." in path.split("/"):
             raise MissingReferenceError(f"{reference} leads out of the workspace's part of Vault.")
         where = f"{self._path}/workspaces/{workspace}/{path}"
@@ -99,7 +99,7 @@ class Vault:
             return None
 
     def _call(self, call: Callable[[], T]) -> T:
-        """With one more sign-in when the token has expired."""
+        """Signs in again once when the token has expired."""
         try:
             if self._role and not self._client.token:
                 self._sign_in()
@@ -113,7 +113,7 @@ class Vault:
         except InvalidPath:
             raise
         except VaultError as error:
-            raise VaultUnavailableError(f"Vault refuses Headrace: {type(error).__name__}.") from None
+            raise VaultUnavailableError(f"Vault rejected the request: {type(error).__name__}.") from None
         except requests.RequestException as error:
             raise VaultUnavailableError(f"Vault cannot be reached: {type(error).__name__}.") from None
 
@@ -140,5 +140,5 @@ def vault() -> Vault | None:
 
 @lru_cache(maxsize=1)
 def _vault(**fields: str) -> Vault:
-    """Kept, so that a sign-in serves many calls."""
+    """Cached, so that one sign-in serves many calls."""
     return Vault(**fields)

@@ -14,30 +14,30 @@ _ERRORS_SHOWN = 5
 
 def breaker_of(client: redis.Redis, key: OutputKey) -> tuple[BreakerState, float]:
     """The breaker's state, and the end of its penalty (Unix time)."""
-    found: Any = client.hmget(key.breaker, "state", "until")
-    state, until = found
+    values: Any = client.hmget(key.breaker, "state", "until")
+    state, until = values
     return BreakerState(state.decode()) if state else BreakerState.CLOSED, float(until or 0)
 
 
 def ask_breakers(batch: Any, keys: Iterable[OutputKey]) -> None:
-    """Adds the questions to a pipeline of Redis, synchronous or not."""
+    """Queues the reads on a Redis pipeline, synchronous or not."""
     for key in keys:
         batch.hgetall(key.breaker)
         batch.lrange(key.errors, 0, _ERRORS_SHOWN - 1)
 
 
 def breakers_shown(answers: list[Any]) -> list[dict[str, Any]]:
-    """What the dashboard shows of each breaker asked for; ``last_errors`` are newest first."""
-    return [_shown(found, errors) for found, errors in zip(answers[::2], answers[1::2], strict=True)]
+    """What the dashboard shows of each requested breaker; ``last_errors`` are newest first."""
+    return [_shown(fields, errors) for fields, errors in zip(answers[::2], answers[1::2], strict=True)]
 
 
-def _shown(found: dict[bytes, bytes], errors: list[bytes]) -> dict[str, Any]:
-    state = found.get(b"state", b"closed").decode()
+def _shown(fields: dict[bytes, bytes], errors: list[bytes]) -> dict[str, Any]:
+    state = fields.get(b"state", b"closed").decode()
     return {
         "state": state,
-        "since": _time(found.get(b"since")),
-        "until": _time(found.get(b"until")) if state != BreakerState.CLOSED else None,
-        "cause": found.get(b"cause", b"").decode(errors="replace"),
+        "since": _time(fields.get(b"since")),
+        "until": _time(fields.get(b"until")) if state != BreakerState.CLOSED else None,
+        "cause": fields.get(b"cause", b"").decode(errors="replace"),
         "last_errors": [
             {"at": _time(at), "message": message.decode(errors="replace")}
             for at, _, message in (entry.partition(b"|") for entry in errors)

@@ -1,4 +1,4 @@
-"""Turns of circuit breakers on their way from Redis into PostgreSQL."""
+"""Copies state changes of circuit breakers from the Redis stream into PostgreSQL."""
 
 import json
 import logging
@@ -17,11 +17,11 @@ from backend.resilience.scripts import EVENTS
 log = logging.getLogger(__name__)
 
 _BLOCK_MILLISECONDS = 500
-_AWAY_SECONDS = 1.0
+_RETRY_SECONDS = 1.0
 
 
 def run(stop: threading.Event) -> None:
-    """Writes until ``stop`` is set."""
+    """Runs until ``stop`` is set."""
     client = redis_client()
     last: str | None = None
     while not stop.is_set():
@@ -30,14 +30,14 @@ def run(stop: threading.Event) -> None:
             if last is None:
                 newest = OutputEvent.objects.order_by("-id").first()
                 last = newest.stream_id if newest else "0"
-            found: Any = client.xread({EVENTS: last}, count=500, block=_BLOCK_MILLISECONDS)
-            for _, entries in found or []:
+            streams: Any = client.xread({EVENTS: last}, count=500, block=_BLOCK_MILLISECONDS)
+            for _, entries in streams or []:
                 OutputEvent.objects.bulk_create(map(_event, entries), ignore_conflicts=True)
                 last = entries[-1][0].decode()
         except (RedisError, InterfaceError, DatabaseError) as error:
-            log.warning("Events wait: %s", str(error).splitlines()[0] if str(error) else error)
+            log.warning("Breaker events are delayed: %s", str(error).splitlines()[0] if str(error) else error)
             connection.close()
-            stop.wait(_AWAY_SECONDS)
+            stop.wait(_RETRY_SECONDS)
     connection.close()
 
 

@@ -3,8 +3,8 @@ from uuid_utils.compat import uuid7
 
 
 class DeadLetter(models.Model):
-    """A message that could not be delivered to an output, or not handled by a stage, with all that
-    is needed to send it again."""
+    """A message that an output did not accept or a stage could not process, with all that
+    is needed to redeliver it."""
 
     class State(models.TextChoices):
         WAITING = "waiting"
@@ -14,7 +14,7 @@ class DeadLetter(models.Model):
         EXPIRED = "expired", "Expired: its body was removed to keep the size or the time bound"
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
-    # Pipelines may be deleted, and a malformed record names none.
+    # No foreign keys: pipelines may be deleted, and a malformed record names none.
     workspace_id = models.UUIDField(null=True)
     pipeline_id = models.UUIDField(null=True)
     output = models.CharField(max_length=63, blank=True, help_text="Empty when a stage before the outputs failed.")
@@ -83,7 +83,7 @@ class DeadLetter(models.Model):
 
 
 class Attempt(models.Model):
-    """One try of a delivery: all failures, and a share of the successes. The table is partitioned by day."""
+    """One delivery attempt: all failures are stored, and a sample of the successes. The table is partitioned by day."""
 
     id = models.UUIDField(primary_key=True)
     workspace_id = models.UUIDField()
@@ -108,7 +108,7 @@ class Attempt(models.Model):
 
 
 class OutputEvent(models.Model):
-    """A turn of an output's circuit breaker."""
+    """A state change of an output's circuit breaker."""
 
     workspace_id = models.UUIDField(null=True)
     pipeline_id = models.UUIDField()

@@ -12,7 +12,7 @@ def _name(day: date) -> str:
 
 
 def partitions_ensure() -> None:
-    """Partitions for yesterday, today and the next days; the default one takes whatever falls outside."""
+    """Creates partitions for yesterday, today and the next days; the default partition takes everything else."""
     today = datetime.now(UTC).date()
     days = [today + timedelta(days=offset) for offset in range(-1, _AHEAD + 1)]
     existing = _partitions()
@@ -32,7 +32,7 @@ def _partitions() -> set[str]:
 def _create(day: date) -> None:
     first, end = f"{day} 00:00+00", f"{day + timedelta(days=1)} 00:00+00"
     with transaction.atomic(), connection.cursor() as cursor:
-        # What the default partition holds of a day must leave it before the day can have its own.
+        # Rows of that day must leave the default partition before a partition for them can be attached.
         cursor.execute("LOCK TABLE deliveries_attempt_default IN ACCESS EXCLUSIVE MODE")
         cursor.execute(f"CREATE TABLE {_name(day)} (LIKE deliveries_attempt INCLUDING ALL)")
         cursor.execute(
@@ -46,7 +46,7 @@ def _create(day: date) -> None:
 
 
 def partitions_drop(keep_days: int) -> list[str]:
-    """Drops partitions older than that; their names."""
+    """Drops partitions older than that, and returns their names."""
     oldest = _name(datetime.now(UTC).date() - timedelta(days=keep_days))
     names = [name for name in _partitions() if name.rsplit("_", 1)[1].isdigit() and name < oldest]
     with connection.cursor() as cursor:

@@ -1,4 +1,4 @@
-"""Sends dead letters again when they are due: each output by its own breaker, rate limit and share."""
+"""Redelivers dead letters when they are due, each output within its own breaker, rate limit and share."""
 
 import logging
 import threading
@@ -27,18 +27,18 @@ from backend.settings import platform_settings
 log = logging.getLogger(__name__)
 
 _ROUND_SECONDS = 0.25
-_AWAY_SECONDS = 1.0
+_RETRY_SECONDS = 1.0
 _SHARE = 500
-"""Dead letters of one output that are under way again at the same time."""
+"""The most dead letters of one output that are in redelivery at the same time."""
 _CLAIM_LIMIT = timedelta(seconds=30)
-"""A claim that old whose message was not handed to Kafka was made by a worker that died."""
+"""A claim this old whose message was not acknowledged by Kafka belongs to a worker that died."""
 _ANSWER_LIMIT = timedelta(hours=6)
-"""What Kafka has comes back resolved or failed; this is for a topic whose records were deleted."""
+"""A redelivered message is always resolved or fails again; this covers a topic whose records were deleted."""
 _BACKLOG_SECONDS = 5
 _ACKNOWLEDGE_SECONDS = 10.0
 
 _ENTRY = {stage.name: stage.topic for stage in STAGES if stage.redelivers and stage.topic}
-"""The topic by which a dead letter of a stage enters again. Others, malformed records among them, cannot be
+"""The topic to which a dead letter of each stage is produced again. Others, such as malformed records, cannot be
 redelivered."""
 
 REDELIVERED_STAGES = tuple(_ENTRY)
@@ -48,23 +48,23 @@ Output = tuple[Any, str]
 _WAITING = "state = 'waiting'"
 _RATE_LIMITED = "reason = 'rate_limited' AND state IN ('waiting', 'redelivering')"
 _OUTPUTS = """
-    WITH RECURSIVE found AS (
+    WITH RECURSIVE firsts AS (
         (SELECT pipeline_id, output, due_at FROM deliveries_deadletter WHERE {condition}
          ORDER BY pipeline_id, output, due_at LIMIT 1)
         UNION ALL
-        SELECT later.* FROM found CROSS JOIN LATERAL (
+        SELECT later.* FROM firsts CROSS JOIN LATERAL (
             SELECT pipeline_id, output, due_at FROM deliveries_deadletter
-            WHERE {condition} AND (pipeline_id, output) > (found.pipeline_id, found.output)
+            WHERE {condition} AND (pipeline_id, output) > (firsts.pipeline_id, firsts.output)
             ORDER BY pipeline_id, output, due_at LIMIT 1
         ) AS later
     )
-    SELECT pipeline_id, output, due_at FROM found
+    SELECT pipeline_id, output, due_at FROM firsts
 """
-"""The first dead letter of each output: one step in an index for each, where DISTINCT reads all that wait."""
+"""The first dead letter of each output: one index lookup for each, where DISTINCT would read all waiting rows."""
 
 
 class Redelivery:
-    """One worker's rounds. Several may run: rows are claimed with SKIP LOCKED."""
+    """The redelivery loop of one worker. Several may run: rows are claimed with SKIP LOCKED."""
 
     def __init__(self) -> None:
         self._redis = redis_client()
@@ -87,13 +87,13 @@ class Redelivery:
                 released = self.round()
                 stop.wait(0 if released else _ROUND_SECONDS)
             except (InterfaceError, DatabaseError, RedisError, KafkaException) as error:
-                log.warning("Redelivery waits: %s", str(error).splitlines()[0] if str(error) else error)
+                log.warning("Redelivery is delayed: %s", str(error).splitlines()[0] if str(error) else error)
                 connection.close()
-                stop.wait(_AWAY_SECONDS)
+                stop.wait(_RETRY_SECONDS)
         connection.close()
 
     def round(self) -> int:
-        """Sends what is due and allowed; how many."""
+        """Sends what is due and allowed, and returns how many."""
         now = datetime.now(UTC)
         DeadLetter.objects.filter(
             Q(sent_at=None, claimed_at__lt=now - _CLAIM_LIMIT) | Q(sent_at__lt=now - _ANSWER_LIMIT),
@@ -120,7 +120,7 @@ class Redelivery:
         key = OutputKey(str(pipeline_id), name)
         state, until = breaker_of(self._redis, key)
         if state is not BreakerState.CLOSED:
-            # One message to probe with, once the penalty is over.
+            # One message as a probe, once the penalty is over.
             return 1 if time.time() >= until and not under_way else 0
         share = _SHARE
         limit = _rate_limit_of(pipeline_id, name)
@@ -129,14 +129,14 @@ class Redelivery:
         return max(0, share - under_way)
 
     def _free_tokens(self, key: OutputKey, limit: RateLimitPolicy) -> int:
-        """How many tokens the next second has, the burst included."""
+        """The number of tokens available within the next second, burst included."""
         stored: Any = self._redis.get(key.limit)
         seconds: Any = self._redis.time()
         shared = RateLimit(limit, full_at=float(stored or 0))
         return len(shared.take(seconds[0] + seconds[1] / 1e6, _SHARE, TOKEN_HORIZON_SECONDS))
 
     def _mark_backlogs(self) -> None:
-        """While rate-limited messages wait, new ones queue behind them."""
+        """Marks outputs with waiting rate-limited messages, so that new ones queue behind them."""
         for pipeline_id, name in _outputs(_RATE_LIMITED):
             self._redis.set(OutputKey(str(pipeline_id), name).backlog, 1, ex=_BACKLOG_SECONDS)
 
@@ -182,17 +182,17 @@ class Redelivery:
                 except BufferError:
                     self._producer.poll(0.1)
         self._producer.flush(_ACKNOWLEDGE_SECONDS + 1)
-        # The others are claimed again later. Those that came back failed already wait again.
+        # Unacknowledged ones are claimed again later; those that failed again already are waiting once more.
         DeadLetter.objects.filter(pk__in=sent, state=DeadLetter.State.REDELIVERING).update(sent_at=datetime.now(UTC))
 
 
 def _outputs(condition: str, due: datetime | None = None) -> list[Output]:
-    """Outputs with dead letters that meet the condition, of which the first is due."""
+    """Outputs with dead letters that meet the condition and whose first one is due."""
     with connection.cursor() as cursor:
         cursor.execute(_OUTPUTS.format(condition=condition))
-        found = cursor.fetchall()
+        rows = cursor.fetchall()
     return [
-        (pipeline_id, name) for pipeline_id, name, first in found if due is None or (first is not None and first <= due)
+        (pipeline_id, name) for pipeline_id, name, first in rows if due is None or (first is not None and first <= due)
     ]
 
 
@@ -205,9 +205,9 @@ def _rate_limit_of(pipeline_id: Any, name: str) -> RateLimitPolicy | None:
 
 
 def _current_versions(rows: list[DeadLetter]) -> dict[Any, int]:
-    wanted = {row.pipeline_id for row in rows if row.use_current_version and row.pipeline_id}
+    pipeline_ids = {row.pipeline_id for row in rows if row.use_current_version and row.pipeline_id}
     return dict(
-        PipelineVersion.objects.filter(pk__in=Pipeline.objects.filter(pk__in=wanted).values("published"))
+        PipelineVersion.objects.filter(pk__in=Pipeline.objects.filter(pk__in=pipeline_ids).values("published"))
         .annotate(owner=F("pipeline_id"))
         .values_list("owner", "number")
     )

@@ -1,4 +1,4 @@
-"""Questions about deliveries."""
+"""Queries on deliveries."""
 
 from typing import Any
 
@@ -21,13 +21,13 @@ def dead_letters_of(workspace: Workspace) -> QuerySet[DeadLetter]:
 
 
 def dead_letter_summary(letters: QuerySet[DeadLetter]) -> list[dict[str, Any]]:
-    """Why, how many, since when and what comes next, by pipeline, output and reason."""
-    found: Any = (
+    """Count, oldest and next due time by pipeline, output and reason."""
+    groups: Any = (
         letters.values("pipeline_id", "output", "reason")
         .annotate(count=Count("pk"), oldest=Min("first_at"), next_due=Min("due_at"))
         .order_by("-count")
     )
-    return list(found)
+    return list(groups)
 
 
 def waiting_by_output() -> dict[tuple[Any, str], int]:
@@ -45,7 +45,7 @@ def events_of(workspace: Workspace) -> QuerySet[OutputEvent]:
 
 
 def output_configs(pipeline: Pipeline) -> list[dict[str, Any]]:
-    """The published outputs and external calls, or those of the newest version of a pipeline never published."""
+    """The published outputs and external calls; those of the newest version if none was ever published."""
     version = pipeline.published or pipeline.versions.first()
     if version is None:
         return []

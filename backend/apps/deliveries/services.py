@@ -1,4 +1,4 @@
-"""What people do about deliveries that failed."""
+"""What operators do about failed deliveries."""
 
 from datetime import UTC, datetime, timedelta
 from uuid import UUID
@@ -27,7 +27,7 @@ def dead_letters_redrive(
     filter: dict[str, str],
     use_current_version: bool,
 ) -> int:
-    """Makes those that wait due now; how many. Breakers and rate limits still decide when each goes out."""
+    """Makes waiting dead letters due now, and returns how many. Breakers and rate limits still apply."""
     with transaction.atomic():
         count = letters.filter(state=DeadLetter.State.WAITING, stage__in=REDELIVERED_STAGES).update(
             due_at=datetime.now(UTC), use_current_version=use_current_version
@@ -40,7 +40,7 @@ def dead_letters_redrive(
 def dead_letters_discard(
     *, letters: QuerySet[DeadLetter], workspace: Workspace, actor: User, filter: dict[str, str], reason: str
 ) -> int:
-    """Gives up those that wait; how many. They stay to be looked at, with who did it and why."""
+    """Discards waiting dead letters, and returns how many. The rows stay, with who discarded them and why."""
     with transaction.atomic():
         count = letters.filter(state=DeadLetter.State.WAITING).update(
             state=DeadLetter.State.DISCARDED,
@@ -55,7 +55,7 @@ def dead_letters_discard(
 
 
 def breaker_set(*, pipeline: Pipeline, output: str, to_open: bool, seconds: float | None, actor: User) -> None:
-    """By hand. Closing lets what the breaker held back go at once."""
+    """Sets the breaker manually. Closing it makes the dead letters that it held back due at once."""
     key = OutputKey(str(pipeline.pk), output)
     client = redis_client()
     penalty = seconds or platform_settings().breaker.open_seconds
@@ -65,7 +65,7 @@ def breaker_set(*, pipeline: Pipeline, output: str, to_open: bool, seconds: floa
     after = {"output": output, "breaker": state.value}
     audit_record(action="breaker.set", actor=actor, workspace=pipeline.workspace, target=pipeline, after=after)
     if not to_open:
-        # What an external API held back has come to no output yet.
+        # Messages held back by the breaker of an external API have not reached an output yet.
         DeadLetter.objects.filter(
             pipeline_id=key.pipeline_id,
             output="" if output.startswith(BREAKER_PREFIX) else output,
@@ -76,17 +76,17 @@ def breaker_set(*, pipeline: Pipeline, output: str, to_open: bool, seconds: floa
 
 
 def dead_letters_expire(*, keep: timedelta, most_bytes: int) -> int:
-    """Removes the bodies of what waited too long, or takes more room than is allowed, oldest first; how many.
+    """Removes the bodies of those that waited too long or exceed the size limit, oldest first; returns how many.
 
-    The rows stay: nothing is gone unseen.
+    The rows stay, so that no loss goes unnoticed.
     """
     waiting = DeadLetter.objects.filter(state=DeadLetter.State.WAITING)
     expired = _expire(waiting.filter(first_at__lt=datetime.now(UTC) - keep), f"It waited for {keep.days} days.")
     excess: list[UUID] = []
-    kept = 0
+    total_bytes = 0
     for pk, size in waiting.order_by("-first_at").values_list("pk", "body_bytes").iterator(chunk_size=10_000):
-        kept += size
-        if kept > most_bytes:
+        total_bytes += size
+        if total_bytes > most_bytes:
             excess.append(pk)
     return expired + _expire(waiting.filter(pk__in=excess), "Newer dead letters took the room that is allowed.")
 

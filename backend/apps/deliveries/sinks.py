@@ -1,4 +1,4 @@
-"""Dead letters and attempts on their way from Kafka into PostgreSQL."""
+"""Writes dead letters and attempts from Kafka into PostgreSQL."""
 
 import json
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ from backend.domain import message as names
 from backend.domain import routing
 from backend.domain.records import RESOLVED
 
-_KEPT_APART = {names.PIPELINE, names.VERSION, names.MESSAGE_ID, names.RECEIVED_AT, names.CONTENT_TYPE}
+_OWN_COLUMNS = {names.PIPELINE, names.VERSION, names.MESSAGE_ID, names.RECEIVED_AT, names.CONTENT_TYPE}
 _CAUSE = {
     names.DEAD_STAGE,
     names.DEAD_REASON,
@@ -31,7 +31,7 @@ _CAUSE = {
 _FIRST_REDELIVERY = timedelta(minutes=1)
 _LONGEST_WAIT = timedelta(hours=6)
 _REDELIVERIES = 10
-"""Failures that may pass are sent again by themselves this often, each after four times as long."""
+"""Retryable failures are redelivered automatically up to this many times, each after four times the delay."""
 
 
 @dataclass(slots=True)
@@ -96,7 +96,7 @@ ON CONFLICT (pipeline_id, output, message_id) WHERE NOT message_id = '' DO UPDAT
 
 
 class DeadLetterSink(Sink):
-    """``firehose_dead_letter``: a row for each (message, output), whatever its history."""
+    """``firehose_dead_letter``: one row for each (message, output), however often it failed."""
 
     name = "dead-letters"
     topic = routing.DEAD_LETTER
@@ -115,7 +115,7 @@ class DeadLetterSink(Sink):
             rows[row.identity] = row
         if rows:
             self._store(list(rows.values()))
-        # A redelivered dead letter that failed again is not resolved, so the order of the two does not matter.
+        # A redelivered dead letter either failed again or is resolved, so the order of the two does not matter.
         DeadLetter.objects.filter(id__in=resolved).exclude(state=DeadLetter.State.DISCARDED).update(
             state=DeadLetter.State.DELIVERED, closed_at=datetime.now(UTC), claimed_at=None, sent_at=None, due_at=None
         )
@@ -158,13 +158,13 @@ def _row(record: KafkaRecord, headers: dict[str, str]) -> _Row:
         body=bytes(record.value() or b""),  # type: ignore[arg-type]
         content_type=_text(headers.get(names.CONTENT_TYPE, ""))[:200],
         received_at=_text(headers.get(names.RECEIVED_AT, ""))[:40],
-        headers=json.dumps({n: _text(v) for n, v in headers.items() if n not in _KEPT_APART | _CAUSE}),
+        headers=json.dumps({n: _text(v) for n, v in headers.items() if n not in _OWN_COLUMNS | _CAUSE}),
         at=datetime.fromtimestamp(record.timestamp()[1] / 1000, UTC),
     )
 
 
 class AttemptSink(Sink):
-    """``firehose_attempts``: a row for each try."""
+    """``firehose_attempts``: one row for each attempt."""
 
     name = "attempts"
     topic = routing.ATTEMPTS

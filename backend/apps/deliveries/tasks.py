@@ -8,7 +8,7 @@ from backend.apps.deliveries import partitions, services
 
 @shared_task  # type: ignore[untyped-decorator]
 def retention() -> None:
-    """Keeps attempts and dead letters within their bounds of time and size."""
+    """Enforces the retention limits of attempts and dead letters."""
     console = settings.CONSOLE
     partitions.partitions_ensure()
     partitions.partitions_drop(console.attempts_kept_days)

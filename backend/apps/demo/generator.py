@@ -1,4 +1,4 @@
-"""Posts made-up orders to the demo pipelines at the rate set on the dashboard."""
+"""Posts generated orders to the demo pipelines at the rate set on the dashboard."""
 
 import asyncio
 import itertools
@@ -40,7 +40,7 @@ async def run(*, redis_url: str, ingest_url: str, api_key: str, pipeline_ids: li
 async def _second(
     session: aiohttp.ClientSession, ingest_url: str, pipeline_ids: list[str], rate: int, numbers: Any
 ) -> None:
-    """One second's messages, spread over it."""
+    """Posts one second's messages, spread evenly over it."""
     clock = asyncio.get_running_loop().time
     started, sent = clock(), 0
     while (elapsed := clock() - started) < 1.0:

@@ -1,8 +1,8 @@
-"""The demo's receiver: takes deliveries and shows what came. Plain ASGI, state in Redis.
+"""The demo's receiver: accepts deliveries and shows them. Plain ASGI, with its state in Redis.
 
-``POST /demo/receiver/{name}`` takes a delivery; ``GET …/messages`` lists the latest, ``GET
+``POST /demo/receiver/{name}`` accepts a delivery; ``GET …/messages`` lists the latest, ``GET
 …/count`` counts all; ``PUT …/mode`` makes it fail, hang or answer slowly; ``DELETE …/messages``
-forgets them.
+deletes them.
 """
 
 import asyncio
@@ -47,8 +47,8 @@ class Receiver:
             case (("POST" | "PUT" | "PATCH"), "") if name:
                 return await self._deliver(name, scope, body)
             case "GET", "messages":
-                found = await self._client.lrange(_messages(name), 0, -1)
-                return 200, [json.loads(entry) for entry in found]
+                entries = await self._client.lrange(_messages(name), 0, -1)
+                return 200, [json.loads(entry) for entry in entries]
             case "GET", "count":
                 return 200, {"count": int(await self._client.get(_count(name)) or 0)}
             case "PUT", "mode":
@@ -81,11 +81,11 @@ class Receiver:
 
     async def _set_mode(self, name: str, body: bytes) -> Answer:
         try:
-            wanted = json.loads(body)
+            request = json.loads(body)
             mode = {
-                "mode": wanted["mode"],
-                "status": int(wanted.get("status", 500)),
-                "seconds": min(float(wanted.get("seconds", 30)), _MOST_SECONDS),
+                "mode": request["mode"],
+                "status": int(request.get("status", 500)),
+                "seconds": min(float(request.get("seconds", 30)), _MOST_SECONDS),
             }
         except (json.InvalidJsonError, KeyError, TypeError, ValueError, AttributeError):
             return 400, {"detail": 'Send {"mode": "ok" | "fail" | "hang" | "slow", "status": 500, "seconds": 30}.'}

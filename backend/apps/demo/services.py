@@ -33,7 +33,7 @@ _TRANSFORMS: list[dict[str, Any]] = [
 
 
 def demo_ensure() -> None:
-    """Makes what is missing; keeps everything that is there."""
+    """Creates what is missing, and leaves everything else unchanged."""
     with transaction.atomic():
         admin = _admin()
         workspace = Workspace.objects.filter(slug=SLUG).first() or workspace_create(slug=SLUG, name="Demo", admin=admin)
@@ -64,8 +64,8 @@ def generator_set_rate(rate: int) -> None:
 
 
 def generator_rate() -> int:
-    found: Any = redis_client().get(GENERATOR_RATE)
-    return int(found or 0)
+    rate: Any = redis_client().get(GENERATOR_RATE)
+    return int(rate or 0)
 
 
 def password_file() -> Path:
@@ -81,9 +81,9 @@ def _receiver_url() -> str:
 
 
 def _admin() -> User:
-    found = User.objects.filter(username=USERNAME).first()
-    if found is not None:
-        return found
+    existing = User.objects.filter(username=USERNAME).first()
+    if existing is not None:
+        return existing
     password = secrets.token_urlsafe(12)
     _write_private(password_file(), password)
     return User.objects.create_superuser(USERNAME, password=password)
@@ -98,14 +98,16 @@ def _api_key(workspace: Workspace, admin: User) -> None:
 
 def _receiver_connector(workspace: Workspace, admin: User) -> Connector:
     connection = {"url": _receiver_url()}
-    found = Connector.objects.filter(workspace=workspace, name="Demo receiver").first()
-    if found is None:
+    existing = Connector.objects.filter(workspace=workspace, name="Demo receiver").first()
+    if existing is None:
         return connector_create(
             workspace=workspace, actor=admin, name="Demo receiver", type="http", connection=connection
         )
-    if found.connection.get("url") != connection["url"]:  # the ports were moved
-        connector_update(connector=found, actor=admin, name=found.name, connection=found.connection | connection)
-    return found
+    if existing.connection.get("url") != connection["url"]:  # the ports have changed
+        connector_update(
+            connector=existing, actor=admin, name=existing.name, connection=existing.connection | connection
+        )
+    return existing
 
 
 def _pipeline(name: str, connector: Connector, *, receiver: str, transforms: list[dict[str, Any]]) -> None:

@@ -13,8 +13,8 @@ from backend.apps.workspaces.models import User
 
 
 class JwtAuthentication(BaseAuthentication):
-    """The token must be meant for this installation (``aud``); the header ``Headrace-Workspace`` chooses
-    among several workspaces."""
+    """The token must be meant for this installation (``aud``); the header ``Headrace-Workspace`` selects
+    one of several workspaces."""
 
     def authenticate(self, request: Request) -> tuple[User, Access] | None:
         scheme, _, token = get_authorization_header(request).decode("latin-1").partition(" ")

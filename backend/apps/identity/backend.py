@@ -1,4 +1,4 @@
-"""Signing in through Keycloak: mozilla-django-oidc's flow, with people known by their subject."""
+"""Signing in through Keycloak: mozilla-django-oidc's flow, with users identified by their subject."""
 
 import hmac
 from http import HTTPStatus
@@ -15,16 +15,16 @@ from backend.apps.workspaces.models import User
 
 
 class SessionEndedError(Exception):
-    """The provider no longer stands by a session: it was ended, it expired, or the person may not sign in."""
+    """The provider no longer accepts a session: it was ended, it expired, or the user may not sign in."""
 
 
 class KeycloakBackend(OIDCAuthenticationBackend):  # type: ignore[misc]
-    """Issuer, audience, expiry and nonce of the ID token are checked."""
+    """Checks issuer, audience, expiry and nonce of the ID token."""
 
     def verify_token(self, token: str, **kwargs: Any) -> dict[str, Any]:
         claims = _verified(token, audience=settings.OIDC_RP_CLIENT_ID)
         if not hmac.compare_digest(str(claims.get("nonce")), str(kwargs.get("nonce"))):
-            raise SuspiciousOperation("The ID token was made for another sign-in.")
+            raise SuspiciousOperation("The ID token was issued for another sign-in.")
         return claims
 
     def get_token(self, payload: dict[str, Any]) -> dict[str, Any]:
@@ -34,11 +34,11 @@ class KeycloakBackend(OIDCAuthenticationBackend):  # type: ignore[misc]
 
     def get_or_create_user(self, access_token: str, id_token: str, payload: dict[str, Any]) -> User:
         self.request.session["oidc_sid"] = payload.get("sid", "")
-        self.request.oidc_refresh_token = self._refresh_token  # for the view, which knows the session
-        return self._person(access_token, payload)
+        self.request.oidc_refresh_token = self._refresh_token  # for the view, which has the session key
+        return self._user(access_token, payload)
 
     def renewed(self, refresh_token: str) -> dict[str, Any]:
-        """New tokens. Raises SessionEndedError, and RequestException when the provider could not be asked."""
+        """New tokens. Raises SessionEndedError, and RequestException when the provider is unavailable."""
         try:
             return self.get_token(
                 {
@@ -55,19 +55,19 @@ class KeycloakBackend(OIDCAuthenticationBackend):  # type: ignore[misc]
             raise
 
     def follow_roles(self, subject: str, tokens: dict[str, Any]) -> None:
-        """Memberships of the person become what the renewed tokens say. Raises SuspiciousOperation, and
-        RequestException when the provider could not be asked."""
-        id_token = tokens.get("id_token")  # which need not be renewed
+        """Updates the user's memberships from the renewed tokens. Raises SuspiciousOperation, and
+        RequestException when the provider is unavailable."""
+        id_token = tokens.get("id_token")  # which a refresh need not return
         payload = _verified(id_token, audience=settings.OIDC_RP_CLIENT_ID) if id_token else {"sub": subject}
         if payload["sub"] != subject:
-            raise SuspiciousOperation("The renewed ID token speaks of somebody else.")
-        self._person(tokens["access_token"], payload)
+            raise SuspiciousOperation("The renewed ID token belongs to another user.")
+        self._user(tokens["access_token"], payload)
 
-    def _person(self, access_token: str, payload: dict[str, Any]) -> User:
+    def _user(self, access_token: str, payload: dict[str, Any]) -> User:
         userinfo = self.get_userinfo(access_token, "", payload)
         if userinfo.get("sub") != payload["sub"]:
-            raise SuspiciousOperation("The user information speaks of somebody else.")
-        # Keycloak tells realm roles in the access token unless a mapper is set.
+            raise SuspiciousOperation("The user information belongs to another user.")
+        # Keycloak puts realm roles into the access token unless a mapper is configured.
         granted = _verified(access_token, audience=None)
         return user_from_claims(payload, userinfo, granted)
 

@@ -3,8 +3,8 @@ from django.utils import timezone
 
 
 class ProviderSession(models.Model):
-    """Which browser session came from which session of the identity provider, so that it can end both, and can be
-    asked whether it still stands by the person."""
+    """Links a browser session to the identity provider's session, so that the provider can end both and the console
+    can check whether it is still valid."""
 
     sid = models.CharField(max_length=200, db_index=True, help_text="The provider's session.")
     subject = models.CharField(max_length=200, db_index=True, help_text="The provider's id of the person.")

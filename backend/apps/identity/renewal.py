@@ -1,4 +1,4 @@
-"""Sessions that came from the identity provider last as long as it stands by them."""
+"""Sessions from the identity provider last as long as the provider accepts them."""
 
 import logging
 from datetime import timedelta
@@ -16,12 +16,12 @@ from backend.apps.identity.services import provider_sessions_end
 
 log = logging.getLogger(__name__)
 
-_ASKED_AGAIN = timedelta(minutes=5)
-_TRIED_AGAIN = timedelta(minutes=1)
+_CHECK_INTERVAL = timedelta(minutes=5)
+_RETRY_AFTER = timedelta(minutes=1)
 
 
 def provider_session_begin(*, session_key: str, sid: str, subject: str, refresh_token: str) -> None:
-    """Remembers where a browser's session came from."""
+    """Links a browser's session to the provider's."""
     ProviderSession.objects.update_or_create(
         session_key=session_key,
         defaults={"sid": sid, "subject": subject, **_renewable(refresh_token)},
@@ -29,14 +29,14 @@ def provider_session_begin(*, session_key: str, sid: str, subject: str, refresh_
 
 
 def provider_session_holds(session_key: str) -> bool:
-    """Whether the session goes on. The provider is asked while the session is used, every five minutes, and the
-    person's roles follow its answer; when it cannot be asked, the session goes on and it is tried again a minute later.
+    """Whether the session is still valid. While it is in use, the provider is checked every five minutes, and the
+    user's roles follow its answer. If it is unavailable, the session continues and the check is retried after a minute.
     """
     due = ProviderSession.objects.filter(session_key=session_key, next_check_at__lte=timezone.now())
     if not due.exclude(refresh_token=b"").exists():
         return True
     with transaction.atomic():
-        # Of requests that come together one asks: a refresh token may be good for one use.
+        # Only one of several concurrent requests renews: a refresh token may be valid for a single use.
         session = due.select_for_update(skip_locked=True).first()
         if session is None:
             return True
@@ -46,14 +46,14 @@ def provider_session_holds(session_key: str) -> bool:
             provider_sessions_end(ProviderSession.objects.filter(pk=session.pk))
             return False
         except (RequestException, SuspiciousOperation) as error:
-            log.warning("The identity provider could not be asked about a session: %s", type(error).__name__)
-            session.next_check_at = timezone.now() + _TRIED_AGAIN
+            log.warning("The identity provider could not renew a session: %s", type(error).__name__)
+            session.next_check_at = timezone.now() + _RETRY_AFTER
             session.save()
     return True
 
 
 def sessions_expire() -> None:
-    """Deletes browsers' sessions that are over, and what is known of where they came from."""
+    """Deletes expired browser sessions and their links to the provider's sessions."""
     Session.objects.filter(expire_date__lt=timezone.now()).delete()
     ProviderSession.objects.exclude(session_key__in=Session.objects.values("session_key")).delete()
 
@@ -69,4 +69,4 @@ def _renew(session: ProviderSession) -> None:
 
 def _renewable(refresh_token: str) -> dict[str, object]:
     sealed = cipher().seal(refresh_token.encode()) if refresh_token else b""
-    return {"refresh_token": sealed, "next_check_at": timezone.now() + _ASKED_AGAIN}
+    return {"refresh_token": sealed, "next_check_at": timezone.now() + _CHECK_INTERVAL}

@@ -1,4 +1,4 @@
-"""Tokens of the identity provider: signed by its keys, issued by it, meant for us, and not expired."""
+"""Tokens of the identity provider: signed by its keys, issued by it, for this audience, and not expired."""
 
 from functools import lru_cache
 from typing import Any
@@ -9,17 +9,17 @@ from django.conf import settings
 _ALGORITHMS = ["RS256", "PS256", "ES256"]
 _LEEWAY_SECONDS = 30
 _KEYS_KEPT_SECONDS = 300
-_FETCHED_AGAIN_SECONDS = 5
-"""Not more often, whatever keys tokens name."""
+_REFETCH_SECONDS = 5
+"""The shortest time between fetches, whatever keys tokens name."""
 
 
 class InvalidTokenError(Exception):
-    """A token that is not accepted; the message says why without repeating it."""
+    """A rejected token; the message gives the reason without the token."""
 
 
 def verified_claims(token: str, *, audience: str | None) -> dict[str, Any]:
-    """The token's claims. Keys are fetched once, kept for five minutes, and fetched anew when a token
-    names one that is not known. Raises InvalidTokenError."""
+    """The token's claims. Keys are fetched once, cached for five minutes, and fetched again when a token
+    names an unknown key. Raises InvalidTokenError."""
     try:
         key = _keys().get_signing_key_from_jwt(token)
         claims: dict[str, Any] = jwt.decode(
@@ -42,5 +42,5 @@ def verified_claims(token: str, *, audience: str | None) -> dict[str, Any]:
 def _keys() -> jwt.PyJWKClient:
     address = f"{settings.CONSOLE.oidc_issuer}/protocol/openid-connect/certs"
     return jwt.PyJWKClient(
-        address, cache_jwk_set=True, lifespan=_KEYS_KEPT_SECONDS, timeout=5, cooldown_duration=_FETCHED_AGAIN_SECONDS
+        address, cache_jwk_set=True, lifespan=_KEYS_KEPT_SECONDS, timeout=5, cooldown_duration=_REFETCH_SECONDS
     )

@@ -21,7 +21,7 @@ _BACK_CHANNEL = "http://schemas.openid.net/event/backchannel-logout"
 
 
 class CallbackView(OIDCAuthenticationCallbackView):  # type: ignore[misc]
-    """Where the provider sends the browser back to. Whatever fails leads to the login page, which says so."""
+    """The redirect target of the provider. Any failure leads to the login page, which reports it."""
 
     failure_url = "/login?failed=provider"
 
@@ -49,20 +49,20 @@ class CallbackView(OIDCAuthenticationCallbackView):  # type: ignore[misc]
 @csrf_exempt
 @require_POST
 def backchannel_logout(request: HttpRequest) -> HttpResponse:
-    """OpenID Connect Back-Channel Logout 1.0: the provider ended a session, so ours ends at once."""
+    """OpenID Connect Back-Channel Logout 1.0: the provider ended a session, so the console's ends at once."""
     try:
         claims = verified_claims(request.POST.get("logout_token", ""), audience=settings.OIDC_RP_CLIENT_ID)
     except InvalidTokenError as error:
-        return _refused(str(error))
+        return _rejected(str(error))
     if _BACK_CHANNEL not in claims.get("events", {}) or "nonce" in claims:
-        return _refused("This is no logout token.")
-    meant = {"sid": claims["sid"]} if claims.get("sid") else {"subject": claims.get("sub")}
-    provider_sessions_end(ProviderSession.objects.filter(**meant))
+        return _rejected("This is not a logout token.")
+    session_filter = {"sid": claims["sid"]} if claims.get("sid") else {"subject": claims.get("sub")}
+    provider_sessions_end(ProviderSession.objects.filter(**session_filter))
     return HttpResponse(status=200, headers={"Cache-Control": "no-store"})
 
 
 def provider_logout_url(request: HttpRequest) -> str:
-    """Where the browser goes to end the provider's session as well."""
+    """The address at which the browser ends the provider's session too."""
     query: dict[str, Any] = {
         "client_id": settings.OIDC_RP_CLIENT_ID,
         "post_logout_redirect_uri": f"{settings.CONSOLE.public_url}/login",
@@ -72,5 +72,5 @@ def provider_logout_url(request: HttpRequest) -> str:
     return f"{settings.CONSOLE.oidc_issuer}/protocol/openid-connect/logout?{urlencode(query)}"
 
 
-def _refused(why: str) -> JsonResponse:
+def _rejected(why: str) -> JsonResponse:
     return JsonResponse({"error": "invalid_request", "error_description": why}, status=400)

@@ -12,4 +12,4 @@ class SparkJobAdmin(AuditedAdmin[SparkJob]):
     readonly_fields = ["status", "started_at", "failures", "restarts", "last_error"]
 
     def has_delete_permission(self, request: HttpRequest, obj: SparkJob | None = None) -> bool:
-        return False  # its application would run on unwatched
+        return False  # its application would keep running unsupervised

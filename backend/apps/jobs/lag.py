@@ -1,4 +1,4 @@
-"""How far each stage is behind, in messages."""
+"""The lag of each stage, in messages."""
 
 from functools import lru_cache
 
@@ -28,7 +28,7 @@ def _admin() -> AdminClient:
 
 
 def stage_lags() -> dict[str, int]:
-    """Messages that wait before each stage; a stage that has never run is missing. Raises KafkaException."""
+    """Messages waiting for each stage; a stage that has never run is left out. Raises KafkaException."""
     topics = {routing.INPUT, *READERS.values()}
     ends = end_offsets(_admin(), topics)
     lags = {}
@@ -44,9 +44,9 @@ def stage_lags() -> dict[str, int]:
 
 
 def _committed(group: str, parts: list[tuple[str, int]]) -> dict[tuple[str, int], int]:
-    wanted = ConsumerGroupTopicPartitions(group, [TopicPartition(*part) for part in parts])
+    request = ConsumerGroupTopicPartitions(group, [TopicPartition(*part) for part in parts])
     try:
-        found = _admin().list_consumer_group_offsets([wanted], request_timeout=_SECONDS)[group].result()
+        offsets = _admin().list_consumer_group_offsets([request], request_timeout=_SECONDS)[group].result()
     except KafkaException:
-        return {}  # the group has never existed
-    return {(part.topic, part.partition): part.offset for part in found.topic_partitions or [] if part.offset >= 0}
+        return {}  # the group does not exist yet
+    return {(part.topic, part.partition): part.offset for part in offsets.topic_partitions or [] if part.offset >= 0}

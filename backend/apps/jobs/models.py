@@ -5,7 +5,7 @@ from backend.domain.stages import STAGES
 
 
 class SparkJob(models.Model):
-    """A Spark application that should run: what is wanted, and what was last seen of it."""
+    """A Spark application: its desired state, and its last observed state."""
 
     class Desired(models.TextChoices):
         RUNNING = "running"

@@ -1,4 +1,4 @@
-"""Questions about jobs."""
+"""Queries on jobs."""
 
 import time
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from backend.apps.jobs.services import heartbeat
 from backend.domain.stages import ADAPTING
 
 _BATCH_END_SECONDS = 10.0
-"""Between the end of a batch and the time by which the console knows of it."""
+"""The most time between the end of a batch and the report of it to the console."""
 
 
 def job_stages(job: SparkJob) -> list[dict[str, Any]]:
@@ -23,15 +23,15 @@ def job_stages(job: SparkJob) -> list[dict[str, Any]]:
 
 @dataclass(frozen=True)
 class AdaptingProgress:
-    """Where the adapting query, which only tells when a batch ends, was when one last did."""
+    """The position of the adapting query at the end of its last batch, which is when it reports."""
 
     offsets: dict[int, int]
     behind: int | None
     ended_at: float
 
     def lag(self, ends: dict[int, int]) -> int:
-        """Messages that wait, by where its topic ends now: those of the last batch's end while another can be under
-        way, since nobody knows what that has read; all that came since, once it should have ended."""
+        """The lag, given the current end offsets. While another batch may be running, the lag at the end of the last
+        one, since its progress is unknown; once it should have ended, all messages since the last batch."""
         under_way = time.time() - self.ended_at < settings.CONSOLE.adapting_batch_seconds + _BATCH_END_SECONDS
         if under_way and self.behind is not None:
             return self.behind

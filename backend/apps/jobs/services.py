@@ -1,4 +1,4 @@
-"""Keeps the wanted Spark applications running."""
+"""Keeps the desired Spark applications running."""
 
 import json
 import logging
@@ -25,12 +25,12 @@ _LONGEST_BACK_OFF = timedelta(minutes=2)
 
 
 def job_ensure_default() -> SparkJob:
-    """The job that runs every stage in one application, made when it is missing."""
+    """The job that runs every stage in one application, created if missing."""
     return SparkJob.objects.get_or_create(name=keys.DEFAULT_JOB)[0]
 
 
 def job_start(*, job: SparkJob, actor: User, workspace: Workspace) -> None:
-    """Wanted from now on; started within seconds."""
+    """Sets the desired state to running; the application starts within seconds."""
     with transaction.atomic():
         audit_record(action="job.start", actor=actor, workspace=workspace, target=job)
         SparkJob.objects.filter(pk=job.pk).update(
@@ -39,14 +39,14 @@ def job_start(*, job: SparkJob, actor: User, workspace: Workspace) -> None:
 
 
 def job_stop(*, job: SparkJob, actor: User, workspace: Workspace) -> None:
-    """No longer wanted; it drains within seconds."""
+    """Sets the desired state to stopped; the application drains within seconds."""
     with transaction.atomic():
         audit_record(action="job.stop", actor=actor, workspace=workspace, target=job)
         SparkJob.objects.filter(pk=job.pk).update(desired=SparkJob.Desired.STOPPED)
 
 
 def jobs_reconcile() -> None:
-    """One round: compares what is wanted with what runs. Safe to call from several workers."""
+    """One round: compares the desired state with what runs. Safe to call from several workers."""
     for pk in SparkJob.objects.values_list("pk", flat=True):
         with transaction.atomic():
             job = SparkJob.objects.select_for_update(skip_locked=True).filter(pk=pk).first()
@@ -56,7 +56,7 @@ def jobs_reconcile() -> None:
 
 
 def jobs_halt() -> list[int]:
-    """Asks every running application to drain without changing what is wanted; their process ids."""
+    """Asks every running application to drain without changing its desired state; returns their process ids."""
     halted = []
     for job in SparkJob.objects.exclude(pid=None):
         process = spark.find(job.pid, job.process_started)
@@ -67,18 +67,18 @@ def jobs_halt() -> list[int]:
 
 
 def heartbeat(name: str) -> dict[str, object] | None:
-    """What the application last said of itself, or None."""
+    """The application's last heartbeat, or None."""
     try:
-        said = redis_client().get(keys.job_heartbeat(name))
+        raw = redis_client().get(keys.job_heartbeat(name))
     except RedisError:
         return None
-    return json.loads(said) if said else None  # type: ignore[arg-type]
+    return json.loads(raw) if raw else None  # type: ignore[arg-type]
 
 
 def _reconcile(job: SparkJob) -> None:
     process = spark.find(job.pid, job.process_started)
     if process is None and job.pid is not None:
-        _note_end(job)
+        _record_end(job)
     if job.desired == SparkJob.Desired.RUNNING:
         if process is None:
             _start_when_due(job)
@@ -90,14 +90,14 @@ def _reconcile(job: SparkJob) -> None:
         job.status = SparkJob.Status.STOPPED
 
 
-def _note_end(job: SparkJob) -> None:
+def _record_end(job: SparkJob) -> None:
     assert job.pid is not None
     job.exit_code = spark.exit_code(job.pid)
-    # Nobody waited for an application that ended while no worker ran; its last words tell.
-    said = heartbeat(job.name) if job.exit_code is None else None
-    asked = job.stop_asked_at is not None or (said or {}).get("state") == "stopped"
+    # An application that ended while no worker ran has no exit code; its last heartbeat shows how.
+    beat = heartbeat(job.name) if job.exit_code is None else None
+    stop_requested = job.stop_asked_at is not None or (beat or {}).get("state") == "stopped"
     job.pid = job.process_started = job.stop_asked_at = None
-    if asked or job.exit_code == 0:
+    if stop_requested or job.exit_code == 0:
         job.status = SparkJob.Status.STOPPED
         job.next_start_at = None
         return
@@ -105,7 +105,7 @@ def _note_end(job: SparkJob) -> None:
     job.status = SparkJob.Status.FAILED
     job.last_error = spark.last_error(job.name)
     back_off = min(timedelta(seconds=2**job.failures), _LONGEST_BACK_OFF)
-    # The first failure after a good run is answered at once.
+    # After the first failure following a good run, the restart is immediate.
     job.next_start_at = timezone.now() + (back_off if job.failures > 1 else timedelta())
     log.warning("Job %s ended with exit code %s: %s", job.name, job.exit_code, job.last_error)
 
@@ -127,20 +127,20 @@ def _start_when_due(job: SparkJob) -> None:
 def _watch(job: SparkJob, process: Process) -> None:
     now = timezone.now()
     assert job.started_at is not None
-    said = heartbeat(job.name)
-    if said is None or float(said["at"]) < job.started_at.timestamp():  # type: ignore[arg-type]
+    beat = heartbeat(job.name)
+    if beat is None or float(beat["at"]) < job.started_at.timestamp():  # type: ignore[arg-type]
         if now - job.started_at > _START_LIMIT:
-            _kill(job, process, f"It did not report itself within {_START_LIMIT}.")
+            _kill(job, process, f"It sent no heartbeat within {_START_LIMIT}.")
         return
     job.status = SparkJob.Status.RUNNING
-    if now.timestamp() - float(said["at"]) > _HEARTBEAT_LIMIT.total_seconds() and _redis_answers():  # type: ignore[arg-type]
-        _kill(job, process, f"It did not report itself for {_HEARTBEAT_LIMIT}.")
+    if now.timestamp() - float(beat["at"]) > _HEARTBEAT_LIMIT.total_seconds() and _redis_answers():  # type: ignore[arg-type]
+        _kill(job, process, f"It sent no heartbeat for {_HEARTBEAT_LIMIT}.")
     elif now - job.started_at > _RUNS_WELL_AFTER:
         job.failures = 0
 
 
 def _redis_answers() -> bool:
-    """Without Redis no heartbeat arrives, which is no fault of the application."""
+    """Without Redis no heartbeat arrives, which is not the application's fault."""
     try:
         return bool(redis_client().ping())
     except RedisError:

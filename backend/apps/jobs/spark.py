@@ -1,4 +1,4 @@
-"""Starting Spark applications as processes, finding them again, and asking them to stop."""
+"""Starts Spark applications as processes, finds them again, and stops them."""
 
 import contextlib
 import os
@@ -15,8 +15,8 @@ _LOG_KEPT_BYTES = 20 * 1024 * 1024
 _LANES_DRAIN_SECONDS = 45.0
 
 _LOCAL_CHECKPOINTS = {
-    # With plain files a batch of the adapting stage ends in 15 ms, otherwise in 95 ms; messages that
-    # come at its end wait that long.
+    # With plain files the end of an adapting batch takes 15 ms instead of 95 ms, during which new
+    # messages wait.
     "spark.sql.streaming.checkpointFileManagerClass": (
         "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
     ),
@@ -25,7 +25,7 @@ _LOCAL_CHECKPOINTS = {
 }
 
 _children: dict[int, subprocess.Popen[bytes]] = {}
-"""Applications started by this process; their exit codes are had by waiting for them."""
+"""Applications started by this process, which must wait for them to get their exit codes."""
 
 
 def log_file(job: str) -> Path:
@@ -78,19 +78,19 @@ def exit_code(pid: int) -> int | None:
 
 
 def drain_limit_seconds() -> float:
-    """An application that has not drained by then is stuck: lanes finish within seconds, the adapting query with its
-    batch."""
+    """An application that has not drained by then is stuck: lanes finish within seconds, the adapting query after
+    its current batch."""
     return _LANES_DRAIN_SECONDS + float(settings.CONSOLE.adapting_batch_seconds)
 
 
 def drain(process: psutil.Process) -> None:
-    """Asks the driver to finish what it holds. The JVM must not get the signal: it would end at once."""
+    """Asks the driver to drain. The JVM must not get the signal, since it would exit at once."""
     driver = next((child for child in process.children() if "python" in child.name()), None)
     (driver or process).send_signal(signal.SIGTERM)
 
 
 def kill(process: psutil.Process) -> None:
-    """Ends the application and all that it started."""
+    """Kills the application and all its child processes."""
     for victim in [*process.children(recursive=True), process]:
         with contextlib.suppress(psutil.NoSuchProcess):
             victim.kill()
@@ -107,9 +107,9 @@ def log_tail(job: str, lines: int) -> list[str]:
 
 
 def last_error(job: str) -> str:
-    """The last line that reports an error, for people who will not read the log."""
+    """The last line of the log that reports an error."""
     errors = [line for line in log_tail(job, 400) if " ERROR " in line or line.startswith(("Error", "Exception"))]
-    return errors[-1][:1000] if errors else "It ended without saying why; see its log."
+    return errors[-1][:1000] if errors else "It ended without an error message; see its log."
 
 
 def _options(jars: str, master: str) -> list[str]:
@@ -125,7 +125,7 @@ def _options(jars: str, master: str) -> list[str]:
     if _is_local(master):
         conf |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1", **_LOCAL_CHECKPOINTS}
     else:
-        # Executors need the project and Python at the same places as the driver.
+        # Executors need the project and Python at the same paths as the driver.
         conf |= {"spark.executorEnv.PYTHONPATH": str(settings.BASE_DIR)}
     conf |= settings.CONSOLE.spark_conf
     options = [text for name, value in conf.items() for text in ("--conf", f"{name}={value}")]

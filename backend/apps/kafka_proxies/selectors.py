@@ -1,4 +1,4 @@
-"""The Kafka proxies of the installation, as they say of themselves."""
+"""The Kafka proxies of the installation, as they report themselves."""
 
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -11,7 +11,7 @@ _MOST_AT_ONCE = 8
 
 
 def kafka_proxies() -> list[dict[str, Any]]:
-    """Each configured proxy with its status; ``status`` is None for one that does not answer, ``error`` says why."""
+    """Each configured proxy with its status. ``status`` is None if it does not answer; ``error`` says why."""
     urls = [url.strip().rstrip("/") for url in settings.CONSOLE.kafka_proxies.split(",") if url.strip()]
     if not urls:
         return []

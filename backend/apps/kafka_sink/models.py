@@ -2,7 +2,7 @@ from django.db import models
 
 
 class SinkOffset(models.Model):
-    """How far a topic's partition has been written to the database; part of the same transactions."""
+    """The next offset of a partition to write to the database, updated in the same transaction as the data."""
 
     sink = models.CharField(max_length=50)
     partition = models.PositiveIntegerField()

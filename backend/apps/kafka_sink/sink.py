@@ -1,5 +1,5 @@
-"""From a Kafka topic into PostgreSQL, each record exactly once: what a batch writes and the
-offsets behind it are one database transaction."""
+"""Writes a Kafka topic into PostgreSQL, each record exactly once: a batch and its offsets
+are one database transaction."""
 
 import logging
 import threading
@@ -20,7 +20,7 @@ _RETRY_SECONDS = 1.0
 
 
 class Sink(ABC):
-    """One topic's way into the database."""
+    """Writes the records of one topic to the database."""
 
     name: ClassVar[str]
     topic: ClassVar[str]
@@ -28,15 +28,15 @@ class Sink(ABC):
     @abstractmethod
     def write(self, records: list[Message]) -> None:
         """Writes a batch, in the order of each partition. Called within a transaction, and again
-        with the same batch when that failed."""
+        with the same batch if that fails."""
 
 
 class _MovedError(Exception):
-    """Another worker has written further than this one knew."""
+    """Another worker has written past this one's position."""
 
 
 def run(sink: Sink, stop: threading.Event) -> None:
-    """Writes until ``stop`` is set. Waits, however long, while the database or Kafka is away."""
+    """Runs until ``stop`` is set. Waits as long as the database or Kafka is unavailable."""
     consumer = Consumer(
         {
             "bootstrap.servers": platform_settings().kafka_bootstrap_servers,
@@ -52,7 +52,7 @@ def run(sink: Sink, stop: threading.Event) -> None:
     positions: dict[int, int] = {}
 
     def assigned(_: Consumer, partitions: list[TopicPartition]) -> None:
-        stored = _until_it_works(lambda: _stored(sink), stop)
+        stored = _retried(lambda: _stored(sink), stop)
         for part in partitions:
             part.offset = positions[part.partition] = stored.get(part.partition, 0)
         consumer.assign(partitions)
@@ -68,14 +68,14 @@ def run(sink: Sink, stop: threading.Event) -> None:
             if not records:
                 continue
             try:
-                _until_it_works(lambda batch=records: _write(sink, batch, positions), stop)  # type: ignore[misc]
+                _retried(lambda batch=records: _write(sink, batch, positions), stop)  # type: ignore[misc]
             except _MovedError:
-                stored = _until_it_works(lambda: _stored(sink), stop)
+                stored = _retried(lambda: _stored(sink), stop)
                 positions.update({partition: stored.get(partition, 0) for partition in positions})
                 for partition, offset in positions.items():
                     consumer.seek(TopicPartition(sink.topic, partition, offset))
             else:
-                # For whoever looks at the group's lag; the database holds the truth.
+                # Only for lag monitoring; the offsets in the database are authoritative.
                 consumer.commit(
                     offsets=[TopicPartition(sink.topic, part, offset) for part, offset in positions.items()],
                     asynchronous=True,
@@ -122,7 +122,7 @@ def _write(sink: Sink, records: list[Message], positions: dict[int, int]) -> Non
     positions.update(ends)
 
 
-def _until_it_works(action, stop: threading.Event):  # type: ignore[no-untyped-def]
+def _retried(action, stop: threading.Event):  # type: ignore[no-untyped-def]
     while True:
         close_old_connections()
         try:
@@ -130,6 +130,6 @@ def _until_it_works(action, stop: threading.Event):  # type: ignore[no-untyped-d
         except (InterfaceError, DatabaseError) as error:
             if stop.is_set():
                 raise
-            log.warning("The database is away: %s", str(error).splitlines()[0] if str(error) else error)
+            log.warning("The database is unavailable: %s", str(error).splitlines()[0] if str(error) else error)
             connection.close()
             stop.wait(_RETRY_SECONDS)

@@ -1,4 +1,4 @@
-"""The gRPC service that the data plane reads its configuration from (manager.proto)."""
+"""The gRPC service from which the data plane reads its configuration (manager.proto)."""
 
 import asyncio
 import contextlib
@@ -23,7 +23,7 @@ from backend.apps.connectors.vault import VaultUnavailableError
 from backend.apps.manager.leases import batch_complete, leases_claim, leases_renew
 from backend.apps.manager.models import InputLease
 from backend.apps.pipelines.selectors import snapshot_by_number
-from backend.apps.pipelines.services import pipeline_note_failure, published_snapshots, snapshot_rewrite
+from backend.apps.pipelines.services import pipeline_record_failure, published_snapshots, snapshot_rewrite
 from backend.apps.workspaces.models import ApiKey
 from backend.apps.workspaces.selectors import ingest_keys, valid_keys
 from backend.apps.workspaces.services import ingest_key
@@ -41,34 +41,34 @@ log = logging.getLogger(__name__)
 
 _SNAPSHOT_SECONDS = 60.0
 _WITHOUT_REDIS_SECONDS = 10.0
-"""How often everything is sent while no change is announced."""
+"""How often a full snapshot is sent while Redis is unavailable."""
 _PROBE_SECONDS = 10.0
-"""How often a silent subscription is probed."""
+"""How often an idle subscription is probed."""
 _READINGS = {pb.BATCHING: Reading.BATCHING, pb.STREAMING: Reading.STREAMING}
 
 
 class ServiceTokenInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
-    """Refuses calls without the installation's service token."""
+    """Rejects calls without the installation's service token."""
 
     def __init__(self, token: str) -> None:
         self._expected = f"Bearer {token}"
 
     async def intercept_service(self, continuation: Any, details: Any) -> Any:
-        given = str(dict(details.invocation_metadata).get("authorization", ""))
-        if hmac.compare_digest(given.encode(), self._expected.encode()):
+        presented = str(dict(details.invocation_metadata).get("authorization", ""))
+        if hmac.compare_digest(presented.encode(), self._expected.encode()):
             return await continuation(details)
         handler = await continuation(details)
 
-        async def refuse(_request: Any, context: Any) -> None:
+        async def reject(_request: Any, context: Any) -> None:
             await context.abort(grpc.StatusCode.UNAUTHENTICATED, "The service token is missing or wrong.")
 
         if handler.response_streaming:
-            return grpc.unary_stream_rpc_method_handler(refuse)
-        return grpc.unary_unary_rpc_method_handler(refuse)
+            return grpc.unary_stream_rpc_method_handler(reject)
+        return grpc.unary_unary_rpc_method_handler(reject)
 
 
 class ManagerServicer(manager_pb2_grpc.ManagerServicer):
-    """Answers from the database; follows changes by Redis pub/sub, and without it by reading everything anew."""
+    """Answers from the database. Follows changes by Redis pub/sub, with full snapshots as the fallback."""
 
     def __init__(self, redis_url: str) -> None:
         self._redis_url = redis_url
@@ -102,7 +102,7 @@ class ManagerServicer(manager_pb2_grpc.ManagerServicer):
                         async for event in events:
                             yield event
                 except (RedisError, OSError) as error:
-                    log.warning("Redis announces no changes (%s): the data plane is sent everything instead.", error)
+                    log.warning("Redis pub/sub is unavailable (%s); falling back to full snapshots.", error)
                 yield pb.WatchEvent(snapshot=await _in_thread(_snapshot))
                 await asyncio.sleep(_WITHOUT_REDIS_SECONDS)
         finally:
@@ -126,8 +126,8 @@ class ManagerServicer(manager_pb2_grpc.ManagerServicer):
         except ConflictError as error:
             raise await _abort(context, grpc.StatusCode.FAILED_PRECONDITION, str(error)) from None
         except json.InvalidJsonError as error:
-            said = f"The breakpoint is not JSON: {error}"
-            raise await _abort(context, grpc.StatusCode.INVALID_ARGUMENT, said) from None
+            details = f"The breakpoint is not JSON: {error}"
+            raise await _abort(context, grpc.StatusCode.INVALID_ARGUMENT, details) from None
         return pb.CompleteBatchResponse()
 
 
@@ -141,7 +141,7 @@ async def serve(
 ) -> None:
     """Serves until ``stop`` is set. Raises RuntimeError when the address is taken.
 
-    With ``credentials`` callers need a certificate, and the token only when there is one.
+    With ``credentials``, callers need a certificate; the token is only checked if one is set.
     """
     server = grpc.aio.server(interceptors=[ServiceTokenInterceptor(service_token)] if service_token else [])
     manager_pb2_grpc.add_ManagerServicer_to_server(ManagerServicer(redis_url), server)  # type: ignore[no-untyped-call]
@@ -156,20 +156,20 @@ async def serve(
 
 
 async def keep_snapshot() -> NoReturn:
-    """Writes the snapshot in Redis anew every minute: what was not announced while Redis was not available comes
-    there, too."""
+    """Rewrites the snapshot in Redis every minute, which includes changes that could not be announced while Redis
+    was unavailable."""
     while True:
         try:
             await _in_thread(snapshot_rewrite)
         except (RedisError, DatabaseError, InterfaceError) as error:
-            log.warning("The snapshot in Redis stays as it was: %s", error)
+            log.warning("The snapshot in Redis could not be rewritten: %s", error)
         await asyncio.sleep(_SNAPSHOT_SECONDS)
 
 
 async def _announced(client: Redis) -> AsyncGenerator[pb.WatchEvent]:
-    """Changes as they are announced; a snapshot first and every minute. Raises RedisError, OSError."""
+    """Announced changes, with a snapshot at the start and every minute. Raises RedisError, OSError."""
     async with client.pubsub() as changes:
-        # Subscribed before the snapshot is read, so that no change falls between.
+        # Subscribed before the snapshot is read, so that no change is missed.
         await changes.subscribe(stored.CHANGES)
         while True:
             yield pb.WatchEvent(snapshot=await _in_thread(_snapshot))
@@ -222,13 +222,13 @@ def _runtime_config(pipeline_id: str, version: int) -> pb.RuntimeConfig | None:
     if snapshot is None:
         return None
     connectors = Connector.objects.select_related("workspace").in_bulk(snapshot.config.connectors)
-    found = pb.RuntimeConfig(
+    config = pb.RuntimeConfig(
         pipeline=pb.Pipeline(id=pipeline_id, snapshot=stored.dump_pipeline(snapshot)),
         connectors={str(pk): _runtime_connector(connector) for pk, connector in connectors.items()},
     )
-    failures = {connector.error for connector in found.connectors.values()} - {""}
-    pipeline_note_failure(pipeline_id=snapshot.id, number=snapshot.version, failure=" ".join(sorted(failures)))
-    return found
+    failures = {connector.error for connector in config.connectors.values()} - {""}
+    pipeline_record_failure(pipeline_id=snapshot.id, number=snapshot.version, failure=" ".join(sorted(failures)))
+    return config
 
 
 def _runtime_connector(connector: Connector) -> pb.RuntimeConnector:
@@ -257,7 +257,7 @@ def _change(announced: str) -> pb.WatchEvent:
     if kind == "pipeline":
         try:
             pipeline = _pipeline(name, 0)
-        except UnreadableConfigError:  # publishing has marked it
+        except UnreadableConfigError:  # already recorded by the publisher
             pipeline = None
         return pb.WatchEvent(pipeline_changed=pipeline) if pipeline else pb.WatchEvent(pipeline_removed=name)
     key = valid_keys().filter(hash=name).first()

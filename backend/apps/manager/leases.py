@@ -1,8 +1,8 @@
-"""Leases of inputs that the data plane reads by itself: each has one reader at a time, and one that died is followed
+"""Leases of inputs that the data plane polls: each has one reader at a time, and a reader that died is replaced
 by another.
 
-A reader says every few seconds that it lives. Whatever it does with a lease it shows the lease's token: that of a
-reader who was given up is worth nothing.
+A reader sends a heartbeat every few seconds. The lease's token is a fencing token: every call presents it, and
+that of a reader which lost its lease is rejected.
 """
 
 from collections.abc import Iterable
@@ -24,7 +24,7 @@ from backend.domain.errors import ConflictError
 from backend.domain.inputs.connector import ConnectorInput
 
 LOCK = timedelta(seconds=60)
-"""A reader that is silent for so long has lost its lease."""
+"""A reader without a heartbeat for this long loses its lease."""
 BATCHES_EVERY = timedelta(seconds=30)
 LONGEST_BATCH = timedelta(minutes=30)
 
@@ -33,8 +33,8 @@ Held = tuple[UUID, UUID]
 
 
 def lease_follow(*, pipeline: Pipeline, **_: Any) -> None:
-    """Makes the lease that the version in force needs, or takes it away. A reader of what has changed loses it; the
-    breakpoint stays while connector and options do."""
+    """Creates the lease that the published version needs, or deletes it. When the input changes, its reader loses the
+    lease; the breakpoint is kept as long as connector and options are the same."""
     reading, config = _read_input(pipeline)
     if reading is None:
         InputLease.objects.filter(pipeline=pipeline).delete()
@@ -49,12 +49,12 @@ def lease_follow(*, pipeline: Pipeline, **_: Any) -> None:
 
 
 def _source(config: dict[str, Any]) -> tuple[Any, Any]:
-    """What a breakpoint is of."""
+    """The parts of an input that its breakpoint depends on."""
     return config.get("connector"), config.get("options")
 
 
 def _read_input(pipeline: Pipeline) -> tuple[Reading | None, dict[str, Any]]:
-    """How the published input is read, None when it is not, and its configuration."""
+    """How the published input is read, or None if it is not, and its configuration."""
     version = pipeline.published
     source = version.load().input if version is not None else None
     if not isinstance(source, ConnectorInput):
@@ -67,51 +67,51 @@ def _read_input(pipeline: Pipeline) -> tuple[Reading | None, dict[str, Any]]:
 
 
 def leases_claim(*, reading: Reading, holder: str, limit: int) -> list[InputLease]:
-    """Up to so many that nobody holds, those that have waited longest first."""
+    """Up to ``limit`` leases that nobody holds, those that have waited longest first."""
     now = timezone.now()
     with transaction.atomic():
         free = Q(locked_until=None) | Q(locked_until__lte=now)
-        offered = _in_force().filter(free, reading=reading, visible_at__lte=now).order_by("visible_at")
-        found = list(offered.select_for_update(of=("self",), skip_locked=True)[:limit])
-        for lease in found:
+        offered = _readable().filter(free, reading=reading, visible_at__lte=now).order_by("visible_at")
+        claimed = list(offered.select_for_update(of=("self",), skip_locked=True)[:limit])
+        for lease in claimed:
             lease.holder, lease.token = holder, uuid4()
             lease.ends_at = now + LONGEST_BATCH if reading is Reading.BATCHING else None
             lease.locked_until = _lock(lease, now)
             lease.save()
-    return found
+    return claimed
 
 
 def leases_renew(held: Iterable[Held]) -> list[InputLease]:
-    """Those that are still theirs: not those of pipelines that are paused or gone, nor of batches that took too
-    long."""
+    """Extends the leases still held by the caller: not those of paused or deleted pipelines, nor of batches that took
+    too long."""
     tokens = dict(held)
     now = timezone.now()
     with transaction.atomic():
-        leases = _in_force().filter(pk__in=tokens, locked_until__gt=now).order_by("pk")
-        found = [lease for lease in leases.select_for_update(of=("self",)) if lease.token == tokens[lease.pk]]
-        for lease in found:
+        leases = _readable().filter(pk__in=tokens, locked_until__gt=now).order_by("pk")
+        renewed = [lease for lease in leases.select_for_update(of=("self",)) if lease.token == tokens[lease.pk]]
+        for lease in renewed:
             lease.locked_until = _lock(lease, now)
             lease.save(update_fields=["locked_until"])
-    return found
+    return renewed
 
 
 def batch_complete(*, pipeline_id: UUID, token: UUID, breakpoint: bytes = b"", failure: str = "") -> None:
     """Ends a batch; the next begins at the breakpoint, a JSON document. With a failure it begins where this one did.
 
-    Raises InvalidJsonError, and ConflictError when the lease was lost: another may have read the same by then.
+    Raises InvalidJsonError, and ConflictError when the lease was lost: another reader may have the same batch by then.
     """
     changes = {"failure": failure.replace("\0", "")}
     if not failure:
         json.loads(breakpoint)
         changes["breakpoint"] = breakpoint.decode()
     now = timezone.now()
-    mine = InputLease.objects.filter(pk=pipeline_id, token=token, locked_until__gt=now, reading=Reading.BATCHING)
+    held = InputLease.objects.filter(pk=pipeline_id, token=token, locked_until__gt=now, reading=Reading.BATCHING)
     free: dict[str, Any] = {"token": None, "holder": "", "locked_until": None, "ends_at": None}
-    if not mine.update(**free, **changes, visible_at=now + BATCHES_EVERY):
+    if not held.update(**free, **changes, visible_at=now + BATCHES_EVERY):
         raise ConflictError("The lease is lost: it ran out, or the input has changed. The batch will be read again.")
 
 
-def _in_force() -> QuerySet[InputLease]:
+def _readable() -> QuerySet[InputLease]:
     leases = InputLease.objects.select_related("pipeline__published")
     return leases.filter(pipeline__paused=False, pipeline__published__isnull=False)
 

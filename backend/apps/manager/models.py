@@ -6,8 +6,8 @@ from backend.domain.capabilities import Reading
 
 
 class InputLease(models.Model):
-    """An input that the data plane reads, and who reads it now. It is offered from ``visible_at`` on, and again once
-    ``locked_until`` has passed; ``token`` tells its holder from those before."""
+    """An input that the data plane reads, and its current reader. It can be claimed from ``visible_at`` on, and again
+    once ``locked_until`` has passed; ``token`` is the fencing token of its holder."""
 
     pipeline = models.OneToOneField(Pipeline, on_delete=models.CASCADE, primary_key=True, related_name="lease")
     reading = models.CharField(max_length=20, choices=[(reading.value, reading.value) for reading in Reading])

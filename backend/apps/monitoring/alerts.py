@@ -1,4 +1,4 @@
-"""Which alert rules are fulfilled, and telling people so."""
+"""Evaluates alert rules, and sends notifications."""
 
 import asyncio
 import json
@@ -41,30 +41,30 @@ _DELIVERED = re.compile(r"output\..+\.delivered")
 _FAILED = re.compile(r"output\..+\.dead")
 
 Finding = tuple[str, str]
-"""What it is about, and a sentence on it."""
+"""The subject of an alert, and its message."""
 
 
 def alerts_evaluate() -> None:
-    """One round: opens, closes and tells. A rule that cannot be judged now keeps its alerts."""
+    """One round: opens and closes alerts, and notifies. A rule that cannot be evaluated now keeps its alerts."""
     for rule in AlertRule.objects.filter(enabled=True).select_related("workspace", "pipeline", "connector"):
         try:
             findings = dict(_FINDERS[AlertRule.Kind(rule.kind)](rule))
         except (RedisError, KafkaException) as error:
-            log.warning("Alert rule %s cannot be judged now: %s", rule.pk, error)
+            log.warning("Alert rule %s cannot be evaluated now: %s", rule.pk, error)
             continue
         opened = {alert.subject: alert for alert in rule.alerts.filter(ended_at=None)}
         for subject, message in findings.items():
             if subject not in opened:
-                _tell(rule.alerts.create(subject=subject, message=message), "firing")
+                _notify(rule.alerts.create(subject=subject, message=message), "firing")
         for subject, alert in opened.items():
             if subject not in findings:
                 alert.ended_at = datetime.now(UTC)
                 alert.save(update_fields=["ended_at"])
-                _tell(alert, "resolved")
+                _notify(alert, "resolved")
 
 
-def _tell(alert: Alert, state: str) -> None:
-    """By connector and e-mail, as the rule says. A failure is kept on the alert; nothing is raised."""
+def _notify(alert: Alert, state: str) -> None:
+    """Notifies by connector and e-mail, as the rule says. A failure is recorded on the alert and not raised."""
     rule, problems = alert.rule, []
     if rule.connector is not None:
         try:
@@ -119,7 +119,7 @@ async def _send(connector: Connector, connection: dict[str, Any], message: Messa
         await client.close()
 
 
-# -- what each kind of rule looks at ---------------------------------------------
+# -- conditions by kind of rule --------------------------------------------------
 
 
 def _pipelines(rule: AlertRule) -> list[Pipeline]:
@@ -143,7 +143,7 @@ def _failure_rate(rule: AlertRule) -> Iterator[Finding]:
             )
 
 
-def _dead_letters(rule: AlertRule, before: datetime, said: str) -> Iterator[Finding]:
+def _dead_letters(rule: AlertRule, before: datetime, condition: str) -> Iterator[Finding]:
     waiting = DeadLetter.objects.filter(
         workspace_id=rule.workspace.pk, state=DeadLetter.State.WAITING, first_at__lt=before
     )
@@ -153,7 +153,7 @@ def _dead_letters(rule: AlertRule, before: datetime, said: str) -> Iterator[Find
             oldest = letters.aggregate(at=Min("first_at"))["at"]
             yield (
                 str(pipeline.pk),
-                f"{pipeline.name}: {count:,} dead letters {said}; the oldest is of {oldest:%Y-%m-%d %H:%M} UTC.",
+                f"{pipeline.name}: {count:,} dead letters {condition}; the oldest is of {oldest:%Y-%m-%d %H:%M} UTC.",
             )
 
 
@@ -163,8 +163,8 @@ def _dead_letter_age(rule: AlertRule) -> Iterator[Finding]:
 
 
 def _dead_letters_expire(rule: AlertRule) -> Iterator[Finding]:
-    kept = timedelta(days=settings.CONSOLE.dead_letters_kept_days)
-    before = datetime.now(UTC) - kept + timedelta(hours=rule.threshold)
+    retention = timedelta(days=settings.CONSOLE.dead_letters_kept_days)
+    before = datetime.now(UTC) - retention + timedelta(hours=rule.threshold)
     yield from _dead_letters(rule, before, f"lose their bodies within {rule.threshold:g} hours")
 
 

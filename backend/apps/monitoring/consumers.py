@@ -2,8 +2,8 @@
 
 The browser sends ``{"pipelines": [id, …]}`` whenever what it shows changes. Every second the
 server sends ``{"type": "counts", "pipelines": {id: {second: {event: n}}}, "breakers": {id: {output:
-breaker}}}`` with the absolute counts of the last few seconds and the present state of the circuit
-breakers, so that a late or lost message does no harm. A browser that is slow gets the newest only.
+breaker}}}`` with the absolute counts of the last few seconds and the current state of the circuit
+breakers, so that a late or lost message does no harm. A slow browser gets only the newest.
 """
 
 import asyncio
@@ -33,11 +33,11 @@ _SECONDS_SENT = 5
 _MOST_PIPELINES = 200
 _UNAUTHENTICATED = 4401
 _SESSION_SECONDS = 5.0
-"""How often an open socket's session is looked up."""
+"""How often the session of an open socket is checked."""
 
 
 class LiveConsumer(AsyncJsonWebsocketConsumer):
-    """Pushes live counts of the pipelines a signed-in person looks at."""
+    """Pushes live counts of the pipelines that a signed-in user has on screen."""
 
     async def connect(self) -> None:
         self._pipelines: dict[str, list[str]] = {}
@@ -58,22 +58,22 @@ class LiveConsumer(AsyncJsonWebsocketConsumer):
             await self._redis.aclose()
 
     async def receive_json(self, content: Any, **kwargs: Any) -> None:
-        wanted = content.get("pipelines") if isinstance(content, dict) else None
-        if isinstance(wanted, list) and self._task is not None:
-            ids = [text for text in wanted[:_MOST_PIPELINES] if isinstance(text, str)]
+        requested = content.get("pipelines") if isinstance(content, dict) else None
+        if isinstance(requested, list) and self._task is not None:
+            ids = [text for text in requested[:_MOST_PIPELINES] if isinstance(text, str)]
             self._pipelines = await database_sync_to_async(self._visible)(ids)
 
     def _visible(self, ids: list[str]) -> dict[str, list[str]]:
-        """Only pipelines of the person's own workspaces, with their outputs; others do not exist for them."""
+        """Only pipelines of the user's own workspaces, with their outputs."""
         try:
-            mine = Pipeline.objects.filter(workspace__members=self.scope["user"], pk__in=ids)
-            breakers = list(mine.values_list("pk", "published__breakers"))
+            visible = Pipeline.objects.filter(workspace__members=self.scope["user"], pk__in=ids)
+            breakers = list(visible.values_list("pk", "published__breakers"))
         except (ValueError, TypeError, ValidationError):
             return {}
         return {str(pk): names or [] for pk, names in breakers}
 
     def _still_signed_in(self) -> bool:
-        """The session may have ended or expired since, here or at the identity provider."""
+        """Whether the session is still valid: it may have ended or expired, here or at the identity provider."""
         session = import_module(settings.SESSION_ENGINE).SessionStore(self.scope["session"].session_key)
         user = User.objects.filter(pk=self.scope["user"].pk, is_active=True)
         return session.get(SESSION_KEY) == str(self.scope["user"].pk) and user.exists()
@@ -83,13 +83,13 @@ class LiveConsumer(AsyncJsonWebsocketConsumer):
         while True:
             if time.monotonic() - checked > _SESSION_SECONDS:
                 checked = time.monotonic()
-                with contextlib.suppress(DatabaseError):  # without a database nobody is signed out
+                with contextlib.suppress(DatabaseError):  # a database outage signs nobody out
                     if not await database_sync_to_async(self._still_signed_in)():
                         await self.close(code=_UNAUTHENTICATED)
                         return
             try:
                 await self.send_json(await self._live())
-            except OSError:  # the browser has gone, and disconnect() follows
+            except OSError:  # the browser has disconnected, and disconnect() follows
                 return
             await asyncio.sleep(_INTERVAL)
 
@@ -108,10 +108,10 @@ class LiveConsumer(AsyncJsonWebsocketConsumer):
             for pipeline_id in self._pipelines:
                 for minute in minutes:
                     batch.hgetall(keys.by_second(pipeline_id, minute))
-            found = await batch.execute()
+            hashes = await batch.execute()
         step = len(minutes)
         return {
-            pipeline_id: seconds_of(found[index * step : (index + 1) * step], since=now - _SECONDS_SENT)
+            pipeline_id: seconds_of(hashes[index * step : (index + 1) * step], since=now - _SECONDS_SENT)
             for index, pipeline_id in enumerate(self._pipelines)
         }
 

@@ -1,4 +1,4 @@
-"""Which parts of the installation answer, found out by real requests."""
+"""Health of the installation's components, checked by real requests."""
 
 import time
 import urllib.error
@@ -23,7 +23,7 @@ _HEARTBEAT_FRESH_SECONDS = 10.0
 
 
 class NotAnsweringError(Exception):
-    """A component is away; the message says how that shows."""
+    """A component is unavailable; the message describes how."""
 
 
 def components() -> dict[str, str]:
@@ -88,14 +88,14 @@ def _ingest() -> None:
         with urllib.request.urlopen(f"{settings.CONSOLE.ingest_url}/health/ready", timeout=_SECONDS):
             return
     except urllib.error.HTTPError:
-        raise NotAnsweringError("The HTTP input runs, but cannot accept messages now.") from None
+        raise NotAnsweringError("The HTTP input is running, but cannot accept messages now.") from None
     except OSError:
         raise NotAnsweringError("The HTTP input does not answer.") from None
 
 
 def _spark() -> None:
-    said = heartbeat(keys.DEFAULT_JOB)
-    if said is None or time.time() - float(said["at"]) > _HEARTBEAT_FRESH_SECONDS:  # type: ignore[arg-type]
-        raise NotAnsweringError("No Spark application reports itself; messages wait in Kafka.")
-    if said["state"] != "running":
-        raise NotAnsweringError(f"The Spark application is {said['state']}; messages wait in Kafka.")
+    beat = heartbeat(keys.DEFAULT_JOB)
+    if beat is None or time.time() - float(beat["at"]) > _HEARTBEAT_FRESH_SECONDS:  # type: ignore[arg-type]
+        raise NotAnsweringError("No Spark application sends heartbeats; messages wait in Kafka.")
+    if beat["state"] != "running":
+        raise NotAnsweringError(f"The Spark application is {beat['state']}; messages wait in Kafka.")

@@ -1,4 +1,4 @@
-"""Counts from Redis, where they are kept by the second for two hours, into PostgreSQL by the minute."""
+"""Aggregates counts from Redis, which has them by second for two hours, into PostgreSQL by minute."""
 
 import logging
 import threading
@@ -19,13 +19,13 @@ log = logging.getLogger(__name__)
 
 _INTERVAL_SECONDS = 15.0
 _SETTLED_SECONDS = 20
-"""A minute is complete that long after its end: executors report once a second."""
+"""A minute is complete this long after its end, since executors report once a second."""
 _LOOK_BACK_MINUTES = keys.SECONDS_KEPT // 60 - 10
 _KEPT_DAYS = 30
 
 
 def run(stop: threading.Event) -> None:
-    """Folds each minute once it is complete, until ``stop`` is set. What was missed is caught up."""
+    """Aggregates each minute once it is complete, until ``stop`` is set, and catches up on missed minutes."""
     folded = 0
     while not stop.is_set():
         close_old_connections()
@@ -37,7 +37,7 @@ def run(stop: threading.Event) -> None:
                 CountMinute.objects.filter(minute__lt=datetime.now(UTC) - timedelta(days=_KEPT_DAYS)).delete()
                 folded = last
         except (RedisError, InterfaceError, DatabaseError) as error:
-            log.warning("History waits: %s", str(error).splitlines()[0] if str(error) else error)
+            log.warning("Count history is delayed: %s", str(error).splitlines()[0] if str(error) else error)
             connection.close()
         stop.wait(_INTERVAL_SECONDS)
     connection.close()
@@ -50,12 +50,12 @@ def fold(first: int, last: int) -> None:
         with client.pipeline(transaction=False) as batch:
             for minute in range(first, last + 1):
                 batch.hgetall(keys.by_second(str(pipeline_id), minute))
-            found: list[Any] = batch.execute()
+            hashes: list[Any] = batch.execute()
         rows = [
             CountMinute(
                 pipeline_id=pipeline_id, minute=datetime.fromtimestamp(minute * 60, UTC), counts=_by_event(seconds)
             )
-            for minute, seconds in zip(range(first, last + 1), found, strict=True)
+            for minute, seconds in zip(range(first, last + 1), hashes, strict=True)
             if seconds
         ]
         CountMinute.objects.bulk_create(

@@ -22,7 +22,7 @@ class CountMinute(models.Model):
 
 
 class AlertRule(models.Model):
-    """When people are told that something is wrong, and how."""
+    """A condition that raises alerts, and how people are notified."""
 
     class Kind(models.TextChoices):
         FAILURE_RATE = "failure_rate", "More than this share of deliveries failed, in per cent"
@@ -52,7 +52,7 @@ class AlertRule(models.Model):
 
 
 class Alert(models.Model):
-    """A rule that was, or still is, fulfilled."""
+    """A rule whose condition was met, or still is."""
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     rule = models.ForeignKey(AlertRule, on_delete=models.CASCADE, related_name="alerts")

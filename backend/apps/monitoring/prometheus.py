@@ -1,4 +1,4 @@
-"""What Prometheus reads at ``/metrics``: the installation as a whole, and this process."""
+"""The metrics at ``/metrics``: of the whole installation, and of this process."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -25,7 +25,7 @@ _STATES = {BreakerState.CLOSED: 0, BreakerState.HALF_OPEN: 1, BreakerState.OPEN:
 
 
 def exposition() -> bytes:
-    """In Prometheus' text format."""
+    """The metrics in Prometheus' text format."""
     registry = CollectorRegistry()
     ProcessCollector(registry=registry)
     PlatformCollector(registry=registry)
@@ -45,11 +45,9 @@ class _Installation(Collector):
 
 
 def _counts(client: redis.Redis, pipelines: list[str]) -> Iterator[Metric]:
-    counter = CounterMetricFamily(
-        "headrace_messages", "Messages by what happened to them.", labels=["pipeline", "event"]
-    )
+    counter = CounterMetricFamily("headrace_messages", "Messages by event.", labels=["pipeline", "event"])
     latency = HistogramMetricFamily(
-        "headrace_delivery_seconds", "How long receivers took to answer.", labels=["pipeline", "output"]
+        "headrace_delivery_seconds", "Response times of receivers.", labels=["pipeline", "output"]
     )
     for pipeline in pipelines:
         classes: dict[str, dict[int, int]] = {}
@@ -61,8 +59,8 @@ def _counts(client: redis.Redis, pipelines: list[str]) -> Iterator[Metric]:
                 classes.setdefault(output, {})[int(bound)] = int(n)
             else:
                 counter.add_metric([pipeline, event], int(n))
-        for output, found in classes.items():
-            latency.add_metric([pipeline, output], *_histogram(found))
+        for output, counts in classes.items():
+            latency.add_metric([pipeline, output], *_histogram(counts))
     yield counter
     yield latency
 
@@ -85,24 +83,26 @@ def _breakers(client: redis.Redis, outputs: list[tuple[str, str]]) -> Metric:
 
 
 def _dead_letters() -> Metric:
-    gauge = GaugeMetricFamily("headrace_dead_letters", "Dead letters that wait.", labels=["pipeline", "output"])
+    gauge = GaugeMetricFamily(
+        "headrace_dead_letters", "Waiting and redelivering dead letters.", labels=["pipeline", "output"]
+    )
     for (pipeline, output), n in waiting_by_output().items():
         gauge.add_metric([str(pipeline), output], n)
     return gauge
 
 
 def _jobs() -> Metric:
-    gauge = GaugeMetricFamily("headrace_job_up", "Whether the Spark application runs.", labels=["job"])
+    gauge = GaugeMetricFamily("headrace_job_up", "Whether the Spark application is running.", labels=["job"])
     for job in SparkJob.objects.all():
         gauge.add_metric([job.name], int(job.status == SparkJob.Status.RUNNING))
     return gauge
 
 
 def _lags() -> Iterator[Metric]:
-    gauge = GaugeMetricFamily("headrace_stage_lag", "Messages that wait before a stage.", labels=["stage"])
+    gauge = GaugeMetricFamily("headrace_stage_lag", "Messages waiting for a stage.", labels=["stage"])
     try:
         for stage, lag in stage_lags().items():
             gauge.add_metric([stage], lag)
     except KafkaException:
-        return  # Kafka is away: no figure is better than a wrong one
+        return  # without Kafka, no value is better than a wrong one
     yield gauge

@@ -1,4 +1,4 @@
-"""Live counts and errors, read from Redis, and their history, from PostgreSQL."""
+"""Live counts and errors from Redis, and their history from PostgreSQL."""
 
 import json
 import time
@@ -21,14 +21,14 @@ _MOST_STEPS = 360
 
 
 def counts_last_24_hours(pipeline_id: str) -> dict[str, int]:
-    """Counts by event over the last 24 full hours and the running one, without the classes of latency."""
+    """Counts by event over the last 24 full hours and the current one, without latency buckets."""
     now = int(time.time()) // 3600
     with redis_client().pipeline(transaction=False) as batch:
         for hour in range(now - 24, now + 1):
             batch.hgetall(keys.by_hour(pipeline_id, hour))
         totals: Counter[str] = Counter()
-        for found in batch.execute():
-            totals.update({name.decode(): int(n) for name, n in found.items() if not name.startswith(_LATENCY)})
+        for counts in batch.execute():
+            totals.update({name.decode(): int(n) for name, n in counts.items() if not name.startswith(_LATENCY)})
     return dict(totals)
 
 
@@ -42,7 +42,7 @@ def counts_by_second(pipeline_id: str, minutes: int) -> Seconds:
 
 
 def counts_history(pipeline_id: UUID, hours: int) -> list[dict[str, Any]]:
-    """Counts of the last hours, without the classes of latency, in at most 360 steps of whole minutes:
+    """Counts of the last hours, without latency buckets, in at most 360 steps of whole minutes:
     ``at`` is a step's beginning (Unix time), ``seconds`` its length. Steps without counts are left out."""
     step = max(1, hours * 60 // _MOST_STEPS) * 60
     since = (int(time.time()) - hours * 3600) // step * step
@@ -58,8 +58,8 @@ def counts_history(pipeline_id: UUID, hours: int) -> list[dict[str, Any]]:
 def seconds_of(hashes: list[dict[bytes, bytes]], *, since: int) -> Seconds:
     """The fields ``event|second`` of the hashes, from that second on."""
     seconds: Seconds = {}
-    for found in hashes:
-        for name, n in found.items():
+    for counts in hashes:
+        for name, n in counts.items():
             if name.startswith(_LATENCY):
                 continue
             event, _, second = name.decode().rpartition("|")
@@ -73,5 +73,5 @@ def alert_rules_using(connector: Connector) -> QuerySet[AlertRule]:
 
 
 def latest_errors(pipeline_id: str) -> list[dict[str, Any]]:
-    found: Any = redis_client().lrange(keys.errors(pipeline_id), 0, -1)
-    return [json.loads(entry) for entry in found]
+    entries: Any = redis_client().lrange(keys.errors(pipeline_id), 0, -1)
+    return [json.loads(entry) for entry in entries]

@@ -41,7 +41,7 @@ def alert_rule_delete(*, rule: AlertRule, actor: User) -> None:
 
 
 def alert_rules_create_default(*, instance: Workspace, created: bool, **_: Any) -> None:
-    """What everybody wants to know. A new workspace's alerts are shown in the console and sent to nobody yet."""
+    """Creates the default rules of a new workspace. Their alerts are shown in the console and sent to nobody yet."""
     if created:
         AlertRule.objects.bulk_create(AlertRule(workspace=instance, **rule) for rule in _DEFAULT_RULES)
 

@@ -9,12 +9,12 @@ from backend.apps.monitoring.prometheus import exposition
 
 
 def live(request: HttpRequest) -> JsonResponse:
-    """The process answers."""
+    """Liveness: the process answers."""
     return JsonResponse({"status": "live"})
 
 
 def ready(request: HttpRequest) -> JsonResponse:
-    """200 when every component answers, else 503; either way with each component's state."""
+    """200 if every component answers, else 503; in both cases with the state of each component."""
     states = components()
     return JsonResponse(states, status=200 if set(states.values()) == {"ok"} else 503)
 
@@ -22,7 +22,7 @@ def ready(request: HttpRequest) -> JsonResponse:
 def metrics(request: HttpRequest) -> HttpResponse:
     """For Prometheus, with the installation's metrics token as bearer token; the embedded installation needs none."""
     token = settings.CONSOLE.metrics_token.get_secret_value()
-    given = request.headers.get("Authorization", "").removeprefix("Bearer ")
-    if not (hmac.compare_digest(given.encode(), token.encode()) if token else settings.CONSOLE.embedded):
+    presented = request.headers.get("Authorization", "").removeprefix("Bearer ")
+    if not (hmac.compare_digest(presented.encode(), token.encode()) if token else settings.CONSOLE.embedded):
         raise Http404
     return HttpResponse(exposition(), content_type=CONTENT_TYPE_LATEST)

@@ -16,7 +16,7 @@ class VersionInline(admin.TabularInline[PipelineVersion, Pipeline]):
 
 @admin.register(Pipeline)
 class PipelineAdmin(ReadOnlyAdmin[Pipeline]):
-    """For looking; changes go through the API, which validates and announces them."""
+    """Read-only; changes go through the API, which validates and announces them."""
 
     list_display = ["name", "workspace", "published", "paused", "failure", "updated_at"]
     list_filter = ["workspace", "paused"]

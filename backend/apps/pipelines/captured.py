@@ -1,4 +1,4 @@
-"""Messages that came in, as far as Kafka still has them."""
+"""Received messages that Kafka still retains."""
 
 import contextlib
 from typing import Any
@@ -12,12 +12,12 @@ from backend.kafka.client.tail import tail
 from backend.settings import platform_settings
 
 _TAIL = 2000
-"""Records looked at per partition, of all pipelines."""
+"""Records read per partition, of all pipelines."""
 
 
 def captured_messages(*, pipeline: Pipeline, limit: int) -> list[Message]:
-    """The newest messages of the pipeline that are still at hand, newest first. Raises KafkaException."""
-    found: list[Message] = []
+    """The newest retained messages of the pipeline, newest first. Raises KafkaException."""
+    messages: list[Message] = []
     newest = pipeline.versions.first()
     entry = routing.INPUT
     if newest is not None:
@@ -27,5 +27,5 @@ def captured_messages(*, pipeline: Pipeline, limit: int) -> list[Message]:
         for record in tail(platform_settings().kafka_bootstrap_servers, topic, _TAIL):
             headers: Any = record.headers() or []
             if dict(headers).get(names.PIPELINE, b"").decode() == str(pipeline.pk):
-                found.append(Message.from_kafka(key=record.key(), value=record.value(), headers=headers))  # type: ignore[arg-type]
-    return sorted(found, key=lambda message: message.id, reverse=True)[:limit]
+                messages.append(Message.from_kafka(key=record.key(), value=record.value(), headers=headers))  # type: ignore[arg-type]
+    return sorted(messages, key=lambda message: message.id, reverse=True)[:limit]

@@ -1,4 +1,4 @@
-"""What would happen to a message: the data plane's own code, without its side effects."""
+"""Simulates the processing of a message with the data plane's own code, without its side effects."""
 
 import asyncio
 from collections.abc import Mapping
@@ -26,7 +26,7 @@ from backend.domain.transforms.chain import Chain, Trace
 
 @dataclass(frozen=True)
 class DryRunOutput:
-    """Where a message would be delivered; ``error`` when it could not be."""
+    """Where a message would be delivered; ``error`` if it could not be."""
 
     name: str
     target: str
@@ -35,7 +35,7 @@ class DryRunOutput:
 
 @dataclass(frozen=True)
 class DryRunCall:
-    """What an external API was asked, and its answer as JSON text, or why there is none."""
+    """A request to an external API, and its response as JSON text, or the error."""
 
     name: str
     request: str
@@ -45,8 +45,8 @@ class DryRunCall:
 
 @dataclass(frozen=True)
 class DryRun:
-    """``topics`` are those that the message would pass; ``steps`` what each transform made of it;
-    ``results`` the bodies that would be delivered, none when it was dropped or failed."""
+    """``topics`` are those that the message would pass through; ``steps`` the result of each transform;
+    ``results`` the bodies that would be delivered, none if it was dropped or failed."""
 
     topics: list[str]
     steps: list[dict[str, Any]]
@@ -59,9 +59,9 @@ class DryRun:
 def dry_run(
     *, workspace: Workspace, pipeline_id: str, config: dict[str, Any], body: bytes, call_apis: bool = False
 ) -> DryRun:
-    """Nothing is sent, stored or counted; external systems are called with ``call_apis`` only, once and whatever their
-    circuit breakers say, and their steps are passed over otherwise. Raises ConfigError when the configuration is
-    refused."""
+    """Nothing is delivered, stored or counted. External systems are called only with ``call_apis``, once and
+    regardless of their circuit breakers; otherwise their steps are skipped. Raises ConfigError when the
+    configuration is invalid."""
     validated = config_validate(workspace=workspace, config=config)
     entry, slip = routing.route(validated, pipeline_id)
     topics = [entry, *slip]
@@ -80,7 +80,7 @@ def dry_run(
 
 
 class _SingleCalls(Calls):
-    """Calls each external system once for each document."""
+    """Calls each external system once per document."""
 
     def __init__(self, connectors: Mapping[UUID, RuntimeConnector]) -> None:
         self._connectors = connectors
@@ -104,7 +104,7 @@ class _SingleCalls(Calls):
 async def _trace(
     config: PipelineConfig, body: bytes, connectors: Mapping[UUID, RuntimeConnector] | None
 ) -> tuple[Trace, list[DryRunCall]]:
-    """Without connectors the steps that call are passed over."""
+    """Without connectors, steps that call external systems are skipped."""
     chain = Chain(config.transforms)
     if connectors is None:
         return await chain.trace(body, StepResources({Memory: EverythingIsNew()})), []

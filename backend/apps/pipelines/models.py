@@ -8,9 +8,9 @@ from backend.domain.pipeline import PipelineConfig
 
 
 class Pipeline(models.Model):
-    """A pipeline: its versions say what it does, ``published`` which of them is in force.
+    """A pipeline: its versions define what it does, and ``published`` is the active one.
 
-    ``failure`` is why that one cannot work, as the manager found it when the data plane last asked.
+    ``failure`` is why that one cannot run, as recorded when the data plane last fetched it.
     """
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
@@ -30,7 +30,7 @@ class Pipeline(models.Model):
 
 
 class Provisioning(models.Model):
-    """What had to be made in other systems before a version could be put in force: a saga."""
+    """The saga that creates resources in other systems before a version is published."""
 
     class State(models.TextChoices):
         PROVISIONING = "provisioning"
@@ -57,7 +57,7 @@ class Provisioning(models.Model):
 
 
 class ProvisioningStep(models.Model):
-    """One thing that is made in another system, and taken back when a later one cannot be made."""
+    """One resource in another system; removed again if a later step fails."""
 
     class State(models.TextChoices):
         PENDING = "pending"
@@ -81,7 +81,7 @@ class ProvisioningStep(models.Model):
 
 
 class Removal(models.Model):
-    """What a deleted pipeline still has in other systems."""
+    """Resources of a deleted pipeline that still exist in other systems."""
 
     pipeline_id = models.UUIDField(primary_key=True)
     attempts = models.PositiveIntegerField(default=0)
@@ -93,7 +93,7 @@ class Removal(models.Model):
 
 
 class PipelineVersion(models.Model):
-    """One saved configuration. It never changes; only the id that the schema registry gives it is added."""
+    """One saved configuration. It is immutable, except that the id from the schema registry is added later."""
 
     pipeline = models.ForeignKey(Pipeline, on_delete=models.CASCADE, related_name="versions")
     number = models.PositiveIntegerField()

@@ -1,4 +1,4 @@
-"""Questions about pipelines."""
+"""Queries on pipelines."""
 
 from dataclasses import asdict
 from typing import Any
@@ -37,7 +37,7 @@ def pipelines_using(connector: Connector) -> QuerySet[Pipeline]:
 
 
 def published_snapshots() -> tuple[list[PipelineSnapshot], list[tuple[Pipeline, str]]]:
-    """Everything that is published, and what of it cannot be read, with the reason."""
+    """All published pipelines, and those whose configuration cannot be read, with the reason."""
     snapshots: list[PipelineSnapshot] = []
     unreadable: list[tuple[Pipeline, str]] = []
     for pipeline in Pipeline.objects.exclude(published=None).select_related("published"):
@@ -56,7 +56,7 @@ def snapshot_of(pipeline: Pipeline, version: PipelineVersion) -> PipelineSnapsho
         workspace_id=pipeline.workspace_id,
         version=version.number,
         accepting=not pipeline.paused,
-        # Examples are the console's: the data plane need not carry them.
+        # Only the console uses examples; the data plane need not hold them.
         config=PipelineConfig.load_stored({**version.config, "examples": []}, version.schema_version),
         schema_id=version.schema_id,
     )
@@ -72,12 +72,12 @@ def snapshot_by_number(pipeline_id: UUID, number: int) -> PipelineSnapshot | Non
 
 
 def version_changes(*, pipeline: Pipeline, number: int, since: int | None) -> list[dict[str, Any]]:
-    """What the version changed since another one, or since the one before it."""
+    """The differences to another version, or to the previous one."""
     return [asdict(change) for change in changes(_config(pipeline, since or number - 1), _config(pipeline, number))]
 
 
 def shown_config(config: dict[str, Any], schema_version: int) -> dict[str, Any]:
-    """In the present form, or as it was stored when that cannot be read any more."""
+    """Upgraded to the current schema; as stored if it can no longer be upgraded."""
     try:
         return PipelineConfig.upgraded(config, schema_version)
     except UnreadableConfigError:
@@ -85,7 +85,7 @@ def shown_config(config: dict[str, Any], schema_version: int) -> dict[str, Any]:
 
 
 def latest_config(pipeline: Pipeline) -> dict[str, Any]:
-    """The newest version's, of a pipeline that ``pipelines_of`` gave."""
+    """The newest version's configuration; the pipeline must come from ``pipelines_of``."""
     return shown_config(pipeline.latest_config, pipeline.latest_schema_version)  # type: ignore[attr-defined]
 
 

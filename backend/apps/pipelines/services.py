@@ -1,4 +1,4 @@
-"""Changes to pipelines: every save makes a version, publishing puts one in force."""
+"""Changes to pipelines: every save creates a version, and publishing makes one active."""
 
 import logging
 from typing import Any
@@ -42,7 +42,7 @@ def pipeline_create(*, workspace: Workspace, actor: User, name: str, config: dic
 
 
 def pipeline_update(*, pipeline: Pipeline, actor: User, name: str, config: dict[str, Any]) -> Pipeline:
-    """Saves a new version, unless the configuration is the newest one's; what is published stays."""
+    """Saves a new version, unless the configuration is unchanged. The published version stays."""
     validated = config_validate(workspace=pipeline.workspace, config=config)
     _check_name_is_free(pipeline.workspace, name, but=pipeline)
     _check_schema(pipeline, validated)
@@ -69,7 +69,7 @@ def pipeline_restore(*, pipeline: Pipeline, actor: User, number: int) -> Pipelin
 
 
 def pipeline_roll_back(*, pipeline: Pipeline, actor: User, number: int) -> Pipeline:
-    """Puts an earlier version's configuration in force as a new version. Raises ConfigError as saving and
+    """Publishes an earlier version's configuration as a new version. Raises ConfigError as saving and
     publishing do; nothing is saved then."""
     with transaction.atomic():
         restored = pipeline_restore(pipeline=pipeline, actor=actor, number=number)
@@ -77,7 +77,7 @@ def pipeline_roll_back(*, pipeline: Pipeline, actor: User, number: int) -> Pipel
 
 
 def pipeline_publish(*, pipeline: Pipeline, actor: User) -> Pipeline:
-    """Puts the newest version in force. Raises ConfigError when it no longer fits its connectors, or when its
+    """Publishes the newest version. Raises ConfigError when it no longer fits its connectors, or when its
     transforms fail one of its examples."""
     newest = pipeline.versions.first()
     if newest is None:
@@ -97,17 +97,17 @@ def pipeline_publish(*, pipeline: Pipeline, actor: User) -> Pipeline:
 
 
 def provisionings_advance() -> None:
-    """Goes on with what versions need in other systems, and puts in force those that have it all."""
+    """Continues provisioning, and publishes the versions for which it is complete."""
 
-    def put_in_force(provisioning: Provisioning) -> None:
+    def publish(provisioning: Provisioning) -> None:
         Pipeline.objects.filter(pk=provisioning.pipeline_id).update(published=provisioning.version)
-        _follow(provisioning.pipeline_id)
+        _notify(provisioning.pipeline_id)
 
-    saga.provisionings_advance(put_in_force)
+    saga.provisionings_advance(publish)
 
 
 def pipeline_pause(*, pipeline: Pipeline, actor: User) -> Pipeline:
-    """The input refuses messages; what was accepted is still delivered."""
+    """The input rejects messages; those already accepted are still delivered."""
     return _change("pause", pipeline, actor, {"paused": pipeline.paused}, {"paused": True}, paused=True)
 
 
@@ -115,8 +115,8 @@ def pipeline_resume(*, pipeline: Pipeline, actor: User) -> Pipeline:
     return _change("resume", pipeline, actor, {"paused": pipeline.paused}, {"paused": False}, paused=False)
 
 
-def pipeline_note_failure(*, pipeline_id: UUID, number: int, failure: str) -> None:
-    """Keeps why the version in force cannot work, or that it can again."""
+def pipeline_record_failure(*, pipeline_id: UUID, number: int, failure: str) -> None:
+    """Records why the published version cannot run, or that it can again."""
     Pipeline.objects.filter(pk=pipeline_id, published__number=number).exclude(failure=failure).update(failure=failure)
 
 
@@ -140,7 +140,7 @@ def config_validate(
 ) -> PipelineConfig:
     """The configuration, checked against the workspace's connectors too. Raises ConfigError.
 
-    With ``connector_ids`` the configuration calls connectors by name.
+    With ``connector_ids``, the configuration refers to connectors by name.
     """
     context = None if connector_ids is None else {CONNECTOR_IDS: connector_ids}
     try:
@@ -157,7 +157,7 @@ def config_validate(
 
 
 def pipeline_announce(*, pipeline_id: UUID) -> None:
-    """Writes the pipeline's present state into the data plane's snapshot and says that it changed."""
+    """Writes the pipeline's current state to the data plane's snapshot, and announces the change."""
     try:
         current = selectors.snapshot_by_number(pipeline_id, 0)
     except UnreadableConfigError as error:
@@ -167,8 +167,8 @@ def pipeline_announce(*, pipeline_id: UUID) -> None:
 
 
 def published_snapshots() -> list[PipelineSnapshot]:
-    """Everything that is published. A pipeline whose stored configuration cannot be read is left out and marked, so
-    that it stops nobody else's."""
+    """All published pipelines. One whose stored configuration cannot be read is left out and marked, so
+    that it does not affect the others."""
     snapshots, unreadable = selectors.published_snapshots()
     for pipeline, reason in unreadable:
         pipeline_mark_unreadable(pipeline_id=pipeline.pk, failure=reason)
@@ -176,17 +176,17 @@ def published_snapshots() -> list[PipelineSnapshot]:
 
 
 def pipeline_mark_unreadable(*, pipeline_id: UUID, failure: str) -> None:
-    """Keeps why the published version is not in the data plane."""
+    """Records why the published version is not in the data plane."""
     log.error("Pipeline %s is left out: %s", pipeline_id, failure)
     Pipeline.objects.filter(pk=pipeline_id).exclude(failure=failure).update(failure=failure)
 
 
 def snapshot_rewrite() -> None:
-    """Rewrites the whole snapshot in Redis from the database. What was announced meanwhile stays."""
+    """Rewrites the whole snapshot in Redis from the database, without losing concurrent announcements."""
 
     def rewrite(batch: Any) -> None:
         pipelines = published_snapshots()
-        usable = [found for found in map(ingest_key, ingest_keys()) if found is not None]
+        usable = [key for key in map(ingest_key, ingest_keys()) if key is not None]
         batch.multi()
         batch.delete(stored.PIPELINES, stored.INGEST_KEYS)
         for snapshot in pipelines:
@@ -194,7 +194,7 @@ def snapshot_rewrite() -> None:
         for key in usable:
             batch.hset(stored.INGEST_KEYS, key.hash, key.to_json())
 
-    # Read after it watches: an announcement that comes in between has it read again.
+    # The database is read after WATCH: a concurrent announcement makes the transaction retry.
     redis_client().transaction(rewrite, stored.PIPELINES, stored.INGEST_KEYS)
 
 
@@ -209,7 +209,7 @@ def _provision(pipeline: Pipeline, version: PipelineVersion, actor: User, before
 
 
 def _check_schema(pipeline: Pipeline, config: PipelineConfig) -> None:
-    """Raises ConfigError when the registry would refuse the schema, or cannot be asked."""
+    """Raises ConfigError when the registry would reject the schema, or is unavailable."""
     if config.stream_processing is None:
         return
     try:
@@ -224,21 +224,21 @@ def _change(
     with transaction.atomic():
         _audit(action, pipeline, actor, before=before, after=after)
         Pipeline.objects.filter(pk=pipeline.pk).update(**fields)
-        _follow(pipeline.pk)
+        _notify(pipeline.pk)
     for name, value in fields.items():
         setattr(pipeline, name, value)
     return pipeline
 
 
-def _follow(pipeline_id: UUID) -> None:
-    """Tells those who follow the pipeline, and the data plane once the change is saved."""
+def _notify(pipeline_id: UUID) -> None:
+    """Notifies receivers of the signal, and the data plane after commit."""
     pipeline = Pipeline.objects.select_related("published").get(pk=pipeline_id)
     pipeline_changed.send(Pipeline, pipeline=pipeline)
     transaction.on_commit(lambda: pipeline_announce(pipeline_id=pipeline_id))
 
 
-def _audit(action: str, pipeline: Pipeline, actor: User, **told: Any) -> None:
-    audit_record(action=f"pipeline.{action}", actor=actor, workspace=pipeline.workspace, target=pipeline, **told)
+def _audit(action: str, pipeline: Pipeline, actor: User, **changed: Any) -> None:
+    audit_record(action=f"pipeline.{action}", actor=actor, workspace=pipeline.workspace, target=pipeline, **changed)
 
 
 def _add_version(pipeline: Pipeline, number: int, config: PipelineConfig, actor: User) -> None:
@@ -254,7 +254,7 @@ def _add_version(pipeline: Pipeline, number: int, config: PipelineConfig, actor:
 
 
 def _upgraded(version: PipelineVersion) -> dict[str, Any]:
-    """A saved configuration in the present form. Raises ConfigError."""
+    """A saved configuration upgraded to the current schema. Raises ConfigError."""
     try:
         return PipelineConfig.upgraded(version.config, version.schema_version)
     except UnreadableConfigError as error:
@@ -262,7 +262,7 @@ def _upgraded(version: PipelineVersion) -> dict[str, Any]:
 
 
 def _use_errors(placed: PlacedUse, connector: Connector | None) -> dict[str, list[str]]:
-    """What is wrong with one use of a connector, by the fields to blame."""
+    """The errors of one use of a connector, by field."""
     path = ("config", *placed.path)
     if connector is None:
         return {_dotted(*path, "connector"): ["This workspace has no such connector."]}

@@ -1,1 +1,1 @@
-"""What the REST API of every app is built with."""
+"""Shared building blocks of the REST APIs of all apps."""

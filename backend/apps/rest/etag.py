@@ -1,4 +1,4 @@
-"""Lost updates are refused: an object's ETag sent back in ``If-Match`` must still be its ETag."""
+"""Prevents lost updates: the ETag in ``If-Match`` must still be that of the object."""
 
 from typing import Any, TypeVar
 
@@ -23,10 +23,10 @@ def etag_of(instance: Any) -> str:
 
 
 class ETagField(serializers.CharField):
-    """Also in the body, where a list has one for each object."""
+    """Also in the body, so that a list has one for each object."""
 
     def __init__(self) -> None:
-        super().__init__(source="*", read_only=True, help_text="Sent as If-Match, it refuses to overwrite a change.")
+        super().__init__(source="*", read_only=True, help_text="Sent back as If-Match, it prevents lost updates.")
 
     def to_representation(self, value: Any) -> str:
         return etag_of(value)
@@ -51,12 +51,12 @@ class ETagViewSet(ModelViewSet[M]):
         return super().finalize_response(request, response, *args, **kwargs)
 
     def _check(self, request: Request) -> None:
-        wanted = request.headers.get("If-Match")
-        if wanted in (None, "*"):
+        if_match = request.headers.get("If-Match")
+        if if_match in (None, "*"):
             return
-        # Locked until the change is saved, so that of two editors one is refused.
+        # Locked until the change is saved, so that one of two concurrent editors is rejected.
         locked = self.get_queryset().model._default_manager.select_for_update().filter(pk=self.get_object().pk).first()
         if locked is None:
             raise Http404
-        if wanted != etag_of(locked):
+        if if_match != etag_of(locked):
             raise PreconditionFailedError

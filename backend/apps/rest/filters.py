@@ -1,4 +1,4 @@
-"""Filters of lists that refuse with a sentence what the database could not compare."""
+"""List filters that reject values which the database could not compare, with a message."""
 
 from datetime import UTC, datetime
 from typing import Any
@@ -10,10 +10,10 @@ from django_filters.fields import IsoDateTimeField
 
 class _InstantField(IsoDateTimeField):
     def clean(self, value: Any) -> datetime | None:
-        found: datetime | None = super().clean(value)
+        instant: datetime | None = super().clean(value)
         try:
-            # Python knows time zones that PostgreSQL does not.
-            return found.astimezone(UTC) if found else None
+            # Python accepts time zones that PostgreSQL does not.
+            return instant.astimezone(UTC) if instant else None
         except OverflowError:
             raise ValidationError("This time is out of range.") from None
 

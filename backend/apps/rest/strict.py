@@ -1,6 +1,6 @@
-"""Serializers of request bodies: an unknown field is refused at its place, so that a typo changes nothing unseen.
+"""Serializers of request bodies: an unknown field is rejected by name, so that a typo does not go unnoticed.
 
-Read-only fields are taken and ignored: what was read may be sent back whole.
+Read-only fields are accepted and ignored, so that a client may send back what it has read.
 """
 
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ from backend.domain.errors import UNKNOWN_FIELD
 # Without docstrings, which subclasses would inherit as their descriptions in the OpenAPI document.
 class StrictSerializer(serializers.Serializer):
     echoed: ClassVar[tuple[str, ...]] = ()
-    """Further fields to ignore: those of the object, where only a part of it is taken."""
+    """Further fields to ignore: those of the whole object, where only a part of it is accepted."""
 
     def to_internal_value(self, data: Any) -> Any:
         known = {*self.fields, *self.echoed}

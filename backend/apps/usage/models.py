@@ -2,7 +2,7 @@ from django.db import models
 
 
 class UsageMinute(models.Model):
-    """Deliveries of an output within one minute, folded from billing events."""
+    """Deliveries of an output within one minute, aggregated from billing events."""
 
     workspace_id = models.UUIDField()
     pipeline_id = models.UUIDField()

@@ -1,4 +1,4 @@
-"""Proof that usage equals deliveries: the billing topic, read again from its start, against the table."""
+"""Reconciles usage with deliveries: the billing topic, read again from its start, against the table."""
 
 from collections import defaultdict
 from dataclasses import dataclass, field
@@ -18,7 +18,7 @@ _SECONDS = 30.0
 
 @dataclass
 class Reconciliation:
-    """What a range holds. ``differences`` are (minute key, delivered, in the table)."""
+    """The result for a range. ``differences`` are (minute key, delivered, in the table)."""
 
     events: int = 0
     distinct: int = 0
@@ -34,10 +34,10 @@ class Reconciliation:
 def reconcile(since: datetime, until: datetime) -> Reconciliation:
     """Compares each minute from ``since`` up to but not including ``until``.
 
-    Raises KafkaException when the topic cannot be read. Events older than the topic's retention
-    are gone from it and show as differences.
+    Raises KafkaException when the topic cannot be read. Events past the topic's retention
+    show as differences.
     """
-    found = Reconciliation()
+    result = Reconciliation()
     seen: set[tuple[str, str, str]] = set()
     delivered: defaultdict[MinuteKey, int] = defaultdict(int)
     first, last = since.isoformat(), until.isoformat()
@@ -45,24 +45,24 @@ def reconcile(since: datetime, until: datetime) -> Reconciliation:
         at = datetime.fromisoformat(event["at"]).isoformat()
         if not first <= at < last:
             continue
-        found.events += 1
+        result.events += 1
         delivery = (event["pipeline_id"], event["output"], event["message_id"])
         if delivery in seen:
-            found.repeated.append(delivery)
+            result.repeated.append(delivery)
         seen.add(delivery)
         delivered[minute_key(event)] += 1
-    found.distinct = len(seen)
+    result.distinct = len(seen)
     stored: dict[MinuteKey, int] = {}
     for row in UsageMinute.objects.filter(minute__gte=since, minute__lt=until):
         key = (str(row.workspace_id), str(row.pipeline_id), row.output, f"{row.minute:%Y-%m-%dT%H:%M}:00Z")
         stored[key] = row.deliveries
-    found.usage = sum(stored.values())
-    found.differences = [
+    result.usage = sum(stored.values())
+    result.differences = [
         (key, delivered.get(key, 0), stored.get(key, 0))
         for key in sorted({*delivered, *stored})
         if delivered.get(key, 0) != stored.get(key, 0)
     ]
-    return found
+    return result
 
 
 def _events() -> Any:

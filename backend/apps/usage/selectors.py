@@ -1,4 +1,4 @@
-"""Questions about usage."""
+"""Queries on usage."""
 
 from datetime import datetime
 from typing import Any

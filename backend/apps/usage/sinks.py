@@ -1,4 +1,4 @@
-"""Billing events on their way from Kafka into usage."""
+"""Aggregates billing events from Kafka into usage."""
 
 import json
 from collections import defaultdict
@@ -39,5 +39,5 @@ class UsageSink(Sink):
             sums[0] += 1
             sums[1] += event["bytes"]
         with connection.cursor() as cursor:
-            # In a fixed order, so that two workers never wait for each other's rows in a circle.
+            # In a fixed order, so that two workers cannot deadlock.
             cursor.executemany(_ADD, [(*key, *sums) for key, sums in sorted(added.items())])

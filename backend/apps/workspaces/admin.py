@@ -18,7 +18,7 @@ class MembershipInline(admin.TabularInline[Membership, Workspace]):
 
 @admin.register(User)
 class PersonAdmin(UserAdmin[User], AuditedAdmin[User]):
-    """Local accounts, and whom the identity provider vouches for: these have a subject."""
+    """Local accounts and users from the identity provider, who have a subject."""
 
     list_display = ["username", "email", "subject", "is_active", "is_superuser", "last_login"]
     fieldsets = (*(UserAdmin.fieldsets or ()), ("Identity provider", {"fields": ["subject"]}))
@@ -32,12 +32,12 @@ class WorkspaceAdmin(AuditedAdmin[Workspace]):
     inlines = [MembershipInline]
 
     def has_delete_permission(self, request: HttpRequest, obj: Workspace | None = None) -> bool:
-        return False  # its pipelines would go on in the data plane
+        return False  # its pipelines would keep running in the data plane
 
 
 @admin.register(ApiKey)
 class ApiKeyAdmin(ReadOnlyAdmin[ApiKey]):
-    """Keys are made in the console or by the API, which show their text once."""
+    """Keys are created in the console or through the API, which show their text once."""
 
     list_display = ["name", "workspace", "prefix", "scopes", "created_by", "expires_at", "revoked_at"]
     list_filter = ["workspace"]

@@ -1,4 +1,4 @@
-"""Who is asking, and for which workspace: ``request.auth`` is always an Access."""
+"""Who sends a request, and for which workspace: ``request.auth`` is always an Access."""
 
 from dataclasses import dataclass
 
@@ -15,20 +15,20 @@ WORKSPACE_HEADER = "Headrace-Workspace"
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """A caller's workspace and role in it; no workspace for a person who is in none."""
+    """A caller's workspace and role in it; both None for a user without a workspace."""
 
     workspace: Workspace | None
     role: Role | None
 
 
 def access_of(user: User, request: Request) -> Access:
-    """The person's access to the workspace that the request names, or to the first of theirs.
+    """The user's access to the workspace that the request names, or to their first one.
 
-    A link, which has no header, names it in the query.
+    Links, which cannot set headers, name it in the query.
     """
     memberships = memberships_of(user)
-    if wanted := request.headers.get(WORKSPACE_HEADER) or request.query_params.get("workspace"):
-        memberships = memberships.filter(workspace__slug=wanted)
+    if slug := request.headers.get(WORKSPACE_HEADER) or request.query_params.get("workspace"):
+        memberships = memberships.filter(workspace__slug=slug)
     membership = memberships.first()
     return Access(membership.workspace, Role(membership.role)) if membership else Access(None, None)
 
@@ -52,13 +52,13 @@ class ApiKeyAuthentication(BaseAuthentication):
 
 
 class WorkspaceSessionAuthentication(SessionAuthentication):
-    """The browser's session; the header ``Headrace-Workspace`` chooses among several workspaces."""
+    """The browser's session; the header ``Headrace-Workspace`` selects one of several workspaces."""
 
     def authenticate(self, request: Request) -> tuple[User, Access] | None:
-        found = super().authenticate(request)
-        if found is None:
+        authenticated = super().authenticate(request)
+        if authenticated is None:
             return None
-        return found[0], access_of(found[0], request)
+        return authenticated[0], access_of(authenticated[0], request)
 
 
 class _ApiKeyScheme(OpenApiAuthenticationExtension):  # type: ignore[no-untyped-call]

@@ -5,7 +5,7 @@ from uuid_utils.compat import uuid7
 
 
 class Role(models.TextChoices):
-    """What a member may do; each role may do all that the ones before it may."""
+    """What a member may do; each role includes the ones before it."""
 
     VIEWER = "viewer"
     OPERATOR = "operator"
@@ -25,7 +25,7 @@ class User(AbstractUser):
         max_length=200, unique=True, null=True, blank=True, help_text="The identity provider's id of the person."
     )
     via = ""
-    """What speaks for them in this request, when they do not themselves: an API key. Not stored."""
+    """The API key that acts on their behalf in this request, if any. Not stored."""
 
     @property
     def name(self) -> str:
@@ -33,7 +33,7 @@ class User(AbstractUser):
 
 
 class Workspace(models.Model):
-    """A tenant: nothing of one workspace exists for another."""
+    """A tenant: workspaces are isolated from each other."""
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     slug = models.SlugField(unique=True)
@@ -68,7 +68,7 @@ class Scope(models.TextChoices):
 
 
 class ApiKey(models.Model):
-    """A program's key to one workspace. Only its hash is kept."""
+    """A program's key to one workspace. Only its hash is stored."""
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     workspace = models.ForeignKey(Workspace, on_delete=models.CASCADE, related_name="api_keys")

@@ -6,12 +6,12 @@ from rest_framework.request import Request
 from backend.apps.workspaces.authentication import Access
 from backend.apps.workspaces.models import Role
 
-if TYPE_CHECKING:  # this module is loaded while rest_framework.views is
+if TYPE_CHECKING:  # a circular import at run time: rest_framework.views loads this module
     from rest_framework.views import APIView
 
 
 class RolePermission(BasePermission):
-    """Reading needs a viewer, changing an editor; a view's ``roles`` names other roles by action."""
+    """Reading requires viewer, changing requires editor; a view's ``roles`` overrides this by action."""
 
     message = "Your role in this workspace does not allow this."
 

@@ -1,4 +1,4 @@
-"""Questions about workspaces and keys."""
+"""Queries on workspaces and keys."""
 
 from django.core.management.base import CommandError
 from django.db.models import Q, QuerySet
@@ -27,8 +27,8 @@ def ingest_keys() -> QuerySet[ApiKey]:
 
 def workspace_named(slug: str) -> Workspace:
     """For commands: the workspace with that short name, or the only one. Raises CommandError."""
-    found = list(Workspace.objects.filter(slug=slug) if slug else Workspace.objects.all()[:2])
-    if len(found) != 1:
+    workspaces = list(Workspace.objects.filter(slug=slug) if slug else Workspace.objects.all()[:2])
+    if len(workspaces) != 1:
         known = ", ".join(Workspace.objects.order_by("slug").values_list("slug", flat=True))
         raise CommandError(f"Choose a workspace with --workspace; there are: {known or 'none'}.")
-    return found[0]
+    return workspaces[0]

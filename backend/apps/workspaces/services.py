@@ -28,15 +28,13 @@ def workspace_create(*, slug: str, name: str, admin: User) -> Workspace:
 
 
 def member_add(*, workspace: Workspace, actor: User, username: str, role: str) -> Membership:
-    """Raises ConfigError when there is no such person, or they are a member already."""
+    """Raises ConfigError when there is no such user, or they are already a member."""
     user = User.objects.filter(username=username, is_active=True).first()
     if user is None:
-        said = (
-            "Nobody here has this user name. Local accounts are made in the admin site; others at their first sign-in."
-        )
-        raise ConfigError({"username": [said]})
+        problem = "No account has this user name. Local ones are created in the admin site, others at first sign-in."
+        raise ConfigError({"username": [problem]})
     if Membership.objects.filter(workspace=workspace, user=user).exists():
-        raise ConfigError({"username": [f"{username} is a member already."]})
+        raise ConfigError({"username": [f"{username} is already a member."]})
     with transaction.atomic():
         member = Membership.objects.create(workspace=workspace, user=user, role=role)
         _audit_member("add", member, actor, after={"role": role})
@@ -44,7 +42,7 @@ def member_add(*, workspace: Workspace, actor: User, username: str, role: str) -
 
 
 def member_change(*, member: Membership, actor: User, role: str) -> Membership:
-    """Raises ConflictError when somebody else decides, or no admin would be left."""
+    """Raises ConflictError when the identity provider determines the role, or no admin would be left."""
     with transaction.atomic():
         _check_may_change(member, stays_admin=role == Role.ADMIN)
         before, member.role = member.role, role
@@ -66,14 +64,14 @@ def _check_may_change(member: Membership, *, stays_admin: bool) -> None:
         raise ConflictError(
             f"The identity provider's roles and groups decide what {member.user} may do; change them there."
         )
-    # Locked, so that two admins do not remove each other.
+    # Locked, so that two admins cannot remove each other at the same time.
     admins = list(Membership.objects.select_for_update().filter(workspace=member.workspace, role=Role.ADMIN))
     if admins == [member] and not stays_admin:
-        raise ConflictError(f"{member.user} is the only admin of this workspace; make somebody else one first.")
+        raise ConflictError(f"{member.user} is the only admin of this workspace; make another member an admin first.")
 
 
-def _audit_member(action: str, member: Membership, actor: User, **told: Any) -> None:
-    audit_record(action=f"membership.{action}", actor=actor, workspace=member.workspace, target=member.user, **told)
+def _audit_member(action: str, member: Membership, actor: User, **changed: Any) -> None:
+    audit_record(action=f"membership.{action}", actor=actor, workspace=member.workspace, target=member.user, **changed)
 
 
 def key_hash(key: str) -> str:
@@ -84,7 +82,7 @@ def key_hash(key: str) -> str:
 def api_key_create(
     *, workspace: Workspace, actor: User, name: str, scopes: Sequence[str], expires_at: datetime | None = None
 ) -> tuple[ApiKey, str]:
-    """A new key and its text, which cannot be had again."""
+    """A new key and its text, which cannot be retrieved later."""
     text = f"hr_{secrets.token_urlsafe(_KEY_BYTES)}"
     with transaction.atomic():
         key = ApiKey.objects.create(
@@ -96,14 +94,14 @@ def api_key_create(
             created_by=actor,
             expires_at=expires_at,
         )
-        told = {"prefix": key.prefix, "scopes": key.scopes, "expires_at": expires_at and expires_at.isoformat()}
-        audit_record(action="api_key.create", actor=actor, workspace=workspace, target=key, after=told)
+        after = {"prefix": key.prefix, "scopes": key.scopes, "expires_at": expires_at and expires_at.isoformat()}
+        audit_record(action="api_key.create", actor=actor, workspace=workspace, target=key, after=after)
         transaction.on_commit(lambda: api_key_announce(key=key))
     return key, text
 
 
 def api_key_revoke(*, key: ApiKey, actor: User) -> None:
-    """The key stops working at once, or within a minute while Redis is not available."""
+    """The key stops working at once, or within a minute while Redis is unavailable."""
     with transaction.atomic():
         key.revoked_at = timezone.now()
         key.save(update_fields=["revoked_at"])
@@ -119,6 +117,6 @@ def ingest_key(key: ApiKey) -> IngestKey | None:
 
 
 def api_key_announce(*, key: ApiKey) -> None:
-    """Writes the key's present state into the data plane's snapshot and says that it changed."""
+    """Writes the key's current state to the data plane's snapshot, and announces the change."""
     usable = ingest_key(key)
     snapshot.announce("key", key.hash, usable.to_json() if usable else None)

@@ -6,10 +6,10 @@ from backend.apps.rest.strict import StrictSerializer
 
 class ApplySerializer(StrictSerializer):
     yaml = serializers.CharField(
-        trim_whitespace=False, max_length=10 * 1024 * 1024, help_text="Documents as the export gives them."
+        trim_whitespace=False, max_length=10 * 1024 * 1024, help_text="Documents in the format of the export."
     )
-    prune = serializers.BooleanField(default=False, help_text="Delete what no document names.")
-    dry_run = serializers.BooleanField(default=True, help_text="Only say what would be done.")
+    prune = serializers.BooleanField(default=False, help_text="Delete connectors and pipelines that no document names.")
+    dry_run = serializers.BooleanField(default=True, help_text="Only report what would be done.")
 
 
 class StepSerializer(serializers.Serializer):

@@ -11,27 +11,27 @@ from backend.apps.workspaces.api.base import actor_of, workspace_of
 
 
 class ConfigFilesView(APIView):
-    """The workspace's connectors and pipelines as YAML: what is, and what should be."""
+    """The workspace's connectors and pipelines as YAML: export the current state, or apply a desired one."""
 
     @extend_schema(responses={(200, "application/yaml"): OpenApiTypes.STR})
     def get(self, request: Request) -> HttpResponse:
-        """Everything, secrets as references to environment variables."""
+        """Export everything, with secrets as references to environment variables."""
         text = services.dump(services.export(workspace_of(request)))
         return HttpResponse(text, content_type="application/yaml; charset=utf-8")
 
     @extend_schema(request=ApplySerializer, responses=StepSerializer(many=True))
     def post(self, request: Request) -> Response:
-        """Apply all documents or, when anything is refused, none; without dry_run=false only the plan is made.
+        """Apply all documents, or none if any is rejected. Without dry_run=false, only return the plan.
 
-        References are read from the environment of the console's server.
+        References are resolved from the environment of the console's server.
         """
-        wanted = ApplySerializer(data=request.data)
-        wanted.is_valid(raise_exception=True)
+        serializer = ApplySerializer(data=request.data)
+        serializer.is_valid(raise_exception=True)
         steps = services.apply(
             workspace=workspace_of(request),
             actor=actor_of(request),
-            documents=services.parse(wanted.validated_data["yaml"]),
-            prune=wanted.validated_data["prune"],
-            dry_run=wanted.validated_data["dry_run"],
+            documents=services.parse(serializer.validated_data["yaml"]),
+            prune=serializer.validated_data["prune"],
+            dry_run=serializer.validated_data["dry_run"],
         )
         return Response(StepSerializer(steps, many=True).data)

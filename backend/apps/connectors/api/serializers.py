@@ -28,7 +28,8 @@ class ConnectorTypeSerializer(serializers.Serializer):
 class ConnectorSerializer(StrictModelSerializer):
     etag = ETagField()
     connection = serializers.DictField(
-        help_text="As the type's connection schema says. Secrets come back as ********, which sent back keeps them."
+        help_text="As the type's connection schema defines. Secrets are returned as ********; "
+        "sending that back keeps them."
     )
 
     failure = serializers.SerializerMethodField(help_text="Why it cannot be used; empty when it can.")

@@ -49,12 +49,12 @@ class ConnectorViewSet(ETagViewSet[Connector]):
 
     def perform_update(self, serializer: BaseSerializer[Connector]) -> None:
         assert serializer.instance is not None
-        wanted: dict[str, Any] = serializer.validated_data
+        data: dict[str, Any] = serializer.validated_data
         serializer.instance = connector_update(
             connector=serializer.instance,
             actor=actor_of(self.request),
-            name=wanted["name"],
-            connection=wanted["connection"],
+            name=data["name"],
+            connection=data["connection"],
         )
 
     def perform_destroy(self, instance: Connector) -> None:
@@ -63,11 +63,11 @@ class ConnectorViewSet(ETagViewSet[Connector]):
     @extend_schema(request=SavedConnectionTestSerializer, responses=TestResultSerializer)
     @action(detail=True, methods=["post"])
     def test(self, request: Request, pk: str) -> Response:
-        """Really connect with what is saved, or with a changed connection before it is saved."""
+        """Test the saved connection, or a changed one before it is saved, by really connecting."""
         saved = self.get_object()
-        wanted = SavedConnectionTestSerializer(data=request.data)
-        wanted.is_valid(raise_exception=True)
-        connection = wanted.validated_data.get("connection", saved.connection)
+        serializer = SavedConnectionTestSerializer(data=request.data)
+        serializer.is_valid(raise_exception=True)
+        connection = serializer.validated_data.get("connection", saved.connection)
         return Response(
             {"detail": connector_check(workspace=saved.workspace, type=saved.type, connection=connection, stored=saved)}
         )
@@ -77,7 +77,7 @@ class ConnectorViewSet(ETagViewSet[Connector]):
     )
     @action(detail=False, methods=["post"], url_path="test")
     def test_unsaved(self, request: Request) -> Response:
-        """Really connect with what is in the request, before it is saved."""
-        wanted = ConnectionTestSerializer(data=request.data)
-        wanted.is_valid(raise_exception=True)
-        return Response({"detail": connector_check(workspace=workspace_of(request), **wanted.validated_data)})
+        """Test a connection before it is saved, by really connecting."""
+        serializer = ConnectionTestSerializer(data=request.data)
+        serializer.is_valid(raise_exception=True)
+        return Response({"detail": connector_check(workspace=workspace_of(request), **serializer.validated_data)})

@@ -6,7 +6,7 @@ from backend.apps.rest.filters import InstantFilter, UUIDInFilter
 
 
 class DeadLetterFilter(django_filters.FilterSet):
-    """For the list, and for what is redriven, counted or discarded."""
+    """Used by the list, and to select what is redriven, counted or discarded."""
 
     pipeline = django_filters.UUIDFilter(field_name="pipeline_id")
     ids = UUIDInFilter(field_name="pk", help_text="Ids, separated by commas.")

@@ -70,7 +70,7 @@ class RedriveSerializer(DeadLetterSelectionSerializer):
     version = serializers.ChoiceField(
         choices=["original", "current"],
         default="original",
-        help_text="Deliver as the version it was accepted under says, or as the one in force.",
+        help_text="Deliver with the version under which it was accepted, or with the published version.",
     )
 
 
@@ -92,9 +92,9 @@ class DeadLetterGroupSerializer(serializers.Serializer):
 
 
 class PreviewSerializer(serializers.Serializer):
-    """What a redrive or discard of this selection would reach."""
+    """What a redrive or discard of this selection would affect."""
 
-    count = serializers.IntegerField(help_text="Those that wait; others are left alone.")
+    count = serializers.IntegerField(help_text="Waiting dead letters only; others are not affected.")
     outputs = serializers.IntegerField()
     groups = DeadLetterGroupSerializer(many=True)
 
@@ -138,7 +138,7 @@ class BreakerErrorSerializer(serializers.Serializer):
 class BreakerSerializer(serializers.Serializer):
     state = serializers.ChoiceField(choices=list(BreakerState))
     since = serializers.DateTimeField(allow_null=True)
-    until = serializers.DateTimeField(allow_null=True, help_text="When one message probes.")
+    until = serializers.DateTimeField(allow_null=True, help_text="When a single message is sent as a probe.")
     cause = serializers.CharField()
     last_errors = BreakerErrorSerializer(many=True, help_text="Newest first.")
 
@@ -153,12 +153,15 @@ class OutputSerializer(serializers.Serializer):
     name = serializers.CharField()
     connector = serializers.UUIDField()
     rate_limit = RateLimitSerializer(allow_null=True)
-    dead_letters = serializers.IntegerField(help_text="Those that wait.")
+    dead_letters = serializers.IntegerField(help_text="Waiting or being redelivered.")
     breaker = BreakerSerializer()
 
 
 class SetBreakerSerializer(StrictSerializer):
-    open = serializers.BooleanField(help_text="Whether it is to be open: nothing is sent then.")
+    open = serializers.BooleanField(help_text="Whether the breaker is to be open, so that nothing is sent.")
     seconds = serializers.FloatField(
-        min_value=1, max_value=86400, required=False, help_text="How long it stays open; the usual penalty if not set."
+        min_value=1,
+        max_value=86400,
+        required=False,
+        help_text="How long it stays open; by default, the configured time.",
     )

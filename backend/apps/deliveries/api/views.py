@@ -49,17 +49,17 @@ class DeadLetterViewSet(mixins.ListModelMixin, mixins.RetrieveModelMixin, viewse
     @extend_schema(responses=DeadLetterGroupSerializer(many=True), filters=True)
     @action(detail=False, pagination_class=None)
     def summary(self, request: Request) -> Response:
-        """By pipeline, output and reason: how many, since when, and when the next is sent again."""
+        """Counts by pipeline, output and reason, with the oldest and the next redelivery."""
         groups = selectors.dead_letter_summary(self.filter_queryset(self.get_queryset()))
         return Response(DeadLetterGroupSerializer(groups, many=True).data)
 
     @extend_schema(request=DeadLetterSelectionSerializer, responses=PreviewSerializer)
     @action(detail=False, methods=["post"], filterset_class=None)
     def count(self, request: Request) -> Response:
-        """How many waiting dead letters a selection reaches, before anything is done."""
-        asked = DeadLetterSelectionSerializer(data=request.data)
-        asked.is_valid(raise_exception=True)
-        waiting = self._selected(asked.validated_data["filter"]).filter(state=DeadLetter.State.WAITING)
+        """Count the waiting dead letters of a selection before anything is done."""
+        serializer = DeadLetterSelectionSerializer(data=request.data)
+        serializer.is_valid(raise_exception=True)
+        waiting = self._selected(serializer.validated_data["filter"]).filter(state=DeadLetter.State.WAITING)
         groups = selectors.dead_letter_summary(waiting)
         preview = {
             "count": sum(group["count"] for group in groups),
@@ -71,45 +71,45 @@ class DeadLetterViewSet(mixins.ListModelMixin, mixins.RetrieveModelMixin, viewse
     @extend_schema(request=RedriveSerializer, responses=CountSerializer)
     @action(detail=False, methods=["post"], filterset_class=None)
     def redrive(self, request: Request) -> Response:
-        """Send the selected ones again, as breakers and rate limits allow."""
-        asked = RedriveSerializer(data=request.data)
-        asked.is_valid(raise_exception=True)
+        """Redeliver the selected dead letters, as breakers and rate limits allow."""
+        serializer = RedriveSerializer(data=request.data)
+        serializer.is_valid(raise_exception=True)
         count = services.dead_letters_redrive(
-            letters=self._selected(asked.validated_data["filter"]),
+            letters=self._selected(serializer.validated_data["filter"]),
             workspace=workspace_of(request),
             actor=actor_of(request),
-            filter=asked.validated_data["filter"],
-            use_current_version=asked.validated_data["version"] == "current",
+            filter=serializer.validated_data["filter"],
+            use_current_version=serializer.validated_data["version"] == "current",
         )
         return Response({"count": count})
 
     @extend_schema(request=DiscardSerializer, responses=CountSerializer)
     @action(detail=False, methods=["post"], filterset_class=None)
     def discard(self, request: Request) -> Response:
-        """Give the selected ones up."""
-        asked = DiscardSerializer(data=request.data)
-        asked.is_valid(raise_exception=True)
+        """Discard the selected dead letters."""
+        serializer = DiscardSerializer(data=request.data)
+        serializer.is_valid(raise_exception=True)
         count = services.dead_letters_discard(
-            letters=self._selected(asked.validated_data["filter"]),
+            letters=self._selected(serializer.validated_data["filter"]),
             workspace=workspace_of(request),
             actor=actor_of(request),
-            filter=asked.validated_data["filter"],
-            reason=asked.validated_data["reason"],
+            filter=serializer.validated_data["filter"],
+            reason=serializer.validated_data["reason"],
         )
         return Response({"count": count})
 
-    def _selected(self, wanted: dict[str, str]) -> QuerySet[DeadLetter]:
-        if unknown := sorted(set(wanted) - set(DeadLetterFilter.base_filters)):
+    def _selected(self, filters: dict[str, str]) -> QuerySet[DeadLetter]:
+        if unknown := sorted(set(filters) - set(DeadLetterFilter.base_filters)):
             raise ValidationError({"filter": [f"Unknown filter: {', '.join(unknown)}."]})
-        found = DeadLetterFilter(wanted, queryset=selectors.dead_letters_of(workspace_of(self.request)))
-        if not found.is_valid():
-            raise ValidationError({"filter": found.errors})
-        letters: QuerySet[DeadLetter] = found.qs
+        filterset = DeadLetterFilter(filters, queryset=selectors.dead_letters_of(workspace_of(self.request)))
+        if not filterset.is_valid():
+            raise ValidationError({"filter": filterset.errors})
+        letters: QuerySet[DeadLetter] = filterset.qs
         return letters
 
 
 class AttemptViewSet(mixins.ListModelMixin, viewsets.GenericViewSet[Attempt]):
-    """Tries of deliveries: all failures, and a share of the successes."""
+    """Delivery attempts: all failures, and a sample of the successes."""
 
     queryset = Attempt.objects.none()
     serializer_class = AttemptSerializer
@@ -121,7 +121,7 @@ class AttemptViewSet(mixins.ListModelMixin, viewsets.GenericViewSet[Attempt]):
 
 
 class OutputEventViewSet(mixins.ListModelMixin, viewsets.GenericViewSet[OutputEvent]):
-    """Turns of circuit breakers, newest first."""
+    """State changes of circuit breakers, newest first."""
 
     queryset = OutputEvent.objects.none()
     serializer_class = OutputEventSerializer
@@ -152,18 +152,18 @@ class OutputViewSet(viewsets.GenericViewSet[Pipeline]):
     @extend_schema(request=SetBreakerSerializer, responses=OutputSerializer)
     @action(detail=True, methods=["post"])
     def breaker(self, request: Request, pipeline: str, name: str) -> Response:
-        """Open or close the circuit breaker by hand."""
-        asked = SetBreakerSerializer(data=request.data)
-        asked.is_valid(raise_exception=True)
+        """Open or close the circuit breaker manually."""
+        serializer = SetBreakerSerializer(data=request.data)
+        serializer.is_valid(raise_exception=True)
         owner = self._pipeline(pipeline)
         if name not in {output["name"] for output in selectors.output_configs(owner)}:
             raise Http404
         services.breaker_set(
             pipeline=owner,
             output=name,
-            to_open=asked.validated_data["open"],
-            seconds=asked.validated_data.get("seconds"),
+            to_open=serializer.validated_data["open"],
+            seconds=serializer.validated_data.get("seconds"),
             actor=actor_of(request),
         )
-        found = next(output for output in selectors.outputs_of(owner) if output["name"] == name)
-        return Response(OutputSerializer(found).data)
+        shown = next(output for output in selectors.outputs_of(owner) if output["name"] == name)
+        return Response(OutputSerializer(shown).data)

@@ -10,7 +10,7 @@ from backend.apps.demo.services import generator_rate, generator_set_rate
 
 
 class GeneratorView(APIView):
-    """The demo's generator of messages. Exists in the embedded installation only."""
+    """The demo's message generator, in the embedded installation only."""
 
     @extend_schema(responses=GeneratorSerializer)
     def get(self, request: Request) -> Response:
@@ -20,10 +20,10 @@ class GeneratorView(APIView):
     @extend_schema(request=GeneratorSerializer, responses=GeneratorSerializer)
     def put(self, request: Request) -> Response:
         _only_embedded()
-        wanted = GeneratorSerializer(data=request.data)
-        wanted.is_valid(raise_exception=True)
-        generator_set_rate(wanted.validated_data["rate"])
-        return Response(wanted.data)
+        serializer = GeneratorSerializer(data=request.data)
+        serializer.is_valid(raise_exception=True)
+        generator_set_rate(serializer.validated_data["rate"])
+        return Response(serializer.data)
 
 
 def _only_embedded() -> None:

@@ -5,7 +5,9 @@ from backend.apps.rest.strict import StrictSerializer
 
 class SignInOptionsSerializer(serializers.Serializer):
     local = serializers.BooleanField(help_text="Whether local accounts may sign in with a password.")
-    provider_url = serializers.CharField(allow_null=True, help_text="Where the identity provider's sign-in begins.")
+    provider_url = serializers.CharField(
+        allow_null=True, help_text="Where sign-in through the identity provider starts."
+    )
 
 
 class LoginSerializer(StrictSerializer):
@@ -14,4 +16,4 @@ class LoginSerializer(StrictSerializer):
 
 
 class SignedOutSerializer(serializers.Serializer):
-    redirect = serializers.CharField(help_text="Where the browser should go next; ends the provider's session too.")
+    redirect = serializers.CharField(help_text="Where the browser must go next, to end the provider's session too.")

@@ -36,11 +36,11 @@ class SessionView(APIView):
         """Sign in with a local account; the answer sets the session cookie."""
         if not settings.CONSOLE.local_login:
             raise exceptions.PermissionDenied("Local accounts are switched off: sign in through the identity provider.")
-        wanted = LoginSerializer(data=request.data)
-        wanted.is_valid(raise_exception=True)
-        user = authenticate(request, **wanted.validated_data)
+        serializer = LoginSerializer(data=request.data)
+        serializer.is_valid(raise_exception=True)
+        user = authenticate(request, **serializer.validated_data)
         if not isinstance(user, User):
-            session_record(action="session.refused", username=wanted.validated_data["username"])
+            session_record(action="session.refused", username=serializer.validated_data["username"])
             raise exceptions.ValidationError({"password": "User name or password is wrong."})
         login(request, user)
         session_record(action="session.sign_in", username=user.username)

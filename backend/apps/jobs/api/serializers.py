@@ -9,7 +9,7 @@ class StageSerializer(serializers.Serializer):
     alive = serializers.BooleanField()
     slots = serializers.IntegerField(required=False)
     rows_per_second = serializers.FloatField(required=False)
-    lag = serializers.IntegerField(required=False, allow_null=True, help_text="Messages that wait before the stage.")
+    lag = serializers.IntegerField(required=False, allow_null=True, help_text="Messages waiting for the stage.")
 
 
 class JobSerializer(serializers.ModelSerializer):

@@ -32,30 +32,30 @@ class JobViewSet(mixins.ListModelMixin, mixins.RetrieveModelMixin, viewsets.Gene
     def get_serializer_context(self) -> dict[str, Any]:
         context = dict(super().get_serializer_context())
         if getattr(self, "swagger_fake_view", False):
-            return context  # the API is being described, and no server need run
+            return context  # generating the OpenAPI document needs no Kafka
         try:
             lags = stage_lags()
         except KafkaException:
-            lags = {}  # Kafka is away, which the page says elsewhere
+            lags = {}  # Kafka is unavailable, which the page shows elsewhere
         return {**context, "lags": lags}
 
     @extend_schema(request=None, responses={202: JobSerializer})
     @action(detail=True, methods=["post"])
     def start(self, request: Request, name: str) -> Response:
-        """Want it running; it starts within seconds."""
+        """Start the application; it starts within seconds."""
         services.job_start(job=self.get_object(), actor=actor_of(request), workspace=workspace_of(request))
         return Response(self.get_serializer(self.get_object()).data, status=202)
 
     @extend_schema(request=None, responses={202: JobSerializer})
     @action(detail=True, methods=["post"])
     def stop(self, request: Request, name: str) -> Response:
-        """Want it stopped; it drains within seconds."""
+        """Stop the application; it drains within seconds."""
         services.job_stop(job=self.get_object(), actor=actor_of(request), workspace=workspace_of(request))
         return Response(self.get_serializer(self.get_object()).data, status=202)
 
     @extend_schema(responses=LogSerializer, parameters=[OpenApiParameter("lines", int, description="At most 1000.")])
     @action(detail=True)
     def log(self, request: Request, name: str) -> Response:
-        """The last lines of its log."""
+        """The last lines of the application's log."""
         lines = query_number(request, "lines", default=200, most=_MOST_LINES)
         return Response({"lines": job_log(self.get_object(), lines)})

@@ -2,7 +2,7 @@ from rest_framework import serializers
 
 
 class ThroughputSerializer(serializers.Serializer):
-    """Rates are means over five seconds; ``from`` and ``to`` are seen from the proxy."""
+    """Rates are averages over five seconds; ``from`` and ``to`` are from the proxy's point of view."""
 
     connections = serializers.IntegerField()
     failures = serializers.IntegerField(help_text="Since the proxy started.")
@@ -19,7 +19,7 @@ class ProxyBrokerSerializer(ThroughputSerializer):
     id = serializers.IntegerField()
     address = serializers.CharField()
     rack = serializers.CharField(allow_null=True)
-    proxy = serializers.IntegerField(help_text="The proxy node that stands for it.")
+    proxy = serializers.IntegerField(help_text="The proxy node that represents it.")
 
 
 class ProxyNodeSerializer(serializers.Serializer):
@@ -36,7 +36,7 @@ class ProxyErrorSerializer(serializers.Serializer):
 
 class ProxyStatusSerializer(serializers.Serializer):
     cluster_id = serializers.CharField(allow_null=True)
-    local = serializers.IntegerField(help_text="Which of the nodes it is.")
+    local = serializers.IntegerField(help_text="The id of the node that reports this status.")
     connections = serializers.IntegerField()
     is_draining = serializers.BooleanField()
     nodes = ProxyNodeSerializer(many=True)
@@ -46,6 +46,6 @@ class ProxyStatusSerializer(serializers.Serializer):
 
 
 class KafkaProxySerializer(serializers.Serializer):
-    url = serializers.CharField(help_text="Where the proxy's operations address is.")
+    url = serializers.CharField(help_text="The proxy's operations address.")
     status = ProxyStatusSerializer(allow_null=True)
     error = serializers.CharField(allow_blank=True, help_text="Why there is no status.")

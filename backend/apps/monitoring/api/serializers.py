@@ -52,7 +52,7 @@ class CountsSerializer(serializers.Serializer):
     last_24_hours = serializers.DictField(child=serializers.IntegerField(), help_text="Counts by event.")
     by_second = serializers.DictField(
         child=serializers.DictField(child=serializers.IntegerField()),
-        help_text="Counts by Unix time in seconds, then by event; only seconds in which something happened.",
+        help_text="Counts by Unix time in seconds, then by event; only seconds with events.",
     )
 
 

@@ -27,7 +27,7 @@ _MOST_HOURS = 720
 
 
 class AlertRuleViewSet(viewsets.ModelViewSet[AlertRule]):
-    """When people are told that something is wrong."""
+    """Rules that raise alerts and send notifications."""
 
     queryset = AlertRule.objects.none()
     serializer_class = AlertRuleSerializer
@@ -45,15 +45,15 @@ class AlertRuleViewSet(viewsets.ModelViewSet[AlertRule]):
 
     def perform_update(self, serializer: BaseSerializer[AlertRule]) -> None:
         assert serializer.instance is not None
-        wanted: dict[str, Any] = serializer.validated_data
-        services.alert_rule_update(rule=serializer.instance, actor=actor_of(self.request), **wanted)
+        data: dict[str, Any] = serializer.validated_data
+        services.alert_rule_update(rule=serializer.instance, actor=actor_of(self.request), **data)
 
     def perform_destroy(self, instance: AlertRule) -> None:
         services.alert_rule_delete(rule=instance, actor=actor_of(self.request))
 
 
 class AlertViewSet(mixins.ListModelMixin, viewsets.GenericViewSet[Alert]):
-    """Rules that were, or are, fulfilled; newest first."""
+    """Alerts, open and resolved, newest first."""
 
     queryset = Alert.objects.none()
     serializer_class = AlertSerializer
@@ -92,7 +92,7 @@ class PipelineActivityViewSet(viewsets.GenericViewSet[Pipeline]):
 
     @extend_schema(
         responses=CountsStepSerializer(many=True),
-        parameters=[OpenApiParameter("hours", int, description="How far back, at most 720; 24 without it.")],
+        parameters=[OpenApiParameter("hours", int, description="How far back, at most 720; 24 by default.")],
     )
     @action(detail=True)
     def history(self, request: Request, pk: str) -> Response:

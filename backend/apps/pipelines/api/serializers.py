@@ -14,7 +14,7 @@ from backend.domain.pipeline import PipelineConfig
 
 @extend_schema_field(PipelineConfig)  # type: ignore[arg-type]
 class ConfigField(serializers.DictField):
-    """Taken as it is; the service validates it with the pipeline's model."""
+    """Passed through unchecked; the service validates it with the pipeline's model."""
 
 
 class ProvisioningStepSerializer(serializers.ModelSerializer):
@@ -24,7 +24,7 @@ class ProvisioningStepSerializer(serializers.ModelSerializer):
 
 
 class ProvisioningSerializer(serializers.ModelSerializer):
-    """What has to be made in other systems before a version is in force."""
+    """The resources to create in other systems before a version is published."""
 
     version = serializers.IntegerField(source="version.number")
     steps = ProvisioningStepSerializer(many=True)
@@ -38,14 +38,14 @@ class PipelineSerializer(StrictModelSerializer):
     config = ConfigField(help_text="The newest version's configuration.")
     version = serializers.IntegerField(source="latest_number", read_only=True, help_text="Newest version.")
     published_version = serializers.IntegerField(
-        source="published.number", read_only=True, default=None, allow_null=True, help_text="Version in force."
+        source="published.number", read_only=True, default=None, allow_null=True, help_text="Published version."
     )
 
     provisioning = serializers.SerializerMethodField(
-        help_text="The version that waits for other systems, or could not be put in force."
+        help_text="The version that waits for other systems, or could not be published."
     )
     etag = ETagField()
-    ingest_url = serializers.SerializerMethodField(help_text="Where messages are posted.")
+    ingest_url = serializers.SerializerMethodField(help_text="The address to which messages are posted.")
 
     class Meta:
         model = Pipeline
@@ -96,23 +96,23 @@ class DryRunRequestSerializer(StrictSerializer):
     body = serializers.CharField(
         trim_whitespace=False, allow_blank=True, max_length=1024 * 1024, help_text="The message's payload."
     )
-    config = ConfigField(required=False, help_text="A configuration that is not saved yet; the newest version without.")
+    config = ConfigField(required=False, help_text="An unsaved configuration; the newest version if not set.")
     call_apis = serializers.BooleanField(
-        default=False, help_text="Really ask the external APIs of the steps; they are passed over without."
+        default=False, help_text="Really call the external APIs of the steps, which are skipped otherwise."
     )
 
 
 class DryRunStepSerializer(serializers.Serializer):
     name = serializers.CharField()
     before = serializers.ListField(child=serializers.CharField(), help_text="Documents as JSON text.")
-    after = serializers.ListField(child=serializers.CharField(), help_text="None when the step refused them.")
-    passed_over = serializers.BooleanField(help_text="The step asks an external API, which was not done.")
+    after = serializers.ListField(child=serializers.CharField(), help_text="None when the step rejected them.")
+    passed_over = serializers.BooleanField(help_text="The step calls an external API and was skipped.")
 
 
 class DryRunCallSerializer(serializers.Serializer):
     name = serializers.CharField(help_text="The step's name.")
-    request = serializers.CharField(help_text="What was asked, without the API's address and credentials.")
-    answer = serializers.CharField(help_text="As JSON text; empty when there was none.")
+    request = serializers.CharField(help_text="The request, without the API's address and credentials.")
+    answer = serializers.CharField(help_text="The response as JSON text; empty when there was none.")
     error = serializers.CharField()
 
 
@@ -123,27 +123,27 @@ class DryRunOutputSerializer(serializers.Serializer):
 
 
 class DryRunSerializer(serializers.Serializer):
-    topics = serializers.ListField(child=serializers.CharField(), help_text="Topics that the message would pass.")
+    topics = serializers.ListField(child=serializers.CharField(), help_text="Topics that the message would traverse.")
     steps = DryRunStepSerializer(many=True)
-    error = serializers.CharField(help_text="Why a step refused the message; it would become a dead letter.")
+    error = serializers.CharField(help_text="Why a step rejected the message, which would become a dead letter.")
     results = serializers.ListField(child=serializers.CharField(), help_text="Bodies that would be delivered.")
-    calls = DryRunCallSerializer(many=True, help_text="What external APIs were asked.")
+    calls = DryRunCallSerializer(many=True, help_text="Calls to external APIs.")
     outputs = DryRunOutputSerializer(many=True)
 
 
 class ExampleCheckSerializer(serializers.Serializer):
     name = serializers.CharField()
-    failure = serializers.CharField(help_text="How the transforms fail it; empty when they keep to it.")
+    failure = serializers.CharField(help_text="How the transforms fail the example; empty when they pass.")
 
 
 class CheckExamplesRequestSerializer(StrictSerializer):
-    config = ConfigField(required=False, help_text="A configuration that is not saved yet; the newest version without.")
+    config = ConfigField(required=False, help_text="An unsaved configuration; the newest version if not set.")
 
 
 class MessageFieldSerializer(serializers.Serializer):
     path = serializers.CharField()
     type = serializers.CharField(help_text="null, boolean, number, string, object or list.")
-    example = serializers.CharField(help_text="One of its values, as JSON, shortened.")
+    example = serializers.CharField(help_text="One of its values as JSON, shortened.")
 
 
 class CapturedMessageSerializer(serializers.Serializer):

@@ -46,7 +46,7 @@ class UnavailableError(APIException):
 
 
 class PipelineViewSet(ETagViewSet[Pipeline]):
-    """Pipelines of the workspace. Saving makes a version; publishing puts it in force."""
+    """Pipelines of the workspace. Saving creates a version; publishing makes it the active one."""
 
     serializer_class = PipelineSerializer
     queryset = Pipeline.objects.none()
@@ -66,8 +66,8 @@ class PipelineViewSet(ETagViewSet[Pipeline]):
 
     def perform_update(self, serializer: BaseSerializer[Pipeline]) -> None:
         assert serializer.instance is not None
-        wanted: dict[str, Any] = serializer.validated_data
-        services.pipeline_update(pipeline=serializer.instance, actor=actor_of(self.request), **wanted)
+        data: dict[str, Any] = serializer.validated_data
+        services.pipeline_update(pipeline=serializer.instance, actor=actor_of(self.request), **data)
         serializer.instance = self.get_queryset().get(pk=serializer.instance.pk)
 
     def perform_destroy(self, instance: Pipeline) -> None:
@@ -76,13 +76,13 @@ class PipelineViewSet(ETagViewSet[Pipeline]):
     @extend_schema(request=None, responses=PipelineSerializer)
     @action(detail=True, methods=["post"])
     def publish(self, request: Request, pk: str) -> Response:
-        """Put the newest version in force."""
+        """Publish the newest version."""
         return self._answer(services.pipeline_publish(pipeline=self.get_object(), actor=actor_of(request)))
 
     @extend_schema(request=None, responses=PipelineSerializer)
     @action(detail=True, methods=["post"])
     def pause(self, request: Request, pk: str) -> Response:
-        """Refuse new messages; deliver what was accepted."""
+        """Reject new messages; deliver those already accepted."""
         return self._answer(services.pipeline_pause(pipeline=self.get_object(), actor=actor_of(request)))
 
     @extend_schema(request=None, responses=PipelineSerializer)
@@ -107,7 +107,7 @@ class PipelineViewSet(ETagViewSet[Pipeline]):
     @extend_schema(request=None, responses=PipelineSerializer, parameters=[_NUMBER])
     @action(detail=True, methods=["post"], url_path=r"versions/(?P<number>\d+)/roll-back")
     def roll_back(self, request: Request, pk: str, number: str) -> Response:
-        """Put an earlier version's configuration in force, as the newest version."""
+        """Publish an earlier version's configuration as the newest version."""
         pipeline = services.pipeline_roll_back(pipeline=self.get_object(), actor=actor_of(request), number=int(number))
         return self._answer(pipeline)
 
@@ -115,43 +115,43 @@ class PipelineViewSet(ETagViewSet[Pipeline]):
         responses=ChangeSerializer(many=True),
         parameters=[
             _NUMBER,
-            OpenApiParameter("since", int, description="Version to compare with; the one before without it."),
+            OpenApiParameter("since", int, description="Version to compare with; the previous one by default."),
         ],
     )
     @action(detail=True, url_path=r"versions/(?P<number>\d+)/changes", **_NO_LIST)
     def changes(self, request: Request, pk: str, number: str) -> Response:
         """What a version changed."""
         since = request.query_params.get("since", "")
-        found = version_changes(
+        changed = version_changes(
             pipeline=self.get_object(), number=int(number), since=int(since) if since.isdigit() else None
         )
-        return Response(found)
+        return Response(changed)
 
     @extend_schema(request=DryRunRequestSerializer, responses=DryRunSerializer)
     @action(detail=True, methods=["post"], url_path="dry-run")
     def dry_run(self, request: Request, pk: str) -> Response:
-        """What would happen to a message, step by step. Nothing is sent, stored or counted."""
-        asked = DryRunRequestSerializer(data=request.data)
-        asked.is_valid(raise_exception=True)
-        if asked.validated_data["call_apis"] and not role_of(request).includes(Role.EDITOR):
-            raise PermissionDenied("Asking external APIs needs an editor.")
-        found = dry_run(
+        """Simulate the processing of a message, step by step. Nothing is delivered, stored or counted."""
+        serializer = DryRunRequestSerializer(data=request.data)
+        serializer.is_valid(raise_exception=True)
+        if serializer.validated_data["call_apis"] and not role_of(request).includes(Role.EDITOR):
+            raise PermissionDenied("Calling external APIs requires the role editor.")
+        result = dry_run(
             workspace=workspace_of(request),
             pipeline_id=pk,
-            config=asked.validated_data.get("config") or latest_config(self.get_object()),
-            body=asked.validated_data["body"].encode(),
-            call_apis=asked.validated_data["call_apis"],
+            config=serializer.validated_data.get("config") or latest_config(self.get_object()),
+            body=serializer.validated_data["body"].encode(),
+            call_apis=serializer.validated_data["call_apis"],
         )
-        return Response(DryRunSerializer(found).data)
+        return Response(DryRunSerializer(result).data)
 
     @extend_schema(request=CheckExamplesRequestSerializer, responses=ExampleCheckSerializer(many=True))
     @action(detail=True, methods=["post"], url_path="check-examples", **_NO_LIST)
     def check_examples(self, request: Request, pk: str) -> Response:
-        """Whether the transforms keep to the examples, as is checked before a version is published."""
-        asked = CheckExamplesRequestSerializer(data=request.data)
-        asked.is_valid(raise_exception=True)
-        given = asked.validated_data.get("config") or latest_config(self.get_object())
-        config = services.config_validate(workspace=workspace_of(request), config=given)
+        """Check the transforms against the examples, as is done before a version is published."""
+        serializer = CheckExamplesRequestSerializer(data=request.data)
+        serializer.is_valid(raise_exception=True)
+        config_data = serializer.validated_data.get("config") or latest_config(self.get_object())
+        config = services.config_validate(workspace=workspace_of(request), config=config_data)
         failures = check_examples(config.transforms, config.examples)
         checked = zip(config.examples, failures, strict=True)
         return Response([{"name": example.name, "failure": failure} for example, failure in checked])
@@ -159,24 +159,24 @@ class PipelineViewSet(ETagViewSet[Pipeline]):
     @extend_schema(responses=MessageFieldSerializer(many=True))
     @action(detail=True, url_path="fields", **_NO_LIST)
     def message_fields(self, request: Request, pk: str) -> Response:
-        """The fields of the newest messages that came in."""
+        """The fields of the newest received messages."""
         bodies = [message.body for message in self._captured(_MOST_CAPTURED)]
         return Response([asdict(field) for field in fields_of(bodies)])
 
     @extend_schema(
         responses=CapturedMessageSerializer(many=True),
-        parameters=[OpenApiParameter("limit", int, description="At most 100; 10 without it.")],
+        parameters=[OpenApiParameter("limit", int, description="At most 100; 10 by default.")],
     )
     @action(detail=True, **_NO_LIST)
     def messages(self, request: Request, pk: str) -> Response:
-        """The newest messages that came in, as far as Kafka still has them, newest first."""
+        """The newest received messages that Kafka still retains, newest first."""
         limit = query_number(request, "limit", default=10, most=_MOST_CAPTURED)
         return Response(CapturedMessageSerializer(self._captured(limit), many=True).data)
 
     @extend_schema(responses=OpenApiTypes.OBJECT)
     @action(detail=False, url_path="schema", **_NO_LIST)
     def config_schema(self, request: Request) -> Response:
-        """The JSON Schema of a pipeline's configuration, which forms are made of."""
+        """The JSON Schema of a pipeline's configuration, from which forms are generated."""
         return Response(PipelineConfig.model_json_schema())
 
     def _captured(self, limit: int) -> list[Message]:

@@ -1,1 +1,1 @@
-"""What versions need in other systems before they can be published."""
+"""Creates what versions need in other systems before they can be published."""

@@ -1,7 +1,7 @@
-"""Puts versions in force that need something in other systems: as a saga, so that nothing is half made.
+"""Publishes versions that need resources in other systems: as a saga, so that none is left half provisioned.
 
-Each step is recorded, tried again with back-off, and taken back when a later one cannot be made. Steps may be
-done twice: a worker may die between doing one and recording it.
+Each step is recorded, retried with back-off, and compensated if a later one fails. Steps must be idempotent: a
+worker may die between executing one and recording it.
 """
 
 from collections.abc import Callable
@@ -19,7 +19,7 @@ from backend.domain.pipeline import PipelineConfig
 
 _ATTEMPTS = 6
 _LANES_HOLD = timedelta(minutes=5)
-"""For so long lanes may still write what they have in hand to a deleted pipeline's topic."""
+"""How long lanes may still write messages in flight to the topic of a deleted pipeline."""
 _LONGEST_WAIT = timedelta(hours=1)
 
 
@@ -29,13 +29,13 @@ def is_needed(config: PipelineConfig) -> bool:
 
 
 def provisioning_start(*, pipeline: Pipeline, version: PipelineVersion) -> None:
-    """The version is in force once all is made. One at a time: the caller has locked the pipeline."""
+    """The version is published once all steps are done. One at a time: the caller has locked the pipeline."""
     provisioning = Provisioning.objects.create(pipeline=pipeline, version=version)
     ProvisioningStep.objects.bulk_create(ProvisioningStep(provisioning=provisioning, kind=kind) for kind in STEPS)
 
 
-def provisionings_advance(put_in_force: Callable[[Provisioning], None]) -> None:
-    """One step of each saga that is due. Several workers may do this: rows are claimed with SKIP LOCKED."""
+def provisionings_advance(publish: Callable[[Provisioning], None]) -> None:
+    """Executes one step of each due saga. Several workers may run: rows are claimed with SKIP LOCKED."""
     while True:
         with transaction.atomic():
             due = Provisioning.objects.filter(state=Provisioning.State.PROVISIONING, next_try_at__lte=timezone.now())
@@ -44,16 +44,16 @@ def provisionings_advance(put_in_force: Callable[[Provisioning], None]) -> None:
             )
             if provisioning is None:
                 return
-            _advance(provisioning, put_in_force)
+            _advance(provisioning, publish)
 
 
 def removal_start(pipeline_id: UUID) -> None:
-    """What a deleted pipeline has elsewhere goes once no lane holds messages of it."""
+    """Schedules the removal of a deleted pipeline's resources, once no lane holds messages of it."""
     Removal.objects.create(pipeline_id=pipeline_id, next_try_at=timezone.now() + _LANES_HOLD)
 
 
 def removals_advance() -> None:
-    """Removes what is due; what cannot be removed yet is tried again, ever more seldom."""
+    """Removes what is due; failures are retried with exponential back-off."""
     for pipeline_id in list(Removal.objects.filter(next_try_at__lte=timezone.now()).values_list("pk", flat=True)):
         with transaction.atomic():
             removal = Removal.objects.select_for_update(skip_locked=True).filter(pk=pipeline_id).first()
@@ -64,7 +64,7 @@ def removals_advance() -> None:
 def _remove(removal: Removal) -> None:
     try:
         topic_delete(str(removal.pipeline_id))
-        schema_registry.forget(str(removal.pipeline_id))
+        schema_registry.delete_subject(str(removal.pipeline_id))
     except (StepFailedError, RegistryError) as error:
         removal.attempts += 1
         removal.error = str(error)
@@ -74,12 +74,12 @@ def _remove(removal: Removal) -> None:
     removal.delete()
 
 
-def _advance(provisioning: Provisioning, put_in_force: Callable[[Provisioning], None]) -> None:
+def _advance(provisioning: Provisioning, publish: Callable[[Provisioning], None]) -> None:
     step = provisioning.steps.filter(state=ProvisioningStep.State.PENDING).first()
     if step is None:
         provisioning.state = Provisioning.State.ACTIVE
         provisioning.save()
-        put_in_force(provisioning)
+        publish(provisioning)
         return
     step.attempts += 1
     try:
@@ -101,7 +101,7 @@ def _compensate(provisioning: Provisioning, cause: str) -> None:
             STEPS[done.kind].undo(provisioning, done.result)
             done.state = ProvisioningStep.State.UNDONE
         except StepFailedError as error:
-            done.error = f"It could not be taken back: {error}"
+            done.error = f"It could not be undone: {error}"
         done.save()
     provisioning.state, provisioning.cause = Provisioning.State.FAILED, cause
     provisioning.save()

@@ -1,4 +1,4 @@
-"""The schema registry: which schemas a pipeline's messages have had."""
+"""The schema registry, with the schemas of each pipeline's messages."""
 
 import importlib
 import warnings
@@ -16,7 +16,7 @@ _CONFLICT = 409
 
 
 class RegistryError(Exception):
-    """The registry refused, or did not answer; the message says why. ``final`` tells that trying again is useless."""
+    """The registry rejected a request or did not answer; the message says why. ``final`` means a retry is useless."""
 
     def __init__(self, message: str, *, final: bool = False) -> None:
         super().__init__(message)
@@ -24,12 +24,12 @@ class RegistryError(Exception):
 
 
 def subject_of(pipeline_id: str) -> str:
-    """As Confluent's serializers name the subject of a topic's values."""
+    """The subject of the topic's values, as Confluent's serializers name it."""
     return f"{routing.processing_source(pipeline_id)}-value"
 
 
 def check_compatible(pipeline_id: str, schema: dict[str, Any]) -> None:
-    """Raises RegistryError when what was written before could not be read with the schema."""
+    """Raises RegistryError when existing messages could not be read with the schema."""
     subject = subject_of(pipeline_id)
     if not _versions(subject):
         return
@@ -42,7 +42,7 @@ def check_compatible(pipeline_id: str, schema: dict[str, Any]) -> None:
 
 
 def register(pipeline_id: str, schema: dict[str, Any]) -> tuple[int, int | None]:
-    """The schema's id, and the version that it is new as: None when it was known."""
+    """The schema's id, and the version added for it: None when it was already registered."""
     subject = subject_of(pipeline_id)
     before = _versions(subject)
     schema_id: int = _ask(lambda: _client().register_schema(subject, _schema(schema)))
@@ -55,7 +55,7 @@ def unregister(pipeline_id: str, version: int) -> None:
     _ask(lambda: _client().delete_version(subject_of(pipeline_id), version), missing=None)
 
 
-def forget(pipeline_id: str) -> None:
+def delete_subject(pipeline_id: str) -> None:
     """Removes the subject with all its versions."""
     _ask(lambda: _client().delete_subject(subject_of(pipeline_id)), missing=None)
 
@@ -70,7 +70,7 @@ def _schema(schema: dict[str, Any]) -> Any:
 
 @lru_cache
 def _library() -> Any:
-    """Imported when it is first needed: it brings an HTTP client, and that a warning of its own."""
+    """Imported on first use, because its HTTP client emits a deprecation warning."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)
         return importlib.import_module("confluent_kafka.schema_registry")
@@ -94,7 +94,7 @@ def _client() -> Any:
 
 def _ask(question: Callable[[], Any], **default: Any) -> Any:
     library = _library()
-    import httpx  # comes with it
+    import httpx  # a dependency of the library
 
     try:
         return question()
@@ -102,6 +102,6 @@ def _ask(question: Callable[[], Any], **default: Any) -> Any:
         if error.http_status_code == _NOT_FOUND and "missing" in default:
             return default["missing"]
         final = error.http_status_code in (_CONFLICT, 422)
-        raise RegistryError(f"The schema registry refused: {error.error_message}.", final=final) from None
+        raise RegistryError(f"The schema registry rejected the request: {error.error_message}.", final=final) from None
     except httpx.HTTPError as error:
         raise RegistryError(f"The schema registry does not answer: {error}.") from None

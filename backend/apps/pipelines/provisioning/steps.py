@@ -1,4 +1,4 @@
-"""What a version may need in other systems: how each is made and taken back."""
+"""The resources that a version may need in other systems: how each is created and removed."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ _KAFKA_SECONDS = 10.0
 
 
 class StepFailedError(Exception):
-    """A step that could not be done; the message says why. ``final`` tells that trying again is useless."""
+    """A step that failed; the message says why. ``final`` means a retry is useless."""
 
     def __init__(self, message: str, *, final: bool = False) -> None:
         super().__init__(message)
@@ -29,7 +29,7 @@ class StepFailedError(Exception):
 
 @dataclass(frozen=True)
 class Step:
-    """``do`` returns what it made, which ``undo`` takes back. Both raise StepFailedError."""
+    """``do`` returns what it created, which ``undo`` removes. Both raise StepFailedError."""
 
     do: Callable[[Provisioning], dict[str, Any]]
     undo: Callable[[Provisioning, dict[str, Any]], None]
@@ -51,7 +51,7 @@ def _create_topic(provisioning: Provisioning) -> dict[str, Any]:
     except KafkaException as error:
         if error.args[0].code() == KafkaError.TOPIC_ALREADY_EXISTS:
             return {"created": False}
-        raise StepFailedError(f"Kafka could not make the topic: {error.args[0].str()}.") from None
+        raise StepFailedError(f"Kafka could not create the topic: {error.args[0].str()}.") from None
     return {"created": True}
 
 
@@ -90,10 +90,10 @@ def _undo_schema(provisioning: Provisioning, result: dict[str, Any]) -> None:
         raise StepFailedError(str(error)) from None
 
 
-@lru_cache  # a client that is let go gives up what it was asked
+@lru_cache  # a client that is garbage-collected cancels its requests
 def _admin() -> AdminClient:
     return AdminClient({"bootstrap.servers": platform_settings().kafka_bootstrap_servers})
 
 
 STEPS = {"topic": Step(_create_topic, _undo_topic), "schema": Step(_register_schema, _undo_schema)}
-"""In the order in which they are made."""
+"""In the order of execution."""

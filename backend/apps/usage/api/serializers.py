@@ -9,10 +9,10 @@ _MOST_ROWS = {"minute": timedelta(days=2), "hour": timedelta(days=62), "day": ti
 
 
 class UsageQuerySerializer(serializers.Serializer):
-    """Which usage is asked for."""
+    """The range, step and filters of a usage query."""
 
-    since = serializers.DateTimeField(required=False, help_text="First moment; 30 days ago if not set.")
-    until = serializers.DateTimeField(required=False, help_text="The moment after the last; now if not set.")
+    since = serializers.DateTimeField(required=False, help_text="Start, inclusive; 30 days ago if not set.")
+    until = serializers.DateTimeField(required=False, help_text="End, exclusive; now if not set.")
     step = serializers.ChoiceField(choices=list(STEPS), default="day")
     pipeline = serializers.UUIDField(required=False)
     output = serializers.CharField(required=False)

@@ -14,9 +14,9 @@ from backend.apps.workspaces.api.base import workspace_of
 
 
 def _rows(request: Request) -> list[dict[str, Any]]:
-    asked = UsageQuerySerializer(data=request.query_params)
-    asked.is_valid(raise_exception=True)
-    return usage_of(workspace_of(request), **asked.validated_data)
+    serializer = UsageQuerySerializer(data=request.query_params)
+    serializer.is_valid(raise_exception=True)
+    return usage_of(workspace_of(request), **serializer.validated_data)
 
 
 class UsageView(APIView):
@@ -28,7 +28,7 @@ class UsageView(APIView):
 
 
 class UsageExportView(APIView):
-    """The same as CSV."""
+    """Delivered messages by period, pipeline and output, as CSV."""
 
     @extend_schema(parameters=[UsageQuerySerializer], responses={(200, "text/csv"): OpenApiTypes.STR})
     def get(self, request: Request) -> HttpResponse:

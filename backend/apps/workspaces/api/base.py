@@ -1,4 +1,4 @@
-"""What every workspace-scoped view knows of its caller."""
+"""What every workspace-scoped view knows about its caller."""
 
 from rest_framework.request import Request
 
@@ -7,7 +7,7 @@ from backend.apps.workspaces.models import Role, User, Workspace
 
 
 def workspace_of(request: Request) -> Workspace:
-    """The caller's workspace; RolePermission has made sure that there is one."""
+    """The caller's workspace; RolePermission guarantees that there is one."""
     access = request.auth
     assert isinstance(access, Access)
     assert access.workspace is not None
@@ -15,7 +15,7 @@ def workspace_of(request: Request) -> Workspace:
 
 
 def role_of(request: Request) -> Role:
-    """The caller's role in it."""
+    """The caller's role in the workspace."""
     access = request.auth
     assert isinstance(access, Access)
     assert access.role is not None
@@ -23,6 +23,6 @@ def role_of(request: Request) -> Role:
 
 
 def actor_of(request: Request) -> User:
-    """The person who asks, or who made the API key."""
+    """The user who sends the request, or who created the API key."""
     assert isinstance(request.user, User)
     return request.user

@@ -5,7 +5,9 @@ from backend.apps.rest.filters import InstantFilter
 
 
 class AuditFilter(django_filters.FilterSet):
-    action = django_filters.CharFilter(lookup_expr="startswith", help_text="connector finds connector.update too.")
+    action = django_filters.CharFilter(
+        lookup_expr="startswith", help_text="A prefix: connector also matches connector.update."
+    )
     since = InstantFilter("at", "gte")
     until = InstantFilter("at", "lt")
 

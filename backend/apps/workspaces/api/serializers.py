@@ -20,7 +20,7 @@ class MeSerializer(serializers.Serializer):
 class MemberSerializer(StrictModelSerializer):
     username = serializers.CharField(source="user.username")
     last_login = serializers.DateTimeField(source="user.last_login", read_only=True, allow_null=True)
-    from_provider = serializers.SerializerMethodField(help_text="The identity provider decides about the role.")
+    from_provider = serializers.SerializerMethodField(help_text="Whether the identity provider determines the role.")
 
     class Meta:
         model = Membership
@@ -38,7 +38,7 @@ class MemberRoleSerializer(StrictSerializer):
 class ApiKeySerializer(StrictModelSerializer):
     scopes = serializers.ListField(child=serializers.ChoiceField(choices=Scope.choices), allow_empty=False)
     key = serializers.CharField(
-        read_only=True, required=False, help_text="The key itself; only in the answer to its creation."
+        read_only=True, required=False, help_text="The key itself; only in the response to its creation."
     )
 
     created_by = serializers.CharField(source="created_by.username", read_only=True)

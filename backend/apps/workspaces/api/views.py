@@ -66,10 +66,12 @@ class ApiKeyViewSet(
         return ApiKey.objects.filter(workspace=workspace_of(self.request)).select_related("created_by").order_by("-pk")
 
     def create(self, request: Request, *args: object, **kwargs: object) -> Response:
-        """Create a key. Its text is in this answer and nowhere else."""
-        wanted = self.get_serializer(data=request.data)
-        wanted.is_valid(raise_exception=True)
-        key, text = api_key_create(workspace=workspace_of(request), actor=actor_of(request), **wanted.validated_data)
+        """Create a key. Its text is only in this response."""
+        serializer = self.get_serializer(data=request.data)
+        serializer.is_valid(raise_exception=True)
+        key, text = api_key_create(
+            workspace=workspace_of(request), actor=actor_of(request), **serializer.validated_data
+        )
         return Response(self.get_serializer(key).data | {"key": text}, status=201)
 
     def perform_destroy(self, instance: ApiKey) -> None:
@@ -90,21 +92,23 @@ class MemberViewSet(
         return members.select_related("user", "workspace").order_by("user__username", "pk")
 
     def perform_create(self, serializer: BaseSerializer[Membership]) -> None:
-        """Add somebody who has an account."""
-        wanted = serializer.validated_data
+        """Add a user who already has an account."""
+        data = serializer.validated_data
         serializer.instance = member_add(
             workspace=workspace_of(self.request),
             actor=actor_of(self.request),
-            username=wanted["user"]["username"],
-            role=wanted["role"],
+            username=data["user"]["username"],
+            role=data["role"],
         )
 
     @extend_schema(request=MemberRoleSerializer, responses=MemberSerializer)
     def partial_update(self, request: Request, *args: object, **kwargs: object) -> Response:
-        """Give a member another role."""
-        wanted = MemberRoleSerializer(data=request.data)
-        wanted.is_valid(raise_exception=True)
-        member = member_change(member=self.get_object(), actor=actor_of(request), role=wanted.validated_data["role"])
+        """Change a member's role."""
+        serializer = MemberRoleSerializer(data=request.data)
+        serializer.is_valid(raise_exception=True)
+        member = member_change(
+            member=self.get_object(), actor=actor_of(request), role=serializer.validated_data["role"]
+        )
         return Response(self.get_serializer(member).data)
 
     def perform_destroy(self, instance: Membership) -> None:
@@ -126,7 +130,7 @@ class AuditViewSet(mixins.ListModelMixin, viewsets.GenericViewSet[AuditEntry]):
     @extend_schema(responses={(200, "text/csv"): OpenApiTypes.STR})
     @action(detail=False, pagination_class=None)
     def export(self, request: Request) -> HttpResponse:
-        """The same as CSV, at most 100,000 entries; changes are JSON."""
+        """The entries as CSV, at most 100,000; changes are JSON."""
         answer = HttpResponse(content_type="text/csv; charset=utf-8")
         answer["Content-Disposition"] = 'attachment; filename="headrace-audit.csv"'
         columns = list(AuditEntrySerializer().fields)

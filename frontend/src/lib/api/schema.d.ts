@@ -11,10 +11,10 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** @description When people are told that something is wrong. */
+        /** @description Rules that raise alerts and send notifications. */
         get: operations["alert_rules_list"];
         put?: never;
-        /** @description When people are told that something is wrong. */
+        /** @description Rules that raise alerts and send notifications. */
         post: operations["alert_rules_create"];
         delete?: never;
         options?: never;
@@ -29,12 +29,12 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** @description When people are told that something is wrong. */
+        /** @description Rules that raise alerts and send notifications. */
         get: operations["alert_rules_retrieve"];
-        /** @description When people are told that something is wrong. */
+        /** @description Rules that raise alerts and send notifications. */
         put: operations["alert_rules_update"];
         post?: never;
-        /** @description When people are told that something is wrong. */
+        /** @description Rules that raise alerts and send notifications. */
         delete: operations["alert_rules_destroy"];
         options?: never;
         head?: never;
@@ -48,7 +48,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** @description Rules that were, or are, fulfilled; newest first. */
+        /** @description Alerts, open and resolved, newest first. */
         get: operations["alerts_list"];
         put?: never;
         post?: never;
@@ -68,7 +68,7 @@ export interface paths {
         /** @description API keys of the workspace. Deleting one revokes it. */
         get: operations["api_keys_list"];
         put?: never;
-        /** @description Create a key. Its text is in this answer and nowhere else. */
+        /** @description Create a key. Its text is only in this response. */
         post: operations["api_keys_create"];
         delete?: never;
         options?: never;
@@ -100,7 +100,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** @description Tries of deliveries: all failures, and a share of the successes. */
+        /** @description Delivery attempts: all failures, and a sample of the successes. */
         get: operations["attempts_list"];
         put?: never;
         post?: never;
@@ -134,7 +134,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** @description The same as CSV, at most 100,000 entries; changes are JSON. */
+        /** @description The entries as CSV, at most 100,000; changes are JSON. */
         get: operations["audit_export_retrieve"];
         put?: never;
         post?: never;
@@ -151,13 +151,13 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** @description Everything, secrets as references to environment variables. */
+        /** @description Export everything, with secrets as references to environment variables. */
         get: operations["config_files_retrieve"];
         put?: never;
         /**
-         * @description Apply all documents or, when anything is refused, none; without dry_run=false only the plan is made.
+         * @description Apply all documents, or none if any is rejected. Without dry_run=false, only return the plan.
          *
-         *     References are read from the environment of the console's server.
+         *     References are resolved from the environment of the console's server.
          */
         post: operations["config_files_create"];
         delete?: never;
@@ -229,7 +229,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** @description Really connect with what is saved, or with a changed connection before it is saved. */
+        /** @description Test the saved connection, or a changed one before it is saved, by really connecting. */
         post: operations["connectors_test_create"];
         delete?: never;
         options?: never;
@@ -246,7 +246,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** @description Really connect with what is in the request, before it is saved. */
+        /** @description Test a connection before it is saved, by really connecting. */
         post: operations["connectors_test_unsaved"];
         delete?: never;
         options?: never;
@@ -297,7 +297,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** @description How many waiting dead letters a selection reaches, before anything is done. */
+        /** @description Count the waiting dead letters of a selection before anything is done. */
         post: operations["dead_letters_count_create"];
         delete?: never;
         options?: never;
@@ -314,7 +314,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** @description Give the selected ones up. */
+        /** @description Discard the selected dead letters. */
         post: operations["dead_letters_discard_create"];
         delete?: never;
         options?: never;
@@ -331,7 +331,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** @description Send the selected ones again, as breakers and rate limits allow. */
+        /** @description Redeliver the selected dead letters, as breakers and rate limits allow. */
         post: operations["dead_letters_redrive_create"];
         delete?: never;
         options?: never;
@@ -346,7 +346,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** @description By pipeline, output and reason: how many, since when, and when the next is sent again. */
+        /** @description Counts by pipeline, output and reason, with the oldest and the next redelivery. */
         get: operations["dead_letters_summary_list"];
         put?: never;
         post?: never;
@@ -363,9 +363,9 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** @description The demo's generator of messages. Exists in the embedded installation only. */
+        /** @description The demo's message generator, in the embedded installation only. */
         get: operations["demo_generator_retrieve"];
-        /** @description The demo's generator of messages. Exists in the embedded installation only. */
+        /** @description The demo's message generator, in the embedded installation only. */
         put: operations["demo_generator_update"];
         post?: never;
         delete?: never;
@@ -415,7 +415,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** @description The last lines of its log. */
+        /** @description The last lines of the application's log. */
         get: operations["jobs_log_retrieve"];
         put?: never;
         post?: never;
@@ -434,7 +434,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** @description Want it running; it starts within seconds. */
+        /** @description Start the application; it starts within seconds. */
         post: operations["jobs_start_create"];
         delete?: never;
         options?: never;
@@ -451,7 +451,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** @description Want it stopped; it drains within seconds. */
+        /** @description Stop the application; it drains within seconds. */
         post: operations["jobs_stop_create"];
         delete?: never;
         options?: never;
@@ -525,7 +525,7 @@ export interface paths {
         delete: operations["members_destroy"];
         options?: never;
         head?: never;
-        /** @description Give a member another role. */
+        /** @description Change a member's role. */
         patch: operations["members_partial_update"];
         trace?: never;
     };
@@ -536,7 +536,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** @description Turns of circuit breakers, newest first. */
+        /** @description State changes of circuit breakers, newest first. */
         get: operations["output_events_list"];
         put?: never;
         post?: never;
@@ -553,10 +553,10 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** @description Pipelines of the workspace. Saving makes a version; publishing puts it in force. */
+        /** @description Pipelines of the workspace. Saving creates a version; publishing makes it the active one. */
         get: operations["pipelines_list"];
         put?: never;
-        /** @description Pipelines of the workspace. Saving makes a version; publishing puts it in force. */
+        /** @description Pipelines of the workspace. Saving creates a version; publishing makes it the active one. */
         post: operations["pipelines_create"];
         delete?: never;
         options?: never;
@@ -590,7 +590,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** @description Open or close the circuit breaker by hand. */
+        /** @description Open or close the circuit breaker manually. */
         post: operations["pipelines_outputs_breaker_create"];
         delete?: never;
         options?: never;
@@ -605,12 +605,12 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** @description Pipelines of the workspace. Saving makes a version; publishing puts it in force. */
+        /** @description Pipelines of the workspace. Saving creates a version; publishing makes it the active one. */
         get: operations["pipelines_retrieve"];
-        /** @description Pipelines of the workspace. Saving makes a version; publishing puts it in force. */
+        /** @description Pipelines of the workspace. Saving creates a version; publishing makes it the active one. */
         put: operations["pipelines_update"];
         post?: never;
-        /** @description Pipelines of the workspace. Saving makes a version; publishing puts it in force. */
+        /** @description Pipelines of the workspace. Saving creates a version; publishing makes it the active one. */
         delete: operations["pipelines_destroy"];
         options?: never;
         head?: never;
@@ -626,7 +626,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** @description Whether the transforms keep to the examples, as is checked before a version is published. */
+        /** @description Check the transforms against the examples, as is done before a version is published. */
         post: operations["pipelines_check_examples_create"];
         delete?: never;
         options?: never;
@@ -643,7 +643,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** @description What would happen to a message, step by step. Nothing is sent, stored or counted. */
+        /** @description Simulate the processing of a message, step by step. Nothing is delivered, stored or counted. */
         post: operations["pipelines_dry_run_create"];
         delete?: never;
         options?: never;
@@ -675,7 +675,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** @description The fields of the newest messages that came in. */
+        /** @description The fields of the newest received messages. */
         get: operations["pipelines_fields_list"];
         put?: never;
         post?: never;
@@ -709,7 +709,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** @description The newest messages that came in, as far as Kafka still has them, newest first. */
+        /** @description The newest received messages that Kafka still retains, newest first. */
         get: operations["pipelines_messages_list"];
         put?: never;
         post?: never;
@@ -745,7 +745,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** @description Refuse new messages; deliver what was accepted. */
+        /** @description Reject new messages; deliver those already accepted. */
         post: operations["pipelines_pause_create"];
         delete?: never;
         options?: never;
@@ -762,7 +762,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** @description Put the newest version in force. */
+        /** @description Publish the newest version. */
         post: operations["pipelines_publish_create"];
         delete?: never;
         options?: never;
@@ -847,7 +847,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** @description Put an earlier version's configuration in force, as the newest version. */
+        /** @description Publish an earlier version's configuration as the newest version. */
         post: operations["pipelines_versions_roll_back_create"];
         delete?: never;
         options?: never;
@@ -862,7 +862,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** @description The JSON Schema of a pipeline's configuration, which forms are made of. */
+        /** @description The JSON Schema of a pipeline's configuration, from which forms are generated. */
         get: operations["pipelines_schema_retrieve"];
         put?: never;
         post?: never;
@@ -915,7 +915,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** @description The same as CSV. */
+        /** @description Delivered messages by period, pipeline and output, as CSV. */
         get: operations["usage_export_retrieve"];
         put?: never;
         post?: never;
@@ -1032,7 +1032,7 @@ export interface components {
             expires_at?: string | null;
             /** Format: date-time */
             readonly revoked_at: string | null;
-            /** @description The key itself; only in the answer to its creation. */
+            /** @description The key itself; only in the response to its creation. */
             readonly key: string;
         };
         ApiKeyRequest: {
@@ -1042,15 +1042,15 @@ export interface components {
             expires_at?: string | null;
         };
         ApplyRequest: {
-            /** @description Documents as the export gives them. */
+            /** @description Documents in the format of the export. */
             yaml: string;
             /**
-             * @description Delete what no document names.
+             * @description Delete connectors and pipelines that no document names.
              * @default false
              */
             prune: boolean;
             /**
-             * @description Only say what would be done.
+             * @description Only report what would be done.
              * @default true
              */
             dry_run: boolean;
@@ -1117,7 +1117,7 @@ export interface components {
             since: string | null;
             /**
              * Format: date-time
-             * @description When one message probes.
+             * @description When a single message is sent as a probe.
              */
             until: string | null;
             cause: string;
@@ -1320,7 +1320,7 @@ export interface components {
             after: unknown | null;
         };
         CheckExamplesRequestRequest: {
-            /** @description A configuration that is not saved yet; the newest version without. */
+            /** @description An unsaved configuration; the newest version if not set. */
             config?: components["schemas"]["PipelineConfigRequest"];
         };
         /**
@@ -1360,7 +1360,7 @@ export interface components {
             readonly id: string;
             name: string;
             type: string;
-            /** @description As the type's connection schema says. Secrets come back as ********, which sent back keeps them. */
+            /** @description As the type's connection schema defines. Secrets are returned as ********; sending that back keeps them. */
             connection: {
                 [key: string]: unknown;
             };
@@ -1370,7 +1370,7 @@ export interface components {
             readonly created_at: string;
             /** Format: date-time */
             readonly updated_at: string;
-            /** @description Sent as If-Match, it refuses to overwrite a change. */
+            /** @description Sent back as If-Match, it prevents lost updates. */
             readonly etag: string;
         };
         /**
@@ -1408,7 +1408,7 @@ export interface components {
         ConnectorRequest: {
             name: string;
             type: string;
-            /** @description As the type's connection schema says. Secrets come back as ********, which sent back keeps them. */
+            /** @description As the type's connection schema defines. Secrets are returned as ********; sending that back keeps them. */
             connection: {
                 [key: string]: unknown;
             };
@@ -1467,7 +1467,7 @@ export interface components {
             last_24_hours: {
                 [key: string]: number;
             };
-            /** @description Counts by Unix time in seconds, then by event; only seconds in which something happened. */
+            /** @description Counts by Unix time in seconds, then by event; only seconds with events. */
             by_second: {
                 [key: string]: {
                     [key: string]: number;
@@ -1742,23 +1742,23 @@ export interface components {
             value: components["schemas"]["JsonValue"];
         };
         DryRun: {
-            /** @description Topics that the message would pass. */
+            /** @description Topics that the message would traverse. */
             topics: string[];
             steps: components["schemas"]["DryRunStep"][];
-            /** @description Why a step refused the message; it would become a dead letter. */
+            /** @description Why a step rejected the message, which would become a dead letter. */
             error: string;
             /** @description Bodies that would be delivered. */
             results: string[];
-            /** @description What external APIs were asked. */
+            /** @description Calls to external APIs. */
             calls: components["schemas"]["DryRunCall"][];
             outputs: components["schemas"]["DryRunOutput"][];
         };
         DryRunCall: {
             /** @description The step's name. */
             name: string;
-            /** @description What was asked, without the API's address and credentials. */
+            /** @description The request, without the API's address and credentials. */
             request: string;
-            /** @description As JSON text; empty when there was none. */
+            /** @description The response as JSON text; empty when there was none. */
             answer: string;
             error: string;
         };
@@ -1771,10 +1771,10 @@ export interface components {
         DryRunRequestRequest: {
             /** @description The message's payload. */
             body: string;
-            /** @description A configuration that is not saved yet; the newest version without. */
+            /** @description An unsaved configuration; the newest version if not set. */
             config?: components["schemas"]["PipelineConfigRequest"];
             /**
-             * @description Really ask the external APIs of the steps; they are passed over without.
+             * @description Really call the external APIs of the steps, which are skipped otherwise.
              * @default false
              */
             call_apis: boolean;
@@ -1783,9 +1783,9 @@ export interface components {
             name: string;
             /** @description Documents as JSON text. */
             before: string[];
-            /** @description None when the step refused them. */
+            /** @description None when the step rejected them. */
             after: string[];
-            /** @description The step asks an external API, which was not done. */
+            /** @description The step calls an external API and was skipped. */
             passed_over: boolean;
         };
         /**
@@ -1891,7 +1891,7 @@ export interface components {
         };
         ExampleCheck: {
             name: string;
-            /** @description How the transforms fail it; empty when they keep to it. */
+            /** @description How the transforms fail the example; empty when they pass. */
             failure: string;
         };
         /**
@@ -2175,7 +2175,7 @@ export interface components {
         };
         JsonValue: unknown;
         KafkaProxy: {
-            /** @description Where the proxy's operations address is. */
+            /** @description The proxy's operations address. */
             url: string;
             status: components["schemas"]["ProxyStatus"] | null;
             /** @description Why there is no status. */
@@ -2319,7 +2319,7 @@ export interface components {
             readonly id: number;
             username: string;
             role: components["schemas"]["RoleEnum"];
-            /** @description The identity provider decides about the role. */
+            /** @description Whether the identity provider determines the role. */
             readonly from_provider: boolean;
             /** Format: date-time */
             readonly last_login: string | null;
@@ -2332,7 +2332,7 @@ export interface components {
             path: string;
             /** @description null, boolean, number, string, object or list. */
             type: string;
-            /** @description One of its values, as JSON, shortened. */
+            /** @description One of its values as JSON, shortened. */
             example: string;
         };
         /**
@@ -2412,7 +2412,7 @@ export interface components {
             /** Format: uuid */
             connector: string;
             rate_limit: components["schemas"]["RateLimit"] | null;
-            /** @description Those that wait. */
+            /** @description Waiting or being redelivered. */
             dead_letters: number;
             breaker: components["schemas"]["Breaker"];
         };
@@ -2645,19 +2645,19 @@ export interface components {
             config: components["schemas"]["PipelineConfig"];
             /** @description Newest version. */
             readonly version: number;
-            /** @description Version in force. */
+            /** @description Published version. */
             readonly published_version: number | null;
             readonly paused: boolean;
             readonly failure: string;
-            /** @description The version that waits for other systems, or could not be put in force. */
+            /** @description The version that waits for other systems, or could not be published. */
             readonly provisioning: components["schemas"]["Provisioning"] | null;
-            /** @description Where messages are posted. */
+            /** @description The address to which messages are posted. */
             readonly ingest_url: string;
             /** Format: date-time */
             readonly created_at: string;
             /** Format: date-time */
             readonly updated_at: string;
-            /** @description Sent as If-Match, it refuses to overwrite a change. */
+            /** @description Sent back as If-Match, it prevents lost updates. */
             readonly etag: string;
         };
         /**
@@ -2769,14 +2769,14 @@ export interface components {
              */
             value: string;
         };
-        /** @description What a redrive or discard of this selection would reach. */
+        /** @description What a redrive or discard of this selection would affect. */
         Preview: {
-            /** @description Those that wait; others are left alone. */
+            /** @description Waiting dead letters only; others are not affected. */
             count: number;
             outputs: number;
             groups: components["schemas"]["DeadLetterGroup"][];
         };
-        /** @description What has to be made in other systems before a version is in force. */
+        /** @description The resources to create in other systems before a version is published. */
         Provisioning: {
             state?: components["schemas"]["ProvisioningStateEnum"];
             version: number;
@@ -2807,7 +2807,7 @@ export interface components {
          * @enum {string}
          */
         ProvisioningStepStateEnum: "pending" | "done" | "failed" | "undone";
-        /** @description Rates are means over five seconds; ``from`` and ``to`` are seen from the proxy. */
+        /** @description Rates are averages over five seconds; ``from`` and ``to`` are from the proxy's point of view. */
         ProxyBroker: {
             connections: number;
             /** @description Since the proxy started. */
@@ -2821,10 +2821,10 @@ export interface components {
             id: number;
             address: string;
             rack: string | null;
-            /** @description The proxy node that stands for it. */
+            /** @description The proxy node that represents it. */
             proxy: number;
         };
-        /** @description Rates are means over five seconds; ``from`` and ``to`` are seen from the proxy. */
+        /** @description Rates are averages over five seconds; ``from`` and ``to`` are from the proxy's point of view. */
         ProxyClient: {
             connections: number;
             /** @description Since the proxy started. */
@@ -2851,7 +2851,7 @@ export interface components {
         };
         ProxyStatus: {
             cluster_id: string | null;
-            /** @description Which of the nodes it is. */
+            /** @description The id of the node that reports this status. */
             local: number;
             connections: number;
             is_draining: boolean;
@@ -2896,7 +2896,7 @@ export interface components {
                 [key: string]: string;
             };
             /**
-             * @description Deliver as the version it was accepted under says, or as the one in force.
+             * @description Deliver with the version under which it was accepted, or with the published version.
              *
              *     * `original` - original
              *     * `current` - current
@@ -3049,22 +3049,22 @@ export interface components {
             value: components["schemas"]["JsonValue"];
         };
         SetBreakerRequest: {
-            /** @description Whether it is to be open: nothing is sent then. */
+            /** @description Whether the breaker is to be open, so that nothing is sent. */
             open: boolean;
             /**
              * Format: double
-             * @description How long it stays open; the usual penalty if not set.
+             * @description How long it stays open; by default, the configured time.
              */
             seconds?: number;
         };
         SignInOptions: {
             /** @description Whether local accounts may sign in with a password. */
             local: boolean;
-            /** @description Where the identity provider's sign-in begins. */
+            /** @description Where sign-in through the identity provider starts. */
             provider_url: string | null;
         };
         SignedOut: {
-            /** @description Where the browser should go next; ends the provider's session too. */
+            /** @description Where the browser must go next, to end the provider's session too. */
             redirect: string;
         };
         /**
@@ -3109,7 +3109,7 @@ export interface components {
             slots?: number;
             /** Format: double */
             rows_per_second?: number;
-            /** @description Messages that wait before the stage. */
+            /** @description Messages waiting for the stage. */
             lag?: number | null;
         };
         /**
@@ -3621,7 +3621,7 @@ export interface operations {
     audit_list: {
         parameters: {
             query?: {
-                /** @description connector finds connector.update too. */
+                /** @description A prefix: connector also matches connector.update. */
                 action?: string;
                 actor?: string;
                 /** @description The pagination cursor value. */
@@ -4653,7 +4653,7 @@ export interface operations {
     pipelines_history_list: {
         parameters: {
             query?: {
-                /** @description How far back, at most 720; 24 without it. */
+                /** @description How far back, at most 720; 24 by default. */
                 hours?: number;
             };
             header?: never;
@@ -4678,7 +4678,7 @@ export interface operations {
     pipelines_messages_list: {
         parameters: {
             query?: {
-                /** @description At most 100; 10 without it. */
+                /** @description At most 100; 10 by default. */
                 limit?: number;
                 /** @description A search term. */
                 search?: string;
@@ -4823,7 +4823,7 @@ export interface operations {
             query?: {
                 /** @description A search term. */
                 search?: string;
-                /** @description Version to compare with; the one before without it. */
+                /** @description Version to compare with; the previous one by default. */
                 since?: number;
             };
             header?: never;
@@ -4978,7 +4978,7 @@ export interface operations {
             query?: {
                 output?: string;
                 pipeline?: string;
-                /** @description First moment; 30 days ago if not set. */
+                /** @description Start, inclusive; 30 days ago if not set. */
                 since?: string;
                 /**
                  * @description * `minute` - minute
@@ -4986,7 +4986,7 @@ export interface operations {
                  *     * `day` - day
                  */
                 step?: "minute" | "hour" | "day";
-                /** @description The moment after the last; now if not set. */
+                /** @description End, exclusive; now if not set. */
                 until?: string;
             };
             header?: never;
@@ -5010,7 +5010,7 @@ export interface operations {
             query?: {
                 output?: string;
                 pipeline?: string;
-                /** @description First moment; 30 days ago if not set. */
+                /** @description Start, inclusive; 30 days ago if not set. */
                 since?: string;
                 /**
                  * @description * `minute` - minute
@@ -5018,7 +5018,7 @@ export interface operations {
                  *     * `day` - day
                  */
                 step?: "minute" | "hour" | "day";
-                /** @description The moment after the last; now if not set. */
+                /** @description End, exclusive; now if not set. */
                 until?: string;
             };
             header?: never;

@@ -12,14 +12,14 @@ from backend.domain.errors import ConfigError
 
 
 class Command(BaseCommand):
-    help = "Makes a workspace as the YAML files of a folder say: all of it, or nothing when anything is refused."
+    help = "Applies the YAML files of a folder to a workspace: all of them, or none if any is rejected."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("directory", type=Path)
         parser.add_argument("--workspace", default="", help="its short name; not needed when there is only one")
-        parser.add_argument("--prune", action="store_true", help="delete what no file names")
-        parser.add_argument("--dry-run", action="store_true", help="only say what would be done")
-        parser.add_argument("--user", help="in whose name; an admin of the workspace without it")
+        parser.add_argument("--prune", action="store_true", help="delete connectors and pipelines that no file names")
+        parser.add_argument("--dry-run", action="store_true", help="only report what would be done")
+        parser.add_argument("--user", help="the user who makes the change; by default an admin of the workspace")
 
     def handle(self, *args: Any, **options: Any) -> None:
         workspace = workspace_named(options["workspace"])
@@ -32,7 +32,7 @@ class Command(BaseCommand):
             raise CommandError("There is no such user; name one with --user.")
         files = sorted(options["directory"].rglob("*.yaml"))
         if not files:
-            raise CommandError(f"{options['directory']} holds no .yaml file.")
+            raise CommandError(f"{options['directory']} contains no .yaml file.")
         try:
             documents = [
                 document

@@ -10,7 +10,7 @@ from backend.apps.workspaces.selectors import workspace_named
 
 
 class Command(BaseCommand):
-    help = "Writes a workspace's connectors and pipelines to a folder as YAML, secrets as references."
+    help = "Writes a workspace's connectors and pipelines to a folder as YAML, with secrets as references."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("directory", type=Path)

@@ -12,7 +12,7 @@ from backend.telemetry.metrics_server import serve_metrics
 
 
 class Command(BaseCommand):
-    help = "Serves the configuration to the data plane by gRPC."
+    help = "Serves the configuration to the data plane over gRPC."
 
     def handle(self, *args: Any, **options: Any) -> None:
         try:
@@ -27,7 +27,7 @@ class Command(BaseCommand):
         for number in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(number, stop.set)
         settings = platform_settings()
-        keeping = asyncio.create_task(keep_snapshot())
+        snapshot_writer = asyncio.create_task(keep_snapshot())
         try:
             await serve(
                 address=settings.manager_address,
@@ -37,4 +37,4 @@ class Command(BaseCommand):
                 credentials=credentials,
             )
         finally:
-            keeping.cancel()
+            snapshot_writer.cancel()
