@@ -1,7 +1,7 @@
 """Runs stages in one Spark application: ``spark-submit spark_jobs/main.py --job NAME --stages all``.
 
 SIGTERM drains: lanes finish what they hold, commit, and the application exits with 0. It exits
-with 1 when a stage failed and with 2 when it was started wrongly.
+with 1 when a stage failed and with 2 when it cannot start as configured.
 """
 
 import argparse
@@ -44,7 +44,7 @@ _EXECUTORS_SECONDS = 60.0
 
 
 class StartError(Exception):
-    """The application cannot run as asked; the message says what to change."""
+    """The application cannot run as configured; the message says what to change."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class QueryOptions:
 
 @dataclass
 class RunningStage:
-    """A stage that has been started. ``failure`` gives its error once it failed."""
+    """A stage that has been started. ``failure`` returns its error once it has failed."""
 
     name: str
     slots: int
@@ -75,7 +75,7 @@ def main() -> int:
     )
     parser.add_argument("--slots", type=int, default=1, help="lane tasks per lane stage")
     parser.add_argument("--checkpoints", required=True, help="folder or URL for Spark's checkpoints")
-    parser.add_argument("--batch-seconds", type=int, default=30, help="how often the adapting query writes one")
+    parser.add_argument("--batch-seconds", type=int, default=30, help="seconds between two checkpoints")
     arguments = parser.parse_args()
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s driver %(message)s")
     stop = threading.Event()
@@ -143,7 +143,7 @@ def _kafka_answers(environment: Settings) -> bool:
 
 
 def _check_slots(spark: SparkSession, environment: Settings, stages: tuple[Stage, ...], lane_slots: int) -> None:
-    """Real-time mode starves partitions silently without a slot for each, so too few are refused."""
+    """In real-time mode a partition without a slot is silently never read, so too few slots are rejected."""
     needed = sum(_partitions(environment, s) if s.form is Form.QUERY else lane_slots for s in stages)
     available = _slots(spark, needed)
     if needed > available:
@@ -155,7 +155,7 @@ def _check_slots(spark: SparkSession, environment: Settings, stages: tuple[Stage
 
 
 def _partitions(environment: Settings, stage: Stage) -> int:
-    """Of the topic that the stage reads. Raises StartError."""
+    """The number of partitions of the stage's topic. Raises StartError."""
     assert stage.topic is not None
     admin = AdminClient({"bootstrap.servers": environment.kafka_bootstrap_servers})
     topic = admin.list_topics(stage.topic, timeout=_KAFKA_SECONDS).topics[stage.topic]
@@ -164,10 +164,10 @@ def _partitions(environment: Settings, stage: Stage) -> int:
     return len(topic.partitions)
 
 
-def _slots(spark: SparkSession, wanted: int) -> int:
-    """How many tasks can run at a time. A cluster's executors register one by one, so it waits for them."""
+def _slots(spark: SparkSession, needed: int) -> int:
+    """The number of tasks that can run at the same time. Waits for a cluster's executors, which register one by one."""
     deadline = time.monotonic() + _EXECUTORS_SECONDS
-    while (available := spark.sparkContext.defaultParallelism) < wanted:
+    while (available := spark.sparkContext.defaultParallelism) < needed:
         if (spark.sparkContext.master or "").startswith("local") or time.monotonic() > deadline:
             break
         time.sleep(0.2)
@@ -240,7 +240,7 @@ def _run_partition(
 
 
 class _Heartbeat:
-    """Tells the console that the application lives. Redis being away never stops the work."""
+    """Shows the console that the application is running. An unavailable Redis never stops the work."""
 
     def __init__(self, job: str, application_id: str, redis_url: str, stages: list[RunningStage]) -> None:
         self._key = keys.job_heartbeat(job)
@@ -265,7 +265,7 @@ class _Heartbeat:
         try:
             self._redis.set(self._key, json.dumps(beat), ex=_HEARTBEAT_KEPT_SECONDS)
         except (RedisError, OSError) as error:
-            log.warning("No heartbeat: %s", error)
+            log.warning("The heartbeat could not be sent: %s", error)
 
 
 if __name__ == "__main__":

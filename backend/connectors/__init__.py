@@ -1,1 +1,1 @@
-"""The systems Headrace talks to: one file each, found by the registry."""
+"""The systems Headrace talks to: one file each, discovered by the registry."""

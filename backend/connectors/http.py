@@ -30,7 +30,7 @@ from backend.network.http_client import HttpClient, HttpError, Response
 _ANSWER_BYTES = 1024 * 1024
 _RETRYABLE = (408, 425, 429)
 _ABOUT_THE_BATCH = (400, 409, 413, 415, 422)
-"""Statuses by which a receiver refuses something in a batch; others would refuse each message just the same."""
+"""Statuses with which a receiver rejects something in a batch; any other would reject each message as well."""
 
 
 class HttpConnection(Connection):
@@ -71,8 +71,8 @@ class HttpConnection(Connection):
         return {"url": [self.url.host or ""]}
 
     def address(self, path: str) -> str:
-        """A path and a query below the connection's own. They always begin with a slash: appended as they are, they
-        could make another host of the connection's, which would be sent its credentials."""
+        """The connection's address with a path and a query appended, always after a slash: otherwise they could
+        change the host, and another host would receive the credentials."""
         url = str(self.url)
         if not path:
             return url
@@ -82,8 +82,8 @@ class HttpConnection(Connection):
         return f"{base.rstrip('/')}/{path.lstrip('/')}" + (f"?{queries}" if queries else "")
 
     def headers(self) -> list[str]:
-        """Those that every request has."""
-        # libcurl would ask the receiver's leave before it sends a large body.
+        """The headers of every request."""
+        # Otherwise libcurl waits for "100 Continue" before it sends a large body.
         headers = [
             "Expect:",
             *(_header(name, value.get_secret_value()) for name, value in self.secret_headers.items()),
@@ -297,7 +297,7 @@ class HttpCallOptions(Options):
 
 
 class HttpCall(Call[HttpConnection, HttpCallOptions]):
-    """Asks an API that answers in JSON."""
+    """Calls an API that answers in JSON."""
 
     options_model = HttpCallOptions
     reasons_of_the_message = frozenset({"http_400", "http_404", "http_409", "http_410", "http_422", Reason.ANSWER})
@@ -341,7 +341,7 @@ class HttpCall(Call[HttpConnection, HttpCallOptions]):
 
 
 def _header(name: str, value: str) -> str:
-    """As libcurl wants it: an empty value after a colon would mean that the header is left out."""
+    """In libcurl's syntax, where an empty value after a colon omits the header."""
     return f"{name}: {value}" if value else f"{name};"
 
 
@@ -354,9 +354,9 @@ def _refused(
     kind: type[DeliveryError] = DeliveryError,
     *,
     who: str = "receiver",
-    final: str = "the receiver refused the message; correct the pipeline or the receiver, then redeliver",
+    final: str = "the receiver rejected the message; correct the pipeline or the receiver, then redeliver",
 ) -> DeliveryError:
-    """What an answer that is no success means; ``final`` is the advice where a retry would not help."""
+    """The error for an unsuccessful answer; ``final`` is the advice when a retry would not help."""
     text = answer.body.decode(errors="replace")
     retryable = answer.status in _RETRYABLE or answer.status >= 500
     excerpt = f": {text[:200]}" if text else ""
@@ -410,7 +410,7 @@ def _quoted(value: Any) -> str:
 
 @connectors.register
 class HttpEndpoint(Connector):
-    """Sends messages to an HTTP endpoint, and asks HTTP APIs."""
+    """Sends messages to an HTTP endpoint, and calls HTTP APIs."""
 
     type = "http"
     title = "HTTP endpoint"
@@ -423,7 +423,7 @@ class HttpEndpoint(Connector):
 
     @staticmethod
     async def check(connection: HttpConnection) -> str:
-        """Sends an OPTIONS request, which asks for nothing to be done."""
+        """Sends an OPTIONS request, which has no side effects."""
         client = HttpClient(verify_tls=connection.verify_tls, connect_timeout=10.0)
         try:
             answer = await client.request("OPTIONS", str(connection.url), connection.headers())

@@ -28,7 +28,7 @@ class Sasl(StrictModel):
 
     type: Literal["sasl"] = "sasl"
     mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"] = Field(
-        "SCRAM-SHA-512", description="How the password is proved."
+        "SCRAM-SHA-512", description="SASL mechanism of the login."
     )
     username: str = Field(min_length=1, description="User name.")
     password: SecretStr = Field(description="Password.")
@@ -122,7 +122,7 @@ class KafkaDeliver(Deliver[KafkaConnection, KafkaOptions]):
             cause: KafkaError = error.args[0]
             raise DeliveryError(
                 f"kafka_{cause.name().lower()}",
-                f"Kafka did not take the message: {cause.str()}.",
+                f"Kafka did not accept the message: {cause.str()}.",
                 retryable=cause.code() not in _FINAL_CODES,
             ) from None
         return Receipt(status=f"{record.topic()}[{record.partition()}]@{record.offset()}")

@@ -39,7 +39,7 @@ class StandardWebhooks(StrictModel):
         if not (message_id and timestamp and signature):
             raise VerificationError("The headers webhook-id, webhook-timestamp and webhook-signature are needed.")
         if not webhook_signature.is_valid(keys, message_id, timestamp, signature, body):
-            raise VerificationError("The signature does not fit, or its timestamp is more than 5 minutes off.")
+            raise VerificationError("The signature does not match, or its timestamp is more than 5 minutes off.")
 
 
 class HmacHeader(StrictModel):
@@ -56,7 +56,7 @@ class HmacHeader(StrictModel):
         digest = hmac.new(self.secret.get_secret_value().encode(), body, getattr(hashlib, self.algorithm)).digest()
         expected = self.prefix + (digest.hex() if self.encoding == "hex" else base64.b64encode(digest).decode())
         if not _same(headers.get(self.header.lower(), ""), expected):
-            raise VerificationError(f"The signature in the header {self.header} does not fit the body.")
+            raise VerificationError(f"The signature in the header {self.header} does not match the body.")
 
 
 class BasicAuthentication(authentication.BasicAuthentication):
@@ -78,7 +78,7 @@ class BearerAuthentication(authentication.BearerAuthentication):
 
 
 class WebhookConnection(Connection):
-    """How a sender of webhooks proves who it is."""
+    """How a sender of webhooks authenticates itself."""
 
     scheme: Annotated[
         StandardWebhooks | HmacHeader | BasicAuthentication | BearerAuthentication, Field(discriminator="type")

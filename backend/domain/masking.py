@@ -1,5 +1,5 @@
-"""Secrets are declared by type (``SecretStr``); from the JSON Schema this module knows them
-in any configuration, takes them out to be stored apart, and puts them back.
+"""Secrets are declared by type (``SecretStr``); by the JSON Schema this module finds them in any
+configuration, extracts them to be stored separately, and restores them.
 
 A secret is stored under its path as a JSON Pointer (RFC 6901) without the leading slash:
 ``servers/0/token``, or ``headers/a~1b`` for the name ``a/b``.
@@ -13,7 +13,7 @@ from typing import Any
 from pydantic import BaseModel, SecretStr
 
 MASK = "********"
-"""Stands for a stored secret in every answer. Sent back, it keeps what is stored."""
+"""Replaces a stored secret in every response. Sent back, it keeps the stored secret."""
 
 _SHORTEST = 4
 
@@ -22,7 +22,7 @@ Path = tuple[str | int, ...]
 
 
 def pointer(path: Path) -> str:
-    """The path as one text, which no other path has in the same configuration."""
+    """The path as a string that is unique within a configuration."""
     return "/".join(str(step).replace("~", "~0").replace("/", "~1") for step in path)
 
 
@@ -53,8 +53,7 @@ def split_secrets(model: type[BaseModel], data: dict[str, Any]) -> tuple[dict[st
 
 
 def join_secrets(public: dict[str, Any], secrets: dict[str, str]) -> dict[str, Any]:
-    """The inverse of ``split_secrets``: ``public`` is what the secrets were taken out of. A MASK without a
-    stored secret stays."""
+    """The inverse of ``split_secrets``: restores the secrets in ``public``. A MASK without a stored secret stays."""
     data: dict[str, Any] = _copied(public)
     for name, secret in secrets.items():
         path = _steps(name)
@@ -62,20 +61,20 @@ def join_secrets(public: dict[str, Any], secrets: dict[str, str]) -> dict[str, A
             if value_at(data, path) == MASK:
                 replace_at(data, path, secret)
         except (LookupError, TypeError, ValueError):
-            continue  # the field is gone from the configuration
+            continue  # the field was removed from the configuration
     return data
 
 
 def keep_secrets(
     model: type[BaseModel], sent: dict[str, Any], shown: dict[str, Any], secrets: dict[str, str]
 ) -> dict[str, Any]:
-    """What somebody sent back after an edit, with the stored secret in place of each MASK.
+    """An edited configuration, with the stored secret in place of each MASK.
 
     ``shown`` is the configuration as it was shown, with its secrets by pointer. A mask keeps the secret of its
-    own field. In a list that was sent as it was shown each item is the one at its position. In a list that was
-    changed an item is the saved one with the same ``id``, or else the same ``name``, or else the same public
-    parts, provided that no other item, saved or sent, has these too; an item with nothing public is nobody's.
-    A mask whose item cannot be told stays, for validation to refuse: it never takes another item's secret.
+    own field. The items of an unchanged list match by position. An item of a changed list matches the saved item
+    with the same ``id``, or else the same ``name``, or else the same public parts, provided that no other item,
+    saved or sent, has these too; an item without public parts matches none. The mask of an unmatched item stays
+    and is rejected by validation: it never takes another item's secret.
     """
     data: dict[str, Any] = _copied(sent)
     masked, _ = split_secrets(model, sent)
@@ -95,7 +94,7 @@ def value_at(data: Any, path: Path) -> Any:
 
 
 def replace_at(data: Any, path: Path, value: Any) -> None:
-    """Puts the value at the path, where something is already."""
+    """Replaces the existing value at the path."""
     parent, step = value_at(data, path[:-1]), path[-1]
     parent[int(step) if isinstance(parent, list) else step] = value
 
@@ -112,7 +111,7 @@ def secret_values(value: Any) -> Iterator[str]:
 
 
 def redacted(text: str, secrets: Iterable[str]) -> str:
-    """The text with MASK in place of each secret; very short ones are in any text and stay."""
+    """The text with MASK in place of each secret; very short ones occur in any text and stay."""
     for secret in secrets:
         if len(secret) >= _SHORTEST:
             text = text.replace(secret, MASK)
@@ -120,7 +119,7 @@ def redacted(text: str, secrets: Iterable[str]) -> str:
 
 
 def _copied(value: Any) -> Any:
-    """A copy that is a tree, also where YAML's aliases made one object of two places."""
+    """A copy that is a tree, even where YAML aliases share an object."""
     if isinstance(value, dict):
         return {name: _copied(part) for name, part in value.items()}
     if isinstance(value, list):
@@ -133,7 +132,7 @@ def _steps(text: str) -> tuple[str, ...]:
 
 
 def _origin(path: Path, sent: Any, masked: Any, shown: Any) -> Path | None:
-    """Where what is at ``path`` of ``sent`` was when it was shown. ``masked`` is ``sent`` without its secrets."""
+    """The path in ``shown`` that corresponds to ``path`` in ``sent``. ``masked`` is ``sent`` without its secrets."""
     origin: list[str | int] = []
     for step in path:
         source: str | int | None = step
@@ -151,12 +150,12 @@ def _origin(path: Path, sent: Any, masked: Any, shown: Any) -> Path | None:
 
 
 def _position(masked: list[Any], index: int, shown: list[Any]) -> int | None:
-    """Which of the items shown the item of a changed list is, if that is certain."""
+    """The index of the shown item that matches an item of a changed list, if it is certain."""
     sent, saved = [_identity(item) for item in masked], [_identity(item) for item in shown]
-    wanted = sent[index]
-    if wanted is None or Counter(sent)[wanted] != 1 or Counter(saved)[wanted] != 1:
+    identity = sent[index]
+    if identity is None or Counter(sent)[identity] != 1 or Counter(saved)[identity] != 1:
         return None
-    return saved.index(wanted)
+    return saved.index(identity)
 
 
 def _identity(item: Any) -> str | None:

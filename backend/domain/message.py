@@ -18,9 +18,9 @@ CONTENT_TYPE = "content-type"
 TRACEPARENT = "traceparent"
 ROUTING_SLIP = "routing-slip"
 INDEX = "firehose_index"
-"""The fields that filters may ask for, a JSON object."""
+"""The fields that filters may test, a JSON object."""
 FILTERED = "filtered"
-"""The pipelines that a message has come through by their filters, so that it passes none twice."""
+"""The pipelines whose filters have already matched a message, so that it enters none twice."""
 # Set on dead letters only.
 DEAD_REASON = "dead-letter-reason"
 DEAD_ERROR = "dead-letter-error"
@@ -28,12 +28,12 @@ DEAD_OUTPUT = "dead-letter-output"
 DEAD_STAGE = "dead-letter-stage"
 DEAD_ATTEMPTS = "dead-letter-attempts"
 DEAD_DUE = "dead-letter-due"
-"""Unix time from which the message may be sent again by itself; without it only a person sends it again."""
+"""Unix time from which the message may be redelivered automatically; without it only a person redelivers it."""
 DEAD_RETRYABLE = "dead-letter-retryable"
-"""Present when the cause may pass by itself but nobody knows when."""
-# Set on messages that are sent again.
+"""Present when the cause may be temporary, but nobody knows until when."""
+# Set on redelivered messages.
 REDELIVERY = "redelivery"
-"""The dead letter that this is."""
+"""The id of the dead letter that is redelivered."""
 REDELIVERY_OUTPUT = "redelivery-output"
 """The one output it is for; empty for all."""
 
@@ -45,7 +45,7 @@ class MalformedMessageError(ValueError):
 
 
 class Redelivery(msgspec.Struct, frozen=True):
-    """A dead letter that is sent again, and the one output it is for; empty for all."""
+    """A redelivered dead letter, and the one output it is for; empty for all."""
 
     dead_letter: str
     output: str
@@ -54,7 +54,7 @@ class Redelivery(msgspec.Struct, frozen=True):
 class Message(msgspec.Struct, frozen=True):
     """One message on its way through a pipeline.
 
-    ``key`` orders it among its fellows, ``version`` is the pipeline version it was accepted
+    Messages with the same ``key`` stay in order, ``version`` is the pipeline version it was accepted
     under, ``received_at`` an ISO 8601 time in UTC, and ``slip`` the topics still ahead.
     ``extra`` holds any further headers, which travel unchanged.
     """
@@ -85,19 +85,19 @@ class Message(msgspec.Struct, frozen=True):
     @classmethod
     def from_kafka(cls, *, key: bytes | None, value: bytes | None, headers: KafkaHeaders) -> "Message":
         """Reads a record. Raises MalformedMessageError when a required header is missing."""
-        found = {name: (raw or b"").decode(errors="replace") for name, raw in headers}
+        values = {name: (raw or b"").decode(errors="replace") for name, raw in headers}
         try:
-            slip = found.pop(ROUTING_SLIP)
+            slip = values.pop(ROUTING_SLIP)
             return cls(
-                id=found.pop(MESSAGE_ID),
-                pipeline_id=found.pop(PIPELINE),
-                version=int(found.pop(VERSION)),
+                id=values.pop(MESSAGE_ID),
+                pipeline_id=values.pop(PIPELINE),
+                version=int(values.pop(VERSION)),
                 key=key or b"",
                 body=value or b"",
-                content_type=found.pop(CONTENT_TYPE),
-                received_at=found.pop(RECEIVED_AT),
+                content_type=values.pop(CONTENT_TYPE),
+                received_at=values.pop(RECEIVED_AT),
                 slip=tuple(slip.split(",")) if slip else (),
-                extra=found,
+                extra=values,
             )
         except KeyError as error:
             raise MalformedMessageError(f"The record has no header {error}.") from None
@@ -111,7 +111,7 @@ class Message(msgspec.Struct, frozen=True):
         return self.slip[0], replace(self, slip=self.slip[1:])
 
     def split_redelivery(self) -> "tuple[Message, Redelivery | None]":
-        """The message as it first was, and what is told of it when it is sent again."""
+        """The original message, and its redelivery if it is one."""
         if REDELIVERY not in self.extra:
             return self, None
         extra = dict(self.extra)
@@ -142,5 +142,5 @@ def utc_now() -> str:
 
 @lru_cache(maxsize=2)
 def _iso_second(second: int) -> str:
-    # Asked several times for each message; only a second's first asker pays for the calendar.
+    # Called several times for each message; only the first call in a second computes the date.
     return datetime.fromtimestamp(second, UTC).strftime("%Y-%m-%dT%H:%M:%S")

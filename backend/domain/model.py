@@ -6,13 +6,13 @@ from typing import Any, ClassVar, Self
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 ADVANCED: dict[str, Any] = {"advanced": True}
-"""``json_schema_extra`` of a field with a default that few people change: forms fold it."""
+"""``json_schema_extra`` of a field whose default rarely changes: forms collapse it."""
 
 _ACRONYMS = {"http": "HTTP", "url": "URL", "tls": "TLS", "sasl": "SASL", "id": "ID", "api": "API"}
 
 
 def label(name: str) -> str:
-    """A Python name as people read it: ``verify_tls`` is "Verify TLS", ``RetryPolicy`` "Retry policy"."""
+    """A Python name as a label: ``verify_tls`` is "Verify TLS", ``RetryPolicy`` "Retry policy"."""
     words = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower().split("_")
     text = " ".join(_ACRONYMS.get(word, word) for word in words)
     return text[:1].upper() + text[1:]
@@ -27,9 +27,9 @@ def _field_title(name: str, _info: Any) -> str:
 
 
 class StrictModel(BaseModel):
-    """An immutable model that refuses unknown keys, so that a typo is an error at its field.
+    """An immutable model that rejects unknown keys, so that a typo is an error at its field.
 
-    Titles in its JSON Schema are made for people, because forms show them.
+    Titles in its JSON Schema are labels, because forms show them.
     """
 
     model_config = ConfigDict(
@@ -48,7 +48,7 @@ class UnreadableConfigError(ValueError):
 class VersionedModel(StrictModel):
     """A configuration that is stored, and has to be read by later releases.
 
-    A release that changes the form in which it is stored raises ``schema_version`` and extends ``upgrade``. The
+    A release that changes its stored form raises ``schema_version`` and extends ``upgrade``. The
     version is stored beside the configuration, never in it.
     """
 

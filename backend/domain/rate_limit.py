@@ -1,8 +1,8 @@
 """The rate limit of an output, as a generic cell rate algorithm.
 
 Tokens are spaced evenly; ``burst`` of them may come early. Any window of one period then holds
-at most ``messages + burst``. This is the reference that the script in Redis agrees with, and
-the view of an engine whose Redis is away.
+at most ``messages + burst``. This is the reference for the script in Redis, and the
+limit of an engine while Redis is unavailable.
 """
 
 from dataclasses import dataclass
@@ -12,15 +12,15 @@ from pydantic import ConfigDict, Field
 from backend.domain.model import StrictModel
 
 _SPACING = 1.01
-"""Tokens lie this much further apart than the limit asks, which pays for the network's jitter."""
+"""Tokens are spaced wider than the limit requires by this factor, which allows for network jitter."""
 
 
 class RateLimitPolicy(StrictModel):
-    """How many messages a receiver is sent at most."""
+    """The largest number of messages sent to a receiver."""
 
     model_config = ConfigDict(title="Rate limit")
 
-    messages: int = Field(ge=1, le=1_000_000, description="At most this many tries…", examples=[100])
+    messages: int = Field(ge=1, le=1_000_000, description="At most this many attempts…", examples=[100])
     period_seconds: float = Field(1.0, gt=0, le=86400, description="…in any period of this length, in seconds.")
     burst: int = Field(
         0, ge=0, le=1_000_000, description="This many may come on top of it after a quiet time, all at once."
@@ -38,12 +38,12 @@ class RateLimit:
 
     policy: RateLimitPolicy
     full_at: float = 0.0
-    """When the bucket is full again: GCRA's theoretical arrival time."""
+    """When all tokens are available again: GCRA's theoretical arrival time."""
 
-    def take(self, now: float, wanted: int, horizon: float) -> list[float]:
-        """Up to ``wanted`` tokens: the times from which each may be used, none more than ``horizon`` seconds away."""
+    def take(self, now: float, count: int, horizon: float) -> list[float]:
+        """Up to ``count`` tokens: the times from which each may be used, at most ``horizon`` seconds from now."""
         times: list[float] = []
-        while len(times) < wanted and self.next_at(now) - now <= horizon:
+        while len(times) < count and self.next_at(now) - now <= horizon:
             times.append(self.next_at(now))
             self.full_at = max(self.full_at, now) + self.policy.interval
         return times

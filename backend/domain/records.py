@@ -11,7 +11,7 @@ from backend.domain.message import KafkaHeaders, Message, utc_now
 from backend.domain.reasons import Reason
 
 RESOLVED = "dead-letter-resolved"
-"""Header of the record on the dead-letter topic which says that a redelivered dead letter is done with."""
+"""Header of the record on the dead-letter topic which marks a redelivered dead letter as resolved."""
 
 
 class Record(msgspec.Struct, frozen=True):
@@ -29,7 +29,7 @@ class Record(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """One try of a delivery. ``at`` is ISO 8601 in UTC; ``error`` and ``reason`` are empty after a success."""
+    """One attempt of a delivery. ``at`` is ISO 8601 in UTC; ``error`` and ``reason`` are empty after a success."""
 
     at: str
     number: int
@@ -53,8 +53,8 @@ def dead_letter(
 ) -> Record:
     """The message with its cause, for the dead-letter topic.
 
-    ``due`` is the Unix time from which it may be sent again by itself, where the cause tells;
-    ``retryable`` marks a cause that may pass although nobody knows when.
+    ``due`` is the Unix time from which it may be redelivered automatically, if the cause tells;
+    ``retryable`` marks a cause that may be temporary although nobody knows until when.
     """
     cause = {
         names.DEAD_STAGE: stage,
@@ -73,7 +73,7 @@ def dead_letter(
 def malformed_dead_letter(
     *, key: bytes | None, value: bytes | None, headers: KafkaHeaders, stage: str, error: str
 ) -> Record:
-    """A record that is no message, kept as it came."""
+    """A record that is not a message, kept unchanged."""
     kept = [(name, raw or b"") for name, raw in headers]
     cause = [
         (names.DEAD_STAGE, stage.encode()),
@@ -84,7 +84,7 @@ def malformed_dead_letter(
 
 
 def resolved(message: Message, dead_letter_id: str) -> Record:
-    """The redelivered dead letter needs nothing more. On the same topic and key as itself, so it comes after it."""
+    """Marks a redelivered dead letter as resolved. It follows the dead letter, having the same topic and key."""
     return Record(routing.DEAD_LETTER, message.key, b"", [(RESOLVED, dead_letter_id.encode())])
 
 
@@ -103,7 +103,7 @@ def billing_event(message: Message, *, workspace_id: str, output: str) -> Record
 
 
 def attempt_record(message: Message, attempt: Attempt, *, workspace_id: str, output: str) -> Record:
-    """One try, for the attempts log."""
+    """One attempt, for the attempts log."""
     entry = {
         "message_id": message.id,
         "workspace_id": workspace_id,

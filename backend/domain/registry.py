@@ -32,7 +32,7 @@ class Registry(Generic[T]):
     """
 
     def __init__(self, package: str, *, skip_broken: bool = False) -> None:
-        """``skip_broken`` leaves out a module that cannot be imported and notes why in ``broken``; otherwise its
+        """``skip_broken`` skips a module that cannot be imported and records why in ``broken``; otherwise its
         exception is raised on first use."""
         self._package = package
         self._skip_broken = skip_broken

@@ -1,11 +1,11 @@
-"""Which topics a message passes, decided once where it enters."""
+"""Decides which topics a message passes, once where it enters."""
 
 from backend.domain.pipeline import PipelineConfig
 
 INPUT = "firehose_input"
 TRANSFORMER = "firehose_transformer"
 TRANSFORMER_SLOW = "firehose_transformer_slow"
-"""What waits for external APIs that are slow, beside the way of all others."""
+"""Messages that wait for slow external APIs, separate from all others."""
 FILTER = "firehose_filter"
 ADAPTED = "firehose_adapted"
 DEAD_LETTER = "firehose_dead_letter"
@@ -24,8 +24,8 @@ def route(config: PipelineConfig, pipeline_id: str) -> tuple[str, tuple[str, ...
     """The entry topic and the routing slip: the topics still ahead after it.
 
     Pipelines that transform enter at ``firehose_transformer``, as do those that write Avro for stream
-    processing; all others at ``firehose_input``, so that they never wait for somebody's transforms. What
-    was filtered has been adapted once already and goes straight on.
+    processing; all others at ``firehose_input``, so that they never wait for other pipelines' transforms. A
+    filtered message has already been adapted and skips that stage.
     """
     processing = (processing_source(pipeline_id),) if config.stream_processing else ()
     ahead = processing + ((FILTER,) if config.index else ()) + ((ADAPTED,) if config.outputs else ())

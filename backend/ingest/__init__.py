@@ -1,1 +1,1 @@
-"""The HTTP input: takes messages, answers once Kafka has them."""
+"""The HTTP input: accepts messages, and answers once Kafka has acknowledged them."""

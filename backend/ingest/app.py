@@ -104,7 +104,9 @@ class Ingest:
 
     async def _accept(self, pipeline_id: str, headers: requests.Headers, receive: Any) -> list[str]:
         if not self._config.loaded:
-            raise Problem(503, "Starting", "The configuration is not loaded yet; send again.", retry_after=1)
+            raise Problem(
+                503, "Starting", "The configuration is not loaded yet; send the request again.", retry_after=1
+            )
         verified = requests.verified_pipeline(self._config, pipeline_id)
         pipeline = verified or requests.authorized_pipeline(self._config, pipeline_id, headers)
         content_type = requests.declared_type(headers)
@@ -127,7 +129,7 @@ class Ingest:
     async def _produce(
         self, pipeline: PipelineSnapshot, content_type: str, body: bytes, headers: requests.Headers
     ) -> list[str]:
-        """Returns once Kafka has every message; their ids."""
+        """Returns the messages' ids once Kafka has acknowledged every message."""
         topic, messages = requests.messages(pipeline, content_type, body, headers)
         if self._kafka_down is not None:
             raise self._unavailable(self._kafka_down)
@@ -144,7 +146,7 @@ class Ingest:
         return [message.id for message in messages]
 
     def _suspect_kafka(self, cause: str) -> None:
-        """Until Kafka answers a probe, refuse at once instead of letting each client wait."""
+        """Until Kafka answers a probe, requests are rejected at once instead of letting each client wait."""
         if self._kafka_down is None:
             self._kafka_down = cause
             self._probe = asyncio.create_task(self._wait_for_kafka())
@@ -163,7 +165,7 @@ class Ingest:
     def _unavailable(cause: str) -> Problem:
         return Problem(
             503,
-            "Kafka is not available",
+            "Kafka is unavailable",
             f"Kafka did not acknowledge the request ({cause}). Send it again; a repeat may be delivered twice.",
             retry_after=2,
         )
@@ -172,7 +174,7 @@ class Ingest:
         status = {
             "kafka": self._kafka_down or "ok",
             "configuration": "ok" if self._config.loaded else "not loaded",
-            "manager": "ok" if self._config.connected else "away; using the configuration held",
+            "manager": "ok" if self._config.connected else "unavailable; using the last known configuration",
         }
         ready = self._kafka_down is None and self._config.loaded
         return (200 if ready else 503), _JSON, json.dumps(status)

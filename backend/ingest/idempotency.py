@@ -1,4 +1,4 @@
-"""A request sent again with the same ``Idempotency-Key`` or ``webhook-id`` is accepted once."""
+"""A request that is repeated with the same ``Idempotency-Key`` or ``webhook-id`` is accepted once."""
 
 import hashlib
 import logging
@@ -21,15 +21,15 @@ _ANSWER_SECONDS = 0.5
 
 
 def key_of(headers: dict[bytes, bytes]) -> bytes | None:
-    """What the client calls this request, if it does."""
+    """The client's key for this request, if it sent one."""
     return next((headers[name] for name in _HEADERS if headers.get(name)), None)
 
 
 class IdempotentRequests:
-    """The requests of the last while, in Redis. While that is away every request is taken as new."""
+    """The recent requests, in Redis. While that is unavailable, every request is treated as new."""
 
     def __init__(self, redis_url: str) -> None:
-        # A claim sent twice would find itself and be refused.
+        # A claim that is sent twice would conflict with itself.
         self._redis = async_redis_client(redis_url, seconds=_ANSWER_SECONDS, repeat=False)
 
     def claim(self, pipeline_id: str, key: bytes, body: bytes, seconds: int) -> "Claim":
@@ -41,8 +41,8 @@ class IdempotentRequests:
 
 
 class Claim:
-    """``async with`` one request. ``message_ids`` are those of the request before, when there was one;
-    otherwise the caller accepts the messages and gives their ids to ``accepted``."""
+    """``async with`` one request. ``message_ids`` are those of the first request when this one repeats it;
+    otherwise the caller accepts the messages and passes their ids to ``accepted``."""
 
     def __init__(self, client: "redis.Redis", name: str, body: str, seconds: int) -> None:
         self._redis = client
@@ -53,23 +53,25 @@ class Claim:
         self.message_ids: list[str] | None = None
 
     async def __aenter__(self) -> "Claim":
-        """Raises Problem 409 while the first request is under way, 422 when it had another body."""
+        """Raises Problem 409 while the first request is in progress, 422 when it had another body."""
         mine = json.dumps([self._body, None])
         try:
             self._held = bool(await self._redis.set(self._name, mine, nx=True, ex=_PENDING_SECONDS))
             stored = None if self._held else await self._redis.get(self._name)
         except (RedisError, OSError, TimeoutError) as error:
-            log.warning("Requests are not deduplicated now: %s", error)
+            log.warning("Requests cannot be deduplicated at the moment: %s", error)
             return self
         if stored is None:
             return self
         body, ids = json.loads(stored)
         if body != self._body:
             raise Problem(
-                422, "Idempotency key used before", "This key came with another body. Use a new key for each message."
+                422,
+                "Idempotency key used before",
+                "This key was used with another body. Use a new key for each message.",
             )
         if ids is None:
-            raise Problem(409, "Request under way", "The first request with this key is not finished.", retry_after=1)
+            raise Problem(409, "Request in progress", "The first request with this key is not finished.", retry_after=1)
         self.message_ids = ids
         return self
 
@@ -88,4 +90,4 @@ class Claim:
             try:
                 await self._redis.delete(self._name)
             except (RedisError, OSError, TimeoutError):
-                log.warning("A refused request can be sent again in %d seconds only.", _PENDING_SECONDS)
+                log.warning("A rejected request can be repeated only after %d seconds.", _PENDING_SECONDS)

@@ -1,10 +1,10 @@
-"""Error answers of the ingest: RFC 9457 problem+json."""
+"""Error responses of the ingest: RFC 9457 problem+json."""
 
 from backend.domain import json
 
 
 class Problem(Exception):
-    """A request that is refused. ``detail`` says what is wrong and what to do."""
+    """A rejected request. ``detail`` says what is wrong and what to do."""
 
     def __init__(self, status: int, title: str, detail: str, *, retry_after: int | None = None) -> None:
         super().__init__(detail)

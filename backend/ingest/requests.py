@@ -1,4 +1,4 @@
-"""From an HTTP request to messages: every check of the input, and no I/O but reading the body."""
+"""Turns an HTTP request into messages: every check of the input, and no I/O except reading the body."""
 
 import hashlib
 from collections.abc import Awaitable, Callable
@@ -42,7 +42,7 @@ async def verify(config: ConfigClient, pipeline: PipelineSnapshot, headers: Head
     try:
         runtime = await config.runtime(str(pipeline.id), pipeline.version)
     except (ConfigUnavailableError, UnknownPipelineError) as error:
-        raise Problem(503, "Verification unavailable", f"{error} Send it again.", retry_after=2) from None
+        raise Problem(503, "Verification unavailable", f"{error} Send the request again.", retry_after=2) from None
     verification = verification_of(runtime.snapshot)
     assert verification is not None
     try:
@@ -78,7 +78,9 @@ def _check_accepting(pipeline: PipelineSnapshot) -> None:
             409, "Not an HTTP input", "This pipeline's input takes no requests; its configuration says what it reads."
         )
     if not pipeline.accepting:
-        raise Problem(503, "Pipeline paused", "The pipeline is paused; send again once it is resumed.", retry_after=60)
+        raise Problem(
+            503, "Pipeline paused", "The pipeline is paused; send the request again once it is resumed.", retry_after=60
+        )
 
 
 def declared_type(headers: Headers) -> str:
@@ -90,7 +92,7 @@ def declared_type(headers: Headers) -> str:
 
 
 async def read_body(headers: Headers, receive: Receive) -> bytes:
-    """The whole body. Raises Problem 413 as soon as it is too large, 400 when the client goes away."""
+    """The whole body. Raises Problem 413 as soon as it is too large, 400 when the client disconnects."""
     declared = headers.get(b"content-length", b"0")
     if declared.isdigit() and int(declared) > MAX_BODY_BYTES:
         raise _too_large()
@@ -110,12 +112,12 @@ async def read_body(headers: Headers, receive: Receive) -> bytes:
 
 
 def messages(pipeline: PipelineSnapshot, content_type: str, body: bytes, headers: Headers) -> tuple[str, list[Message]]:
-    """The entry topic and the messages of a request: all of them, or Problem 400 for the first bad one."""
+    """The entry topic and the messages of a request: all of them, or Problem 400 for the first invalid one."""
     if content_type.partition(";")[0].strip().lower() == NDJSON:
         bodies = [line for line in body.splitlines() if line.strip()]
         content_type = "application/json"
         if not bodies:
-            raise Problem(400, "Empty batch", "The batch has no line; send one JSON document per line.")
+            raise Problem(400, "Empty batch", "The batch is empty; send one JSON document per line.")
         where = "Line {} is not JSON: {} Nothing of the batch was accepted."
     else:
         bodies = [body]

@@ -1,1 +1,1 @@
-"""The configuration's way from the manager to the data plane: protocol, snapshot and client."""
+"""Carries the configuration from the manager to the data plane: protocol, snapshot and client."""

@@ -38,7 +38,7 @@ _SILENCE_SECONDS = 150.0
 
 
 class ConfigUnavailableError(Exception):
-    """The manager cannot give this configuration now; trying again later may work."""
+    """The manager cannot provide this configuration now; a later attempt may succeed."""
 
 
 class UnknownPipelineError(LookupError):
@@ -66,7 +66,7 @@ class ConfigClient:
     """Holds the published pipelines in memory and follows their changes.
 
     It starts from the manager's stream, or from the snapshot in Redis while the manager is
-    away, and goes on with what it has whenever both are.
+    unavailable, and continues with what it has while both are.
     """
 
     def __init__(
@@ -97,9 +97,9 @@ class ConfigClient:
         """Whether the manager's stream is open now."""
 
     async def start(self, timeout: float = 10.0) -> None:
-        """Begins to follow. Returns once a configuration is loaded.
+        """Begins to follow changes. Returns once a configuration is loaded.
 
-        Raises ConfigUnavailableError when neither the manager nor Redis gave one in time.
+        Raises ConfigUnavailableError when neither the manager nor Redis provided one in time.
         """
         self._task = asyncio.create_task(self._follow())
         try:
@@ -158,7 +158,7 @@ class ConfigClient:
             return held
         fetch = self._fetch(self._fetch_runtime, key)
         if held is not None and age < 2 * _RUNTIME_FRESH_SECONDS:
-            return held  # the next message has the fresh one
+            return held  # the next message uses the fresh one
         try:
             return await fetch
         except ConfigUnavailableError:
@@ -176,7 +176,7 @@ class ConfigClient:
             def forget(done: asyncio.Task[T]) -> None:
                 del self._fetches[fetch, key]
                 if not done.cancelled():
-                    done.exception()  # whoever waits gets it; nobody may
+                    done.exception()  # perhaps no task awaits it: marks it as retrieved
 
             task.add_done_callback(forget)
         return asyncio.shield(task)
@@ -230,8 +230,8 @@ class ConfigClient:
                     self._apply(event)
                     self.connected, delay = True, 0.2
             except (grpc.aio.AioRpcError, TimeoutError) as error:
-                reason = error.details() if isinstance(error, grpc.aio.AioRpcError) else "no sign of life"
-                log.warning("The manager's stream ended (%s); going on with the configuration held.", reason)
+                reason = error.details() if isinstance(error, grpc.aio.AioRpcError) else "no snapshot in time"
+                log.warning("The manager's stream ended (%s); continuing with the current configuration.", reason)
             self.connected = False
             if not self._loaded.is_set():
                 await self._load_from_redis()
@@ -269,7 +269,7 @@ class ConfigClient:
         self._loaded.set()
 
     def _forget_runtime(self, pipeline_id: str) -> None:
-        # Kept, but stale: it serves while the manager cannot be asked.
+        # Kept, but stale: it serves while the manager is unavailable.
         for key, (_, runtime) in self._runtime.items():
             if key[0] == pipeline_id:
                 self._runtime[key] = (float("-inf"), runtime)
@@ -280,7 +280,7 @@ class ConfigClient:
             pipelines: dict[bytes, bytes] = await client.hgetall(stored.PIPELINES)  # type: ignore[assignment]
             keys: dict[bytes, bytes] = await client.hgetall(stored.INGEST_KEYS)  # type: ignore[assignment]
         except (RedisError, OSError) as error:
-            log.warning("Redis has no configuration to give: %s", error)
+            log.warning("The configuration cannot be read from Redis: %s", error)
             return
         finally:
             await client.aclose()
@@ -293,9 +293,9 @@ class ConfigClient:
 
 
 def _load(data: bytes) -> PipelineSnapshot | None:
-    """One unreadable pipeline must not take the others down."""
+    """None for an unreadable pipeline, which must not affect the others."""
     try:
         return stored.load_pipeline(data)
     except ValidationError as error:
-        log.error("A published pipeline is not understood by this version: %s", error)
+        log.error("A published pipeline cannot be read by this release: %s", error)
         return None

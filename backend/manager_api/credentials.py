@@ -1,4 +1,4 @@
-"""How the manager and the data plane prove to each other who they are: certificates, or the service token alone."""
+"""How the manager and the data plane authenticate each other: with certificates, or with the service token alone."""
 
 from pathlib import Path
 
@@ -8,7 +8,7 @@ from backend.settings import Settings
 
 
 class NoCredentialsError(Exception):
-    """Anybody could ask for the configuration; the message says what to set."""
+    """Anybody could read the configuration; the message says what to set."""
 
 
 def server_credentials(environment: Settings) -> grpc.ServerCredentials | None:

@@ -1,4 +1,4 @@
-"""Leases of inputs, as their readers see them (manager.proto)."""
+"""Leases of inputs, for their readers (manager.proto)."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -16,11 +16,11 @@ _READINGS = {Reading.BATCHING: pb.BATCHING, Reading.STREAMING: pb.STREAMING}
 
 
 class LeasesUnavailableError(Exception):
-    """The manager does not answer; trying again later may work."""
+    """The manager does not answer; a later attempt may succeed."""
 
 
 class LeaseLostError(Exception):
-    """The lease ran out, or its input has changed: another reader may hold it."""
+    """The lease has expired, or its input has changed: another reader may hold it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class InputLease:
 
 
 class LeaseClient:
-    """Asks the manager for leases, and keeps them. Used on one event loop."""
+    """Acquires leases from the manager and renews them. Used on one event loop."""
 
     def __init__(
         self, *, manager_address: str, service_token: str, credentials: grpc.ChannelCredentials | None = None
@@ -48,14 +48,13 @@ class LeaseClient:
         self._metadata = (("authorization", f"Bearer {service_token}"),)
 
     async def claim(self, reading: Reading, holder: str, limit: int) -> list[InputLease]:
-        """Up to so many inputs that nobody reads. Raises LeasesUnavailableError."""
+        """Leases of up to ``limit`` inputs that nobody reads. Raises LeasesUnavailableError."""
         request = pb.LeaseInputsRequest(reading=_READINGS[reading], holder=holder, limit=limit)
         answer = await self._call(self._stub.LeaseInputs, request)
         return [_lease(lease) for lease in answer.leases]
 
     async def renew(self, leases: Iterable[InputLease]) -> list[InputLease]:
-        """Says that they are still read; those that are missing in the answer are lost. Raises
-        LeasesUnavailableError."""
+        """The renewed leases; those that are missing are lost. Raises LeasesUnavailableError."""
         held = [pb.HeldLease(pipeline_id=lease.pipeline_id, token=lease.token) for lease in leases]
         answer = await self._call(self._stub.Heartbeat, pb.HeartbeatRequest(leases=held))
         return [_lease(lease) for lease in answer.leases]

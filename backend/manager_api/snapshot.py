@@ -1,6 +1,6 @@
 """The published configuration in Redis, without secrets, and the channel its changes are announced on.
 
-The manager writes it on every publish; a data plane that starts while the manager is away reads it.
+The manager writes it on every publish; a data plane that starts while the manager is unavailable reads it.
 """
 
 import logging
@@ -44,10 +44,10 @@ class IngestKey:
 
 
 def announce(kind: Literal["pipeline", "key"], name: str, entry: bytes | None) -> None:
-    """Writes a pipeline or key into the snapshot, or removes it without an ``entry``, and says that it changed.
+    """Writes a pipeline or key into the snapshot, or removes it without an ``entry``, and announces the change.
 
-    While Redis is not available the change is only slower: the manager sends the data plane everything every
-    minute, and then writes the whole snapshot anew, too.
+    While Redis is unavailable the change only takes longer: every minute the manager sends the data plane the
+    whole configuration, and rewrites the snapshot.
     """
     stored = PIPELINES if kind == "pipeline" else INGEST_KEYS
     try:
@@ -59,7 +59,9 @@ def announce(kind: Literal["pipeline", "key"], name: str, entry: bytes | None) -
             batch.publish(CHANGES, f"{kind}:{name}")
             batch.execute()
     except RedisError as error:
-        log.warning("The data plane learns of the %s %s within a minute, since Redis fails: %s", kind, name, error)
+        log.warning(
+            "The data plane receives the %s %s only within a minute, because Redis failed: %s", kind, name, error
+        )
 
 
 def load_pipeline(data: bytes) -> PipelineSnapshot:

@@ -15,14 +15,14 @@ _RETRY_SECONDS = 2.0
 
 
 class ErrorRecorder(Protocol):
-    """Notes errors for the pipelines' pages."""
+    """Records errors for the pipelines' pages."""
 
     def error(self, pipeline_id: str, *, stage: str, reason: str, message: str, message_id: str) -> None: ...
 
 
 class WaitingConfig:
-    """One stage's view of the configuration. It waits, however long, while that is unavailable: the message is not at
-    fault. The error is noted once for all messages of a pipeline that wait."""
+    """One stage's access to the configuration. It waits as long as that is unavailable, since the message is not at
+    fault. The error is recorded once for all waiting messages of a pipeline."""
 
     def __init__(self, config: ConfigClient, recorder: ErrorRecorder, stage: str) -> None:
         self._config = config

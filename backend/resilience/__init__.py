@@ -1,1 +1,1 @@
-"""What every call to a system outside shares: circuit breaker, rate limit, retries and bounded shares."""
+"""Resilience of every call to an external system: circuit breaker, rate limit, retries and bulkheads."""

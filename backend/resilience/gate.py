@@ -1,8 +1,8 @@
-"""Between the engine and Redis: may this try be made, and what came of it.
+"""Between the engine and Redis: decides whether an attempt may be made, and reports its outcome.
 
-All questions of an output that come while one round trip is under way go into the next: Redis is
-asked once per batch. When Redis is away, each output goes on with its own breaker and its share
-of the rate limit, and tells Redis what it knows once it is back.
+All requests of an output that arrive during one round trip go into the next: Redis is called
+once per batch. While Redis is unavailable, each output continues with its own breaker and its
+share of the rate limit, and reports to Redis once it is available again.
 """
 
 import asyncio
@@ -26,13 +26,13 @@ from backend.resilience.scripts import EVENTS, OutputKey, Script, script
 log = logging.getLogger(__name__)
 
 TOKEN_HORIZON_SECONDS = 1.0
-"""A message waits this long for its token at most; it is a dead letter with a due time otherwise."""
+"""A message waits at most this long for its token; otherwise it becomes a dead letter with a due time."""
 
 LEDGER_SECONDS = 300.0
-"""Deliveries of at least this long are remembered: much longer than a killed Spark query repeats."""
+"""Deliveries are remembered for at least this long: much longer than what a killed Spark query repeats."""
 _LEDGER_KEPT_SECONDS = 86400
 _ANSWER_SECONDS = 1.0
-_AWAY_SECONDS = 1.0
+_UNAVAILABLE_SECONDS = 1.0
 _BATCH = 500
 _GATHER_SECONDS = 0.002
 _MARKS_KEPT = 100_000
@@ -42,7 +42,7 @@ Kind = Literal["first", "redelivery", "retry"]
 
 @dataclass(frozen=True, slots=True)
 class Send:
-    """The try may be made, ``wait`` seconds from now. As a ``probe``, its outcome decides about the breaker."""
+    """The attempt may be made, ``wait`` seconds from now. The outcome of a ``probe`` closes or opens the breaker."""
 
     wait: float = 0.0
     probe: bool = False
@@ -50,14 +50,14 @@ class Send:
 
 @dataclass(frozen=True, slots=True)
 class Repeat:
-    """The output has this message: it was delivered when it was read at ``position``."""
+    """The message was already delivered to the output, when it was read at ``position``."""
 
     position: str
 
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """Not now; worth trying again from ``due`` on (Unix time)."""
+    """The attempt may not be made before ``due`` (Unix time)."""
 
     reason: Literal[Reason.BREAKER_OPEN, Reason.RATE_LIMITED]
     due: float
@@ -67,15 +67,15 @@ Admission = Send | Repeat | Held
 
 
 @dataclass(slots=True)
-class _Question:
+class _Request:
     kind: Kind
     message_id: bytes
     answer: asyncio.Future[Admission]
 
 
 @dataclass
-class _News:
-    """What Redis has not been told yet."""
+class _Report:
+    """Outcomes that have not been reported to Redis yet."""
 
     errors: list[str] = field(default_factory=list)
     probe: Literal["", "ok", "failed"] = ""
@@ -86,24 +86,24 @@ class _News:
 
 
 class OutputGate:
-    """One output's face of the gate."""
+    """The gate as one output uses it."""
 
     def __init__(self, key: OutputKey, breaker: BreakerPolicy, limit: RateLimitPolicy | None, gate: "Gate") -> None:
         self.key = key
         self.limit_policy = limit
         self.breaker = Breaker(breaker)
-        """The local view; Redis' own while that answers."""
+        """The local state; a copy of Redis' state while that is available."""
         self.opened = asyncio.Event()
-        """Set while the breaker is not closed: no retry is worth waiting for."""
+        """Set while the breaker is not closed: waiting for a retry is pointless."""
         self.epoch = 0
-        """Grows with whatever may open the breaker: an admission from before should be asked for again."""
+        """Grows with every event that may open the breaker: an older admission should be requested again."""
         self._gate = gate
         self._limit = self._local_limit()
-        self._questions: list[_Question] = []
-        self._news = _News()
+        self._requests: list[_Request] = []
+        self._report = _Report()
 
     def configure(self, breaker: BreakerPolicy, limit: RateLimitPolicy | None) -> None:
-        """With these policies from now on; the breaker's state and the tokens that were taken stay."""
+        """Applies new policies; the breaker's state and the tokens that were taken stay."""
         self.breaker.policy = breaker
         if limit != self.limit_policy:
             self.limit_policy = limit
@@ -113,59 +113,59 @@ class OutputGate:
         return RateLimit(self._gate.share_of(self.limit_policy)) if self.limit_policy else None
 
     async def admit(self, kind: Kind, message_id: str) -> Admission:
-        """Whether a try may be made now. The ledger is asked for all but retries."""
+        """Decides whether an attempt may be made now. The ledger is consulted for all but retries."""
         answer: asyncio.Future[Admission] = asyncio.get_running_loop().create_future()
-        self._questions.append(_Question(kind, _as_bytes(message_id) if kind != "retry" else b"", answer))
+        self._requests.append(_Request(kind, _as_bytes(message_id) if kind != "retry" else b"", answer))
         self._gate.has_work(self)
         return await answer
 
     def delivered(self, message_id: str, position: str, *, probe: bool) -> None:
-        self._news.delivered.append((_as_bytes(message_id), position))
+        self._report.delivered.append((_as_bytes(message_id), position))
         if probe:
-            self._news.probe = "ok"
+            self._report.probe = "ok"
         self._gate.has_work(self)
 
     def succeeded(self, *, probe: bool) -> None:
-        """Something that no ledger is kept of: only a probe's success is news."""
+        """For calls without a ledger: only a probe's success is reported."""
         if probe:
-            self._news.probe = "ok"
+            self._report.probe = "ok"
             self._gate.has_work(self)
 
     def failed(self, cause: str, *, probe: bool) -> None:
         self.epoch += 1
-        self._news.errors.append(cause)
+        self._report.errors.append(cause)
         if probe:
-            self._news.probe = "failed"
+            self._report.probe = "failed"
         self._gate.has_work(self)
 
     # -- called by the gate ---------------------------------------------------
 
-    def take(self) -> tuple[list[_Question], _News]:
-        questions, self._questions = self._questions[:_BATCH], self._questions[_BATCH:]
-        news, self._news = self._news, _News()
-        return questions, news
+    def take(self) -> tuple[list[_Request], _Report]:
+        requests, self._requests = self._requests[:_BATCH], self._requests[_BATCH:]
+        report, self._report = self._report, _Report()
+        return requests, report
 
     @property
     def is_idle(self) -> bool:
-        return not self._questions and not self._news
+        return not self._requests and not self._report
 
     def learn(self, state: BreakerState, until: float) -> None:
-        """Redis' word on the breaker."""
+        """Applies Redis' state of the breaker."""
         self.epoch += state is not self.breaker.state
         self.breaker.state, self.breaker.until = state, until
-        self._show()
+        self._update_opened()
 
-    def judge(self, questions: list[_Question], news: _News, now: float) -> None:
-        """Answers without Redis. The ledger cannot be asked, so a repeat may be sent again."""
-        for _ in news.errors:
-            self.breaker.failed(now, probe=news.probe == "failed")
-        if news.probe == "ok":
+    def decide_locally(self, requests: list[_Request], report: _Report, now: float) -> None:
+        """Decides without Redis. The ledger is unavailable, so a message may be delivered twice."""
+        for _ in report.errors:
+            self.breaker.failed(now, probe=report.probe == "failed")
+        if report.probe == "ok":
             self.breaker.succeeded(probe=True)
-        self._news.delivered.extendleft(reversed(news.delivered))
-        for question in questions:
-            if not question.answer.done():
-                question.answer.set_result(self._local_admission(now))
-        self._show()
+        self._report.delivered.extendleft(reversed(report.delivered))
+        for request in requests:
+            if not request.answer.done():
+                request.answer.set_result(self._local_admission(now))
+        self._update_opened()
 
     def _local_admission(self, now: float) -> Admission:
         if self.breaker.state is not BreakerState.CLOSED and now < self.breaker.until:
@@ -178,7 +178,7 @@ class OutputGate:
             wait = tokens[0] - now
         return Send(wait, probe=self.breaker.admit(now) is BreakerState.HALF_OPEN)
 
-    def _show(self) -> None:
+    def _update_opened(self) -> None:
         if self.breaker.state is BreakerState.CLOSED:
             self.opened.clear()
         else:
@@ -186,10 +186,10 @@ class OutputGate:
 
 
 class Gate:
-    """Every output's questions to one Redis. Started and closed on one event loop.
+    """Batches every output's requests to one Redis. Started and closed on one event loop.
 
-    ``share`` is this task's part of a rate limit while Redis, which counts for all, is away.
-    ``clock`` replaces Redis' own time in tests.
+    ``share`` is this task's part of a rate limit while Redis, which counts for all tasks, is unavailable.
+    ``clock`` replaces Redis' clock in tests.
     """
 
     def __init__(self, redis_url: str, *, share: float = 1.0, clock: Callable[[], float] | None = None) -> None:
@@ -199,17 +199,17 @@ class Gate:
         self._clock = clock
         self._dirty: dict[OutputGate, None] = {}
         self._wake = asyncio.Event()
-        self._asking = False
-        self._away_until = 0.0
+        self._in_round = False
+        self._unavailable_until = 0.0
         self._loaded = False
-        self.redis_away = False
+        self.redis_unavailable = False
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
         self._task = asyncio.create_task(self._run())
 
     async def close(self) -> None:
-        """Tells Redis what is left, unless it is away."""
+        """Reports what is left to Redis, unless that is unavailable."""
         if self._task is not None:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(2 * _ANSWER_SECONDS):
@@ -220,8 +220,8 @@ class Gate:
         await self._redis.aclose()
 
     async def settled(self) -> None:
-        """Returns once Redis has been told everything."""
-        while self._dirty or self._asking:
+        """Returns once everything has been reported to Redis."""
+        while self._dirty or self._in_round:
             await asyncio.sleep(0.001)
 
     def output(self, key: OutputKey, breaker: BreakerPolicy, limit: RateLimitPolicy | None) -> OutputGate:
@@ -244,11 +244,11 @@ class Gate:
             await self._wake.wait()
             self._wake.clear()
             dirty, self._dirty = list(self._dirty), {}
-            self._asking = True
+            self._in_round = True
             began = time.monotonic()
             await self._round(dirty)
-            self._asking = False
-            # What comes within some milliseconds shares a question.
+            self._in_round = False
+            # Requests within some milliseconds share a round trip.
             await asyncio.sleep(max(0.0, _GATHER_SECONDS - (time.monotonic() - began)))
             for output in dirty:
                 if not output.is_idle:
@@ -256,49 +256,49 @@ class Gate:
 
     async def _round(self, outputs: list[OutputGate]) -> None:
         taken = [(output, *output.take()) for output in outputs]
-        if time.monotonic() >= self._away_until:
+        if time.monotonic() >= self._unavailable_until:
             try:
-                await self._ask(taken)
+                await self._send_batch(taken)
                 return
             except Exception as error:
                 if not isinstance(error, RedisError | OSError | TimeoutError):
-                    log.exception("Redis' answer was not understood.")  # whatever happens, nobody may wait forever
-                self._note_away(error)
+                    log.exception("Redis' answer could not be processed.")  # no request may wait forever
+                self._note_unavailable(error)
         now = self._clock() if self._clock else time.time()
-        for output, questions, news in taken:
-            output.judge(questions, news, now)
+        for output, requests, report in taken:
+            output.decide_locally(requests, report, now)
 
-    async def _ask(self, taken: list[tuple[OutputGate, list[_Question], _News]]) -> None:
+    async def _send_batch(self, taken: list[tuple[OutputGate, list[_Request], _Report]]) -> None:
         if not self._loaded:
             await self._load()
-        if self.redis_away:
-            await self._tell_open_breakers([output for output, _, _ in taken])
+        if self.redis_unavailable:
+            await self._report_open_breakers([output for output, _, _ in taken])
         try:
             answers = iter(await self._batch_of(taken).execute())
-        except NoScriptError:  # Redis was started anew
+        except NoScriptError:  # Redis was restarted
             await self._load()
             answers = iter(await self._batch_of(taken).execute())
-        for output, questions, news in taken:
-            if news:
+        for output, requests, report in taken:
+            if report:
                 state, until = next(answers)
                 output.learn(BreakerState(state.decode()), float(until))
-            if questions:
+            if requests:
                 _, state, until, *admissions = next(answers)
                 output.learn(BreakerState(state.decode()), float(until))
-                for question, admission in zip(questions, admissions, strict=True):
-                    if not question.answer.done():
-                        question.answer.set_result(_admission(admission))
-        if self.redis_away:
-            log.warning("Redis is back: breakers, rate limits and the delivered ledger are shared again.")
-            self.redis_away = False
+                for request, admission in zip(requests, admissions, strict=True):
+                    if not request.answer.done():
+                        request.answer.set_result(_admission(admission))
+        if self.redis_unavailable:
+            log.warning("Redis is available: breakers, rate limits and the delivered ledger are shared again.")
+            self.redis_unavailable = False
 
-    def _batch_of(self, taken: list[tuple[OutputGate, list[_Question], _News]]) -> Any:
+    def _batch_of(self, taken: list[tuple[OutputGate, list[_Request], _Report]]) -> Any:
         batch = self._redis.pipeline(transaction=False)
-        for output, questions, news in taken:
-            if news:
-                self._report(batch, output, news)
-            if questions:
-                self._admit(batch, output, questions)
+        for output, requests, report in taken:
+            if report:
+                self._add_report(batch, output, report)
+            if requests:
+                self._add_requests(batch, output, requests)
         return batch
 
     async def _load(self) -> None:
@@ -306,7 +306,7 @@ class Gate:
             await self._redis.script_load(script(name).text)
         self._loaded = True
 
-    async def _tell_open_breakers(self, outputs: list[OutputGate]) -> None:
+    async def _report_open_breakers(self, outputs: list[OutputGate]) -> None:
         now = self._clock() if self._clock else time.time()
         for output in outputs:
             left = output.breaker.until - now
@@ -319,23 +319,23 @@ class Gate:
                     self._now(),
                     "open",
                     left,
-                    "Opened while Redis was away.",
+                    "Opened while Redis was unavailable.",
                     output.key.name(),
                 )
 
-    def _report(self, batch: Any, output: OutputGate, news: _News) -> None:
+    def _add_report(self, batch: Any, output: OutputGate, report: _Report) -> None:
         policy = output.breaker.policy
-        marks = [part for mark in news.delivered for part in mark]
+        marks = [part for mark in report.delivered for part in mark]
         _evaluate(
             batch,
             script("report"),
             [output.key.breaker, output.key.errors, *output.key.ledger, EVENTS],
             [self._now(), policy.errors, policy.window_seconds, policy.open_seconds],
-            [LEDGER_SECONDS, _LEDGER_KEPT_SECONDS, output.key.name(), news.probe],
-            [len(news.errors), *news.errors, *marks],
+            [LEDGER_SECONDS, _LEDGER_KEPT_SECONDS, output.key.name(), report.probe],
+            [len(report.errors), *report.errors, *marks],
         )
 
-    def _admit(self, batch: Any, output: OutputGate, questions: list[_Question]) -> None:
+    def _add_requests(self, batch: Any, output: OutputGate, requests: list[_Request]) -> None:
         limit = output.limit_policy
         key = output.key
         _evaluate(
@@ -344,22 +344,22 @@ class Gate:
             [key.breaker, key.limit, *key.ledger, key.backlog, EVENTS],
             [self._now(), PROBE_SECONDS, limit.interval if limit else 0, limit.burst if limit else 0],
             [TOKEN_HORIZON_SECONDS, key.name()],
-            [part for question in questions for part in (question.kind, question.message_id)],
+            [part for request in requests for part in (request.kind, request.message_id)],
         )
 
     def _now(self) -> float | str:
         return self._clock() if self._clock else ""
 
-    def _note_away(self, error: Exception) -> None:
-        self._away_until = time.monotonic() + _AWAY_SECONDS
+    def _note_unavailable(self, error: Exception) -> None:
+        self._unavailable_until = time.monotonic() + _UNAVAILABLE_SECONDS
         self._loaded = False
-        if not self.redis_away:
-            self.redis_away = True
-            log.warning("Redis is away (%s): going on with this task's own breakers and rate limits.", error)
+        if not self.redis_unavailable:
+            self.redis_unavailable = True
+            log.warning("Redis is unavailable (%s): continuing with this task's own breakers and rate limits.", error)
 
 
 def _as_bytes(message_id: str) -> bytes:
-    """16 bytes: those of a UUID, or a hash of what is none."""
+    """16 bytes: those of a UUID, or a hash of any other id."""
     try:
         return bytes.fromhex(message_id.replace("-", ""))
     except ValueError:
@@ -380,4 +380,4 @@ def _admission(answer: list[bytes]) -> Admission:
             return Held(Reason.BREAKER_OPEN, float(until))
         case [b"limited", due]:
             return Held(Reason.RATE_LIMITED, float(due))
-    raise ValueError(f"Not an answer of admit.lua: {answer!r}")
+    raise ValueError(f"Unexpected answer of admit.lua: {answer!r}")

@@ -1,4 +1,4 @@
-"""Repeats what failed, as its policy says."""
+"""Retries failed attempts according to a policy."""
 
 import asyncio
 import contextlib
@@ -12,7 +12,7 @@ from backend.domain.retry import RetryPolicy
 T = TypeVar("T")
 
 _LONGEST_WAIT_SECONDS = 30.0
-"""A longer wait is spent as a dead letter instead of in the window, whose offsets it would hold back."""
+"""For a longer wait the message becomes a dead letter: in the window it would hold back the commit."""
 
 
 class RetriesExhaustedError(Exception):
@@ -30,7 +30,7 @@ async def with_retries(
 ) -> T:
     """The result of the first attempt (counted from 1) that raises no DeliveryError. Raises RetriesExhaustedError.
 
-    ``opened`` is set while the breaker is open, which makes waiting pointless: the next attempt says so.
+    ``opened`` is set while the breaker is open, which makes waiting pointless: the next attempt reports it.
     """
     number = 0
     while True:

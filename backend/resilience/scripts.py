@@ -8,7 +8,7 @@ from pathlib import Path
 from backend.domain import json
 
 EVENTS = "headrace:events"
-"""Stream of what happened to outputs: ``kind``, ``output`` (JSON), ``state``, ``until``, ``cause``."""
+"""Stream of events of outputs: ``kind``, ``output`` (JSON), ``state``, ``until``, ``cause``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,5 +61,5 @@ class OutputKey:
         return self._key("backlog")
 
     def name(self) -> bytes:
-        """As events carry it."""
+        """The output's name in events."""
         return json.dumps([self.pipeline_id, self.output])

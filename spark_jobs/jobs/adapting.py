@@ -1,6 +1,6 @@
-"""Adapting for pipelines without transforms: moves each record to the next topic of its routing
-slip. Structured Streaming in real-time mode, native expressions only: milliseconds per message
-and no Python per row."""
+"""Adapting for pipelines without transforms: forwards each record to the next topic of its routing
+slip. Structured Streaming in real-time mode with native expressions only, which takes milliseconds
+per message and runs no Python per row."""
 
 import json
 import time
@@ -24,8 +24,8 @@ from backend.kafka.client.ends import end_offsets
 def start(spark: SparkSession, *, bootstrap_servers: str, checkpoint: str, batch_seconds: int) -> StreamingQuery:
     """Starts the query. It needs one task slot per partition of ``firehose_input``.
 
-    ``batch_seconds``, at least 5, is how often it writes down where it is. Meanwhile it reads nothing for some 150 ms;
-    after a kill everything since is moved again.
+    ``batch_seconds``, at least 5, is the time between two checkpoints. Each checkpoint pauses reading for some 150 ms;
+    after a kill, everything since the last one is forwarded again.
     """
     return write(advance(read(spark, bootstrap_servers)), bootstrap_servers, checkpoint, batch_seconds)
 
@@ -94,13 +94,13 @@ def write(records: DataFrame, bootstrap_servers: str, checkpoint: str, batch_sec
         .option("checkpointLocation", checkpoint)
         .outputMode("update")
     )
-    # PySpark's own annotations do not know this trigger yet.
+    # PySpark's type annotations lack this trigger.
     query: StreamingQuery = writer.trigger(realTime=f"{batch_seconds} seconds").start()  # type: ignore[call-overload]
     return query
 
 
 def progress(query: StreamingQuery) -> dict[str, Any]:
-    """How far the query was when a batch last ended, for the heartbeat; empty before the first end."""
+    """The query's progress at the end of its last batch, for the heartbeat; empty before a batch has ended."""
     last = query.lastProgress
     if last is None:
         return {}
@@ -116,8 +116,8 @@ def progress(query: StreamingQuery) -> dict[str, Any]:
 
 
 def stop(query: StreamingQuery, *, bootstrap_servers: str, batch_seconds: int) -> None:
-    """Stops the query so that nothing is moved twice: at once when its batch has moved nothing yet, otherwise at
-    the end of the batch."""
+    """Stops the query so that no record is forwarded twice: at once when the current batch has forwarded nothing
+    yet, otherwise at the end of that batch."""
     deadline = time.monotonic() + 2 * batch_seconds
     running = _finished_batch(query)
     idle = _has_read_all(query, bootstrap_servers)
@@ -127,7 +127,7 @@ def stop(query: StreamingQuery, *, bootstrap_servers: str, batch_seconds: int) -
 
 
 def _has_read_all(query: StreamingQuery, bootstrap_servers: str) -> bool:
-    """Whether nothing has come since a batch last ended."""
+    """Whether no records have arrived since the last batch ended."""
     last = query.lastProgress
     if last is None:
         return False
@@ -139,7 +139,7 @@ def _has_read_all(query: StreamingQuery, bootstrap_servers: str) -> bool:
 
 
 def _end_offsets(ended: StreamingQueryProgress) -> dict[str, int]:
-    """By partition, as Spark writes them."""
+    """By partition, in Spark's notation."""
     offsets: dict[str, int] = json.loads(ended["sources"][0]["endOffset"] or "{}").get(routing.INPUT, {})
     return offsets
 

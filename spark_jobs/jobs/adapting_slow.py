@@ -1,5 +1,6 @@
-"""The slow lane of adapting: what waits for external APIs beyond its pipeline's share of the first lane. A slow
-pipeline fills only its own places here; while others need room, those beyond them are set aside and retried later."""
+"""The slow lane of adapting: messages that wait for external APIs and exceed their pipeline's bulkhead in the first
+lane. A slow pipeline fills only its own bulkhead here; while others need room, its messages that queue for it become
+dead letters, which are redelivered automatically."""
 
 import time
 
@@ -36,7 +37,7 @@ class SlowHandler(Handler):
             self._bulkheads.forget_empty(message.pipeline_id)
 
     def relieve(self) -> None:
-        """A single pipeline may fill the window, since nobody else waits then."""
+        """A single pipeline may fill the window, since no other waits."""
         used = self._bulkheads.used()
         if len(used) > 1:
             for bulkhead in used:

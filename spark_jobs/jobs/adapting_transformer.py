@@ -1,8 +1,8 @@
-"""Adapting for pipelines with transforms: applies the steps of the version a message was accepted under and moves
-it on, exactly once from Kafka to Kafka.
+"""Adapting for pipelines with transforms: applies the steps of the version under which a message was accepted and
+forwards the results, exactly once from Kafka to Kafka.
 
-Steps may wait, mostly for external APIs. A pipeline has a bulkhead in this lane for that; messages beyond it go
-through the slow lane (adapting_slow).
+Steps may wait, mostly for external APIs. Each pipeline has a bulkhead in this lane for such messages; those beyond it
+go through the slow lane (adapting_slow).
 """
 
 from collections.abc import Callable
@@ -38,18 +38,18 @@ _VERSION_IDLE_SECONDS = 3600.0
 
 @dataclass(frozen=True, slots=True)
 class Version:
-    """What one version of a pipeline does here."""
+    """A version of a pipeline, compiled for this stage."""
 
     chain: Chain
     index: list[IndexedField]
     write: Callable[[Any], bytes] | None = None
-    """As Avro, for stream processing."""
+    """Encodes a document as Avro, for stream processing."""
 
 
 def _compiled(snapshot: PipelineSnapshot) -> Version:
     config, write = snapshot.config, None
     if config.stream_processing is not None:
-        assert snapshot.schema_id is not None  # it is not published before it is registered
+        assert snapshot.schema_id is not None  # the schema is registered before the version is published
         write = config.stream_processing.compile(snapshot.schema_id)
     return Version(Chain(config.transforms), config.index, write)
 
@@ -78,7 +78,7 @@ class Transformer:
         version = self.known(message)
         if version is None:
             snapshot = await self._config.version(message)
-            # Of all that waited for the configuration, the first compiles.
+            # Another message may have compiled it while this one waited for the configuration.
             version = self.known(message)
             if version is None:
                 version = _compiled(snapshot)
@@ -86,7 +86,7 @@ class Transformer:
         return version
 
     def run(self, message: Message, version: Version) -> list[Record]:
-        """For steps none of which waits."""
+        """Runs a version none of whose steps waits."""
         message, redelivery = message.split_redelivery()
         try:
             records = self._moved(message, version, version.chain.run(message.body))
@@ -107,7 +107,7 @@ class Transformer:
         return self._with_outcome(records, message, redelivery)
 
     def dead(self, message: Message, error: TransformError) -> Record:
-        """What a step refused, or could not do."""
+        """The dead letter of a message that a step rejected or failed on."""
         return self._dead(message, error.reason, str(error), due=error.due, retryable=error.retryable)
 
     def unknown(self, message: Message, error: UnknownPipelineError) -> Record:
@@ -117,8 +117,8 @@ class Transformer:
     def saturated(self, message: Message, due: float) -> Record:
         plain, _ = message.split_redelivery()
         text = (
-            "The pipeline's places for external calls stayed taken while others waited; the message is redelivered "
-            "automatically."
+            "The pipeline's slots for external calls stayed occupied while other pipelines waited; the message is "
+            "redelivered automatically."
         )
         return self._dead(plain, Reason.ADAPTING_SATURATED, text, due=due)
 
@@ -137,7 +137,7 @@ class Transformer:
 
     @staticmethod
     def _with_outcome(records: list[Record], message: Message, redelivery: Redelivery | None) -> list[Record]:
-        """A redelivered dead letter is done with, unless it has become the same again."""
+        """A redelivered dead letter is resolved unless it has become a dead letter again."""
         if redelivery is None or any(record.topic == routing.DEAD_LETTER for record in records):
             return records
         return [*records, resolved(message, redelivery.dead_letter)]
@@ -153,7 +153,7 @@ class Transformer:
 
 
 class Bulkheads:
-    """One for each pipeline that has messages here."""
+    """A bulkhead for each pipeline that has messages in the lane."""
 
     def __init__(self, messages: int, bytes: int) -> None:
         self._messages = messages
@@ -176,7 +176,8 @@ class Bulkheads:
 
 
 class TransformerHandler(Handler):
-    """What waits for nothing is handled immediately; what waits has a bulkhead, and the slow lane beyond it."""
+    """Handles messages whose steps never wait immediately; others enter their pipeline's bulkhead or, when that is
+    full, the slow lane."""
 
     def __init__(self, services: LaneServices) -> None:
         self._transformer = Transformer(services)
@@ -225,7 +226,7 @@ class TransformerHandler(Handler):
 
 
 def _messages(message: Message, results: list[Result]) -> list[tuple[Message, Result]]:
-    """A message for each result: the same one where it stays one, children where it becomes several."""
+    """A message for each result: the same message for a single result, child messages for several."""
     ids = [message.id] if len(results) == 1 else [child_message_id(message.id, n) for n in range(len(results))]
     return [
         (replace(message, id=id, body=result.body, content_type=result.content_type), result)

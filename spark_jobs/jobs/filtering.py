@@ -1,5 +1,5 @@
-"""Filtering: offers each indexed message to the filters of the workspace's other pipelines, and moves it on by
-its own routing slip."""
+"""Filtering: matches each indexed message against the filters of the workspace's other pipelines, and forwards it
+along its own routing slip."""
 
 from collections import defaultdict
 from uuid import UUID
@@ -23,7 +23,7 @@ from spark_jobs.streaming.lane import Handler, Lane, LaneServices, Position
 
 
 class Filters:
-    """The published filters, by workspace: as the manager pushes them, and all of them every minute."""
+    """The published filters, by workspace; they follow the changes that the manager streams."""
 
     def __init__(self, config: ConfigClient) -> None:
         self._config = config
@@ -32,7 +32,7 @@ class Filters:
         self._indexes: dict[UUID, PredicateIndex[str]] = {}
 
     def of(self, workspace: UUID) -> PredicateIndex[str]:
-        """Keys are pipeline ids. Built when it is first asked for after a change of that workspace's filters."""
+        """Its keys are pipeline ids. It is built on first use after a change of the workspace's filters."""
         if self._revision != self._config.revision:
             self._regroup()
         index = self._indexes.get(workspace)
@@ -58,7 +58,7 @@ class Filters:
 
 
 class FilteringHandler(Handler):
-    """Makes a message of its own for each pipeline whose filter matches."""
+    """Creates a separate message for each pipeline whose filter matches."""
 
     def __init__(self, services: LaneServices) -> None:
         self._config = services.config
@@ -98,7 +98,7 @@ class FilteringHandler(Handler):
 def _object(text: str) -> Index:
     document = json.loads(text)
     if not isinstance(document, dict):
-        raise json.InvalidJsonError("it is something else.")
+        raise json.InvalidJsonError("it has another type.")
     return document
 
 

@@ -9,7 +9,7 @@ from spark_jobs.streaming.lane import Handler, Lane, LaneServices, Position
 
 
 class SyndicatingHandler(Handler):
-    """Hands each message to the engine; what could not be delivered comes back as dead letters."""
+    """Passes each message to the engine; undeliverable messages become dead letters."""
 
     def __init__(self, services: LaneServices) -> None:
         environment = services.environment

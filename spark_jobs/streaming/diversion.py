@@ -1,8 +1,8 @@
-"""Which messages have to go through the slow lane, so that the order of keys is kept.
+"""Decides which messages go through the slow lane, so that the order of each key is kept.
 
-Once a message of a pipeline was sent there, the pipeline's later ones of the same partition follow it, until the
-slow lane has caught up: both topics have the same partitions. What a predecessor in the partition sent there is
-not known, so after an assignment the slow lane has to catch up as well.
+Once a message of a pipeline was sent there, the pipeline's later messages of the same partition follow it until the
+slow lane has caught up: both topics have the same partitions. What the partition's previous owner sent there is
+unknown, so after an assignment the slow lane has to catch up as well.
 """
 
 import asyncio
@@ -16,15 +16,15 @@ from spark_jobs.streaming.lane import Position
 
 log = logging.getLogger(__name__)
 
-_LOOK_SECONDS = 1.0
+_CHECK_SECONDS = 1.0
 _ANSWER_SECONDS = 5.0
 
 
 class Diversion:
-    """Made, used and closed on one event loop. ``committed`` as in LaneServices."""
+    """Created, used and closed on one event loop. ``committed`` as in LaneServices."""
 
     def __init__(self, bootstrap_servers: str, *, topic: str, group: str, committed: Callable[[int], int]) -> None:
-        # Never joins the group: only asks what it has committed, and looks at what follows.
+        # It never joins the group: it only reads the group's committed offsets and whether records follow them.
         self._consumer = Consumer(
             {
                 "bootstrap.servers": bootstrap_servers,
@@ -45,7 +45,7 @@ class Diversion:
         self._unknown: dict[int, asyncio.Event] = {}
         self._behind: set[int] = set()
         self._wake = asyncio.Event()
-        self._task = asyncio.create_task(self._look_on())
+        self._task = asyncio.create_task(self._check_forever())
 
     def assigned(self, partition: int) -> None:
         self._last = {key: offset for key, offset in self._last.items() if key[0] != partition}
@@ -54,20 +54,20 @@ class Diversion:
         self._wake.set()
 
     async def known(self, position: Position) -> None:
-        """Waits until it is known whether the slow lane has something of the partition."""
+        """Waits until it is known whether the slow lane still has messages of the partition."""
         unknown = self._unknown.get(position.partition)
         if unknown is not None:
             await unknown.wait()
 
     def follows(self, pipeline_id: str, position: Position, *, waits: bool = False) -> bool:
-        """Whether a message has to follow others into the slow lane. ``waits`` says that its pipeline is one whose
-        messages a predecessor may have sent there."""
+        """Whether a message has to follow others into the slow lane. ``waits`` says that its steps
+        may wait, so that the partition's previous owner may have sent the pipeline's messages there."""
         if waits and position.partition in self._behind:
             return True
         return bool(self._last) and (position.partition, pipeline_id) in self._last
 
     def divert(self, pipeline_id: str, position: Position) -> None:
-        """The message goes there."""
+        """Notes that the message goes through the slow lane."""
         key = (position.partition, pipeline_id)
         self._last[key] = max(position.offset, self._last.get(key, 0))
         self._wake.set()
@@ -78,21 +78,21 @@ class Diversion:
             await self._task
         await asyncio.to_thread(self._consumer.close)
 
-    async def _look_on(self) -> None:
+    async def _check_forever(self) -> None:
         while True:
             await self._wake.wait()
             if not self._last and not self._behind:
                 self._wake.clear()
                 continue
             try:
-                await self._look()
+                await self._check()
             except KafkaException as error:
-                log.warning("How far the slow lane is cannot be told: %s", error.args[0].str())
-            await asyncio.sleep(_LOOK_SECONDS)
+                log.warning("The slow lane's progress cannot be determined: %s", error.args[0].str())
+            await asyncio.sleep(_CHECK_SECONDS)
 
-    async def _look(self) -> None:
+    async def _check(self) -> None:
         partitions = {partition for partition, _ in self._last} | self._behind
-        # Only what was produced before the end is asked for can have been seen there.
+        # The check below only covers messages that were produced before it.
         produced = {key: offset for key, offset in self._last.items() if offset < self._committed(key[0])}
         caught_up = await asyncio.to_thread(self._caught_up, partitions)
         for partition in partitions:
@@ -106,10 +106,10 @@ class Diversion:
                 del self._last[key]
 
     def _caught_up(self, partitions: set[int]) -> set[int]:
-        """Those that the slow lane has nothing of. Whether records follow is found by reading: an end that only
-        transactions have moved looks the same in numbers. Raises KafkaException."""
-        asked = [TopicPartition(self._topic, partition) for partition in partitions]
-        starts = self._consumer.committed(asked, _ANSWER_SECONDS)
+        """The partitions of which the slow lane has no messages left. Only reading shows whether records follow the
+        committed offset: transaction markers move the end offset as well. Raises KafkaException."""
+        requested = [TopicPartition(self._topic, partition) for partition in partitions]
+        starts = self._consumer.committed(requested, _ANSWER_SECONDS)
         for start in starts:
             start.offset = max(0, start.offset)
         self._consumer.assign(starts)

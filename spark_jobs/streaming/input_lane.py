@@ -1,8 +1,8 @@
 """The input task: one long-running Spark task that reads leased inputs and produces their messages.
 
-It claims inputs that nobody reads, as many as it may read at the same time, and says every few seconds that it still
-reads them. A lease that is lost stops its reader at once: another task may read the same input by then. A breakpoint
-is kept once Kafka has acknowledged everything before it.
+It claims leases of inputs that nobody reads, up to the number it can read at the same time, and renews them every few
+seconds. A reader stops at once when its lease is lost, since another task may then read the same input. A breakpoint
+is stored once Kafka has acknowledged everything before it.
 """
 
 import asyncio
@@ -55,7 +55,7 @@ _IDENTITIES = uuid.UUID("7a2c8f1e-5d0b-5c55-9a64-0f3f6d1f9c11")
 
 
 def run_input_slot(stage: Stage, environment: Settings, stop_address: Address, slot: int) -> None:
-    """The body of a Spark task: runs until the driver says stop, or raises so that Spark restarts it."""
+    """The body of a Spark task: runs until the driver stops it, or raises so that Spark restarts it."""
     logging.basicConfig(level=logging.INFO, format=f"%(asctime)s %(levelname)s {stage.name}[{slot}] %(message)s")
     uvloop.run(InputTask(stage, environment, slot).run(stop_address))
 
@@ -95,7 +95,7 @@ class InputTask:
             await self._config.start(_CONFIG_SECONDS)
             claiming = [asyncio.create_task(self._claim_forever()), asyncio.create_task(self._renew_forever())]
             stop = asyncio.create_task(wait_for_stop(stop_address))
-            # A loop that failed is the task's failure: Spark restarts the task.
+            # A failed loop fails the task, which Spark then restarts.
             done, _ = await asyncio.wait([*claiming, stop], return_when=asyncio.FIRST_COMPLETED)
             await _cancelled([*claiming, stop])
             await _cancelled([task for _, task in self._readers.values()])
@@ -114,7 +114,7 @@ class InputTask:
                 for lease in await self._leases.claim(self._reading, self._holder, room) if room else ():
                     self._start(lease)
             except LeasesUnavailableError as error:
-                log.warning("No inputs are claimed now: %s", error)
+                log.warning("Inputs cannot be claimed at the moment: %s", error)
             await asyncio.sleep(_CLAIM_SECONDS)
 
     async def _renew_forever(self) -> None:
@@ -126,13 +126,13 @@ class InputTask:
             try:
                 renewed = {lease.pipeline_id: lease for lease in await self._leases.renew(held.values())}
             except LeasesUnavailableError as error:
-                log.warning("Leases are not renewed now: %s", error)
+                log.warning("Leases cannot be renewed at the moment: %s", error)
                 continue
             for pipeline_id, lease in held.items():
                 now = renewed.get(pipeline_id)
                 reader = self._readers.get(pipeline_id)
                 if reader is None or reader[0].token != lease.token:
-                    continue  # it ended meanwhile
+                    continue  # the reader has ended meanwhile
                 if now is None:
                     log.info("The lease of pipeline %s is lost.", pipeline_id)
                     reader[1].cancel()
@@ -151,7 +151,7 @@ class InputTask:
         task.add_done_callback(forget)
 
     def _restart(self, lease: InputLease) -> None:
-        """With the configuration of a new version."""
+        """Restarts the reader with the configuration of a new version."""
         _, former = self._readers[lease.pipeline_id]
         former.cancel()
 
@@ -162,7 +162,7 @@ class InputTask:
         self._readers[lease.pipeline_id] = (lease, asyncio.create_task(read_after()))
 
     async def _read(self, lease: InputLease) -> None:
-        """Whatever happens to one input concerns no other."""
+        """A failure of one input does not affect the others."""
         try:
             if self._reading is Reading.BATCHING:
                 await self._read_batch(lease)
@@ -174,7 +174,7 @@ class InputTask:
             log.warning("The end of a batch of pipeline %s was not recorded: %s", lease.pipeline_id, error)
 
     async def _read_batch(self, lease: InputLease) -> None:
-        """From the breakpoint to the input's end. A failure is recorded with the lease: the batch is offered again."""
+        """Reads from the breakpoint to the input's end. A failure is recorded with the lease; the batch is retried."""
         try:
             reader, maker = await self._opened(lease)
             try:
@@ -192,7 +192,7 @@ class InputTask:
             await self._leases.complete(lease, breakpoint=breakpoint)
 
     async def _read_stream(self, lease: InputLease) -> None:
-        """For as long as the lease is held; opened again when it breaks off."""
+        """Reads for as long as the lease is held; a stream that ends is opened again."""
         while True:
             try:
                 reader, maker = await self._opened(lease)
@@ -208,7 +208,7 @@ class InputTask:
             await asyncio.sleep(_REOPEN_SECONDS)
 
     async def _opened(self, lease: InputLease) -> tuple[Any, MessageMaker]:
-        """The capability that reads, and what makes messages of its records."""
+        """The capability that reads the input, and the maker of messages from its records."""
         runtime = await self._config.runtime(lease.pipeline_id, lease.version)
         use = runtime.snapshot.config.input
         assert isinstance(use, ConnectorInput)
@@ -227,7 +227,7 @@ class InputTask:
             self._recorder.count(lease.pipeline_id, events.ACCEPTED, len(records))
 
     def _record(self, lease: InputLease, maker: MessageMaker, record: InputRecord, received_at: str) -> Record:
-        """The message, or a dead letter of what is not what it says it is: one bad record stops no input."""
+        """The message, or a dead letter when the body is not JSON as declared: a bad record does not stop the input."""
         make = functools.partial(
             maker.make,
             record.body,
@@ -238,13 +238,13 @@ class InputTask:
         try:
             return Record.of(maker.topic, make(record.content_type))
         except json.InvalidJsonError as error:
-            text = f"The input gave a record that is not JSON: {error}"
+            text = f"The input returned a record that is not JSON: {error}"
             return dead_letter(
                 make("application/octet-stream"), stage=self._stage.name, reason=Reason.NOT_JSON, error=text
             )
 
     def _failure(self, lease: InputLease, error: Exception) -> str:
-        """A sentence on what went wrong, which the pipeline's page shows."""
+        """Records the error for the pipeline's page; returns it as a sentence."""
         match error:
             case DeliveryError() | ConfigUnavailableError() | UnknownPipelineError():
                 failure = str(error)
@@ -260,7 +260,7 @@ class InputTask:
 
 
 def _message_id(pipeline_id: str, identity: str) -> str:
-    """The same for the same record; empty for a new one when the record has no identity."""
+    """The same id for the same record; empty, which asks for a new id, when the record has no identity."""
     return str(uuid.uuid5(_IDENTITIES, f"{pipeline_id}/{identity}")) if identity else ""
 
 

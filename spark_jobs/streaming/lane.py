@@ -3,8 +3,8 @@ event loop, and commits results and offsets in one Kafka transaction.
 
 Three threads share the work. The *poll thread* owns the consumer: no other thread
 calls it, since a call would wait for a poll to end. The *event loop* runs the handler. The
-*commit thread* owns the transactional writer (transaction.py). Whatever is
-done is committed, in order for each key, without waiting for older messages (window.py).
+*commit thread* owns the transactional writer (transaction.py). Finished messages are
+committed, in order for each key, without waiting for older messages (window.py).
 """
 
 import asyncio
@@ -45,8 +45,8 @@ _GARBAGE = 20_000
 
 
 class Position(NamedTuple):
-    """The record that a message was read from: the same when it is read again, another for a copy that was
-    produced anew."""
+    """The record that a message was read from. It stays the same when the record is read again; a copy that was
+    produced again has another."""
 
     partition: int
     offset: int
@@ -56,34 +56,34 @@ class Position(NamedTuple):
 
 
 class Handler(ABC):
-    """What a stage does with a message. Lives on the lane's event loop."""
+    """A stage's processing of messages. Runs on the lane's event loop."""
 
     @abstractmethod
     async def handle(self, message: Message, position: Position) -> list[Record]:
         """The records that follow from the message; they are committed with its offset."""
 
     def handle_now(self, message: Message, position: Position) -> list[Record] | None:
-        """The same at once, where nothing has to be waited for: a task for each message costs as much as some
-        steps do. None when ``handle`` has to be asked."""
+        """The same without waiting, since a task for each message costs as much as some steps do. None when the
+        message needs ``handle``."""
         return None
 
     def assigned(self, partition: int) -> None:  # noqa: B027  (few stages need it)
-        """The partition is this task's from now on: perhaps again, perhaps after another's."""
+        """The partition was assigned to this task, possibly after others have owned it."""
 
     def relieve(self) -> None:  # noqa: B027
-        """The window has been full for a second: what can be set aside should make room."""
+        """The window has been full for a second: messages that can be retried later should make room."""
 
     def flush(self) -> None:  # noqa: B027
-        """The task stops, or gives partitions away: whatever waits for more messages should wait no longer."""
+        """The task stops or gives up partitions: incomplete batches should be sent without waiting further."""
 
     async def close(self) -> None:  # noqa: B027
-        """Releases what is held open."""
+        """Releases all resources."""
 
 
 @dataclass(frozen=True)
 class LaneServices:
-    """What a handler may use. ``slots`` is the number of tasks that share the stage; ``committed`` tells the offset
-    before which everything of a partition is committed."""
+    """The services that a handler may use. ``slots`` is the number of tasks that share the stage; ``committed``
+    returns the offset before which everything of a partition is committed."""
 
     config: ConfigClient
     recorder: Recorder
@@ -100,7 +100,7 @@ class Lane:
     """One lane: whose topic is read, by which handler, committed how often.
 
     ``commit_seconds`` is the least time between two transactions: 0 for the lowest latency,
-    more where results matter less than cost. ``window`` bounds the messages in flight per
+    more where cost matters more. ``window`` bounds the messages in flight per
     task and ``window_bytes`` their size.
     """
 
@@ -112,9 +112,9 @@ class Lane:
 
 
 def run_slot(lane: Lane, environment: Settings, stop_address: Address, slot: int, slots: int) -> None:
-    """The body of a Spark task: runs until the driver says stop, or raises so that Spark restarts it."""
+    """The body of a Spark task: runs until the driver stops it, or raises so that Spark restarts it."""
     logging.basicConfig(level=logging.INFO, format=f"%(asctime)s %(levelname)s {lane.stage.name}[{slot}] %(message)s")
-    # Thousands of messages in flight are no garbage: looking through them after every 700 objects cost a tenth.
+    # Thousands of messages in flight are not garbage: a collection after every 700 objects cost a tenth of the time.
     gc.freeze()
     gc.set_threshold(_GARBAGE)
     uvloop.run(_LaneTask(lane, environment, slot, slots).run(stop_address))
@@ -122,7 +122,7 @@ def run_slot(lane: Lane, environment: Settings, stop_address: Address, slot: int
 
 @dataclass(frozen=True)
 class _Done:
-    """What is finished of a partition's window, to be committed."""
+    """The finished messages of a partition's window, to be committed."""
 
     partition: int
     window: PartitionWindow
@@ -174,7 +174,7 @@ class _LaneTask:
                 "group.id": lane.stage.group,
                 "client.id": self._name,
                 # A restarted task takes its partitions over at once, without waiting for the
-                # session of a killed predecessor to end.
+                # session of a killed predecessor to expire.
                 "group.instance.id": self._name,
                 "enable.auto.commit": False,
                 "auto.offset.reset": "earliest",
@@ -220,7 +220,7 @@ class _LaneTask:
         with self._changed:
             self._changed.notify_all()
         stop.cancel()
-        # A thread that failed is the task's failure: Spark restarts the task.
+        # A failed thread fails the task, which Spark then restarts.
         await asyncio.gather(poll, commit)
         log.info("Drained.")
 
@@ -248,9 +248,9 @@ class _LaneTask:
         return record
 
     def _note_generation(self) -> None:
-        """Asked in this thread, because the client lets no other in while this one polls; asked
-        at every poll and rebalance, because the group's generation changes without notice."""
-        with contextlib.suppress(RuntimeError):  # a consumer that is being closed has none any more
+        """Called on this thread, because the client blocks all others during a poll, and at every
+        poll and rebalance, because the group's generation changes without notice."""
+        with contextlib.suppress(RuntimeError):  # a consumer that is being closed has no metadata
             self._group = self._consumer.consumer_group_metadata()
 
     def _accept(self, records: list[KafkaRecord]) -> None:
@@ -268,7 +268,7 @@ class _LaneTask:
                 if window is None:  # revoked between fetch and here
                     continue
                 entry = window.add(record.offset())  # type: ignore[arg-type]
-                if entry is None:  # done before its predecessors in the partition were
+                if entry is None:  # committed already, ahead of older messages
                     continue
                 accepted.append((record, window, entry))
                 self._in_flight += 1
@@ -277,17 +277,17 @@ class _LaneTask:
             self._loop.call_soon_threadsafe(self._start, accepted)
 
     def _hold_back(self) -> None:
-        """With a full window, waits until half of it is done."""
+        """When the window is full, waits until half of it is done."""
         if not self._is_full(1) or self._wait_for_room():
             return
-        # A consumer that does not poll for long loses its partitions. Pausing throws away what
-        # was fetched ahead, so only a long wait is worth it.
+        # A consumer that does not poll for long loses its partitions. Pausing discards prefetched
+        # records, so only a long wait is worth it.
         held = self._consumer.assignment()
         self._consumer.pause(held)
         self._loop.call_soon_threadsafe(self._handler.relieve)
         while not self._wait_for_room():
             self._loop.call_soon_threadsafe(self._handler.relieve)
-            # Records that were already on their way still come; they are few.
+            # A few records that were already fetched still arrive.
             record = self._poll(0)
             if record is not None:
                 self._accept([record])
@@ -299,8 +299,8 @@ class _LaneTask:
             return self._wait(lambda: self._stop.is_set() or not self._is_full(2), _PATIENCE_SECONDS)
 
     def _wait(self, condition: Callable[[], bool], seconds: float | None = None) -> bool:
-        """Waits for the windows to become so. Messages only wake threads that wait here: waking one
-        costs more than handling a message."""
+        """Waits until the condition holds. A finished message only notifies when a thread waits here, since
+        that costs more than handling a message."""
         self._waiting += 1
         try:
             return self._changed.wait_for(condition, seconds)
@@ -321,11 +321,11 @@ class _LaneTask:
             self._loop.call_soon_threadsafe(self._handler.assigned, tp.partition)
 
     def _committed(self, partitions: list[TopicPartition]) -> list[TopicPartition]:
-        """Waits for a predecessor's last transaction to end. Raises KafkaException when it may wait no longer."""
+        """Waits for the previous owner's last transaction to end. Raises KafkaException when the task stops."""
         while partitions:
             try:
-                found: list[TopicPartition] = self._consumer.committed(partitions, CALL_SECONDS)
-                return found
+                offsets: list[TopicPartition] = self._consumer.committed(partitions, CALL_SECONDS)
+                return offsets
             except KafkaException as error:
                 if self._stop.is_set():
                     raise
@@ -348,7 +348,7 @@ class _LaneTask:
                 self._windows.pop(tp.partition, None)
 
     def _wait_until_empty(self, seconds: float, partitions: list[int] | None = None) -> None:
-        """Until everything (of those partitions) is handled and committed, or the time is over."""
+        """Waits until everything (of those partitions) is handled and committed, or the time is over."""
 
         def empty() -> bool:
             windows = [w for p, w in self._windows.items() if partitions is None or p in partitions]
@@ -356,20 +356,20 @@ class _LaneTask:
 
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline:
-            # Again each time: a message may only now have come to where it would wait.
+            # Repeated, because a message may have joined an incomplete batch only now.
             self._loop.call_soon_threadsafe(self._handler.flush)
             with self._changed:
                 if self._wait(empty, _GENERATION_SECONDS):
                     return
-            # Others may join or leave meanwhile; what is still to be committed needs the group's new generation.
+            # Members may join or leave meanwhile; what is still to be committed needs the group's new generation.
             self._note_generation()
 
     # -- event loop ----------------------------------------------------------
 
     def _start(self, accepted: list[_Accepted]) -> None:
         finished: list[tuple[_Accepted, list[Record]]] = []
-        for found in accepted:
-            record, _, entry = found
+        for item in accepted:
+            record, _, entry = item
             try:
                 message = _message(record)
                 entry.key = (message.pipeline_id, message.key)
@@ -379,9 +379,9 @@ class _LaneTask:
             except Exception as error:
                 records = [self._fault(record, error)]
             if records is None:
-                self._loop.create_task(self._handle(message, found))
+                self._loop.create_task(self._handle(message, item))
             else:
-                finished.append((found, records))
+                finished.append((item, records))
         if finished:
             self._finish(finished)
 
@@ -394,7 +394,7 @@ class _LaneTask:
         self._finish([(accepted, records)])
 
     def _fault(self, record: KafkaRecord, error: Exception) -> Record:
-        """A fault of ours must neither stop the partition nor lose the message."""
+        """A defect in Headrace must neither stop the partition nor lose the message."""
         log.exception("A message could not be handled.")
         return self._dead_letter(record, f"Internal error: {error}")
 
@@ -419,8 +419,8 @@ class _LaneTask:
         self._writer.open()
         while True:
             with self._changed:
-                self._wait(lambda: self._drained or self._something_done())
-                if not self._something_done():
+                self._wait(lambda: self._drained or self._has_finished())
+                if not self._has_finished():
                     return
             started = time.monotonic()
             self._commit_done()
@@ -431,8 +431,8 @@ class _LaneTask:
     def _committed_offset(self, partition: int) -> int:
         return self._offsets.get(partition, 0)
 
-    def _something_done(self) -> bool:
-        return any(window.has_news for window in self._windows.values())
+    def _has_finished(self) -> bool:
+        return any(window.has_finished for window in self._windows.values())
 
     def _commit_done(self) -> None:
         with self._changed:
@@ -455,7 +455,7 @@ class _LaneTask:
 
         def transaction() -> Transaction | None:
             nonlocal done
-            # What was lost meanwhile belongs to its new owner, who reads it again.
+            # Partitions that were lost meanwhile belong to a new owner, which reads their messages again.
             with self._changed:
                 done = [part for part in done if self._windows.get(part.partition) is part.window]
             if not done:

@@ -1,6 +1,6 @@
-"""How the driver tells its lane tasks to drain: a connection that it closes.
+"""Lets the driver stop its lane tasks: each task drains when its connection to the driver closes.
 
-The same closing tells a task that its driver died, so that no task outlives it.
+The connection also closes when the driver dies, so that no task outlives it.
 """
 
 import asyncio
@@ -29,7 +29,7 @@ class StopChannel:
         return host, port
 
     def stop(self) -> None:
-        """Asks every task to drain, those that connect later as well."""
+        """Stops every task, including those that connect later."""
         with self._lock:
             self._stopped = True
             for connection in self._connections:
@@ -50,7 +50,7 @@ class StopChannel:
 
 
 async def wait_for_stop(address: Address) -> None:
-    """The task's end: returns when the driver asks to stop, or is gone."""
+    """The task's end: returns when the driver stops the task or has died."""
     try:
         reader, writer = await asyncio.open_connection(*address)
     except OSError:

@@ -1,4 +1,4 @@
-"""Records and the offsets that they follow from, written in one Kafka transaction."""
+"""Writes records, and the offsets of the messages they result from, in one Kafka transaction."""
 
 import logging
 import threading
@@ -15,22 +15,22 @@ log = logging.getLogger(__name__)
 
 TRANSACTION_SECONDS = 30.0
 CALL_SECONDS = 5.0
-"""A call to Kafka that takes longer is made again."""
+"""A call to Kafka that takes longer is retried."""
 _ABORTS = 12
 _ABORTED_SECONDS = 0.05
 _LONGEST_ABORTED_SECONDS = 5.0
 
 
 class Transaction(NamedTuple):
-    """What is written together."""
+    """The records and offsets that are written together."""
 
     records: Iterable[Record]
     offsets: list[TopicPartition]
 
 
 class TransactionalWriter:
-    """One thread's own. ``group`` tells the consumer group's generation, which may change at any time; once
-    ``stopping`` is set, Kafka is waited for no longer than a transaction may last."""
+    """Used by one thread. ``group`` returns the consumer group's metadata, which may change at any time; once
+    ``stopping`` is set, calls wait for Kafka no longer than a transaction may last."""
 
     def __init__(
         self, bootstrap_servers: str, transactional_id: str, group: Callable[[], Any], stopping: threading.Event
@@ -47,7 +47,7 @@ class TransactionalWriter:
                 "bootstrap.servers": self._bootstrap_servers,
                 "transactional.id": self._transactional_id,
                 "transaction.timeout.ms": int(TRANSACTION_SECONDS * 1000),
-                # For fuller batches. A commit waits for it.
+                # Fills batches better, but delays each commit.
                 "linger.ms": 1,
                 # The coordinator answers "concurrent transactions" for some milliseconds after a
                 # commit; the default back-off of 100 ms would be paid by every transaction.
@@ -62,24 +62,24 @@ class TransactionalWriter:
         self._resume(self._producer.init_transactions)
 
     def commit(self, transaction: Callable[[], Transaction | None]) -> None:
-        """Tries again when the transaction was aborted: under the group's new generation after a rebalance, with a
-        new producer after Kafka gave the old one up. ``transaction`` is asked before each try, and answers None
-        when nothing of it is left to write.
+        """Retries an aborted transaction: under the group's new generation after a rebalance, with a new producer
+        after a fatal error. ``transaction`` is called before each attempt and returns None when nothing is left to
+        write.
 
-        Raises KafkaException when that does not help: nothing is committed then.
+        Raises KafkaException when the error is permanent or retries are exhausted; nothing is committed then.
         """
         for aborts in range(_ABORTS):
-            wanted = transaction()
-            if wanted is None:
+            contents = transaction()
+            if contents is None:
                 return
             try:
-                self._transact(wanted)
+                self._transact(contents)
                 return
             except KafkaException as error:
                 cause: KafkaError = error.args[0]
                 if aborts == _ABORTS - 1 or not (cause.txn_requires_abort() or cause.fatal()):
                     raise
-                log.warning("Transaction aborted, trying again: %s", cause.str())
+                log.warning("Transaction aborted, retrying: %s", cause.str())
                 if cause.fatal():
                     self.open()
                 else:
@@ -95,7 +95,7 @@ class TransactionalWriter:
         self._resume(self._producer.commit_transaction)
 
     def _resume(self, call: Callable[[float], object]) -> None:
-        """Calls, and goes on with the same call for as long as Kafka is away; when stopping, not forever."""
+        """Calls, and retries the call while Kafka is unavailable; when stopping, for a limited time."""
         began = time.monotonic()
         while True:
             try:
@@ -103,8 +103,8 @@ class TransactionalWriter:
                 return
             except KafkaException as error:
                 cause: KafkaError = error.args[0]
-                over = self._stopping.is_set() and time.monotonic() - began > TRANSACTION_SECONDS
-                if over or not cause.retriable():
+                expired = self._stopping.is_set() and time.monotonic() - began > TRANSACTION_SECONDS
+                if expired or not cause.retriable():
                     raise
                 log.warning("Waiting for Kafka: %s", cause.str())
 

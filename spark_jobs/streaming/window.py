@@ -1,9 +1,8 @@
-"""Which messages of a partition are done, and how that is committed.
+"""Tracks which messages of a partition are done, and how that is committed.
 
-A message that takes long must not hold back others that came after it. So whatever is done may be committed,
-except what came after an unfinished message of its own key. The committed offset is that of the first message
-that is open, as everywhere in Kafka; the commit's metadata lists the open ones after it, so that whoever reads
-the partition next skips what is done.
+A slow message must not hold back later ones. So a finished message may be committed unless an older message of the
+same key is unfinished. The committed offset is that of the first open message, as usual in Kafka; the commit's
+metadata lists the open messages after it, so that the partition's next reader skips those that are done.
 """
 
 import base64
@@ -18,12 +17,12 @@ import msgspec
 from backend.domain.records import Record
 
 _OPEN_BYTES = 2900
-"""Of metadata, before they are written in base64: brokers take 4096 (``offset.metadata.max.bytes``)."""
+"""Limit of the metadata before base64: brokers accept 4096 bytes (``offset.metadata.max.bytes``)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """What of a partition is done: everything before ``end`` but ``open``, offsets in ascending order."""
+    """A partition's progress: everything before ``end`` is done except ``open``, offsets in ascending order."""
 
     open: tuple[int, ...]
     end: int
@@ -35,7 +34,7 @@ class Progress:
 
     @property
     def metadata(self) -> str:
-        """What is committed with the offset; empty when that says everything."""
+        """The metadata to commit; empty when the offset alone is enough."""
         if self.offset == self.end:
             return ""
         steps = [after - before for before, after in itertools.pairwise((*self.open, self.end))]
@@ -43,7 +42,7 @@ class Progress:
 
     @classmethod
     def of(cls, offset: int, metadata: str | None) -> "Progress":
-        """As it was committed. Metadata that is somebody else's says nothing."""
+        """The progress that was committed. Metadata in another format is ignored."""
         try:
             steps = msgspec.msgpack.decode(base64.b64decode(metadata or "", validate=True), type=list[int])
         except (binascii.Error, msgspec.DecodeError):
@@ -53,7 +52,7 @@ class Progress:
 
 
 class Entry(msgspec.Struct):
-    """One message in flight. ``key`` is that of its order; ``records`` is None until it is done."""
+    """One message in flight. Messages of the same ``key`` stay in order; ``records`` is None until it is done."""
 
     offset: int
     key: Hashable = None
@@ -61,8 +60,8 @@ class Entry(msgspec.Struct):
 
 
 class PartitionWindow:
-    """Messages in the order they were read, from where the partition's committed progress begins. They finish in
-    any order.
+    """Messages in the order they were read, beginning at the partition's committed progress. They finish in any
+    order.
 
     Offsets may have gaps (transaction markers, aborted records). Not thread-safe.
     """
@@ -71,11 +70,11 @@ class PartitionWindow:
         self._end = committed.end
         self._unread = deque(committed.open)
         self._entries: deque[Entry] = deque()
-        self.has_news = False
-        """Whether a message was finished since the last look at what is done."""
+        self.has_finished = False
+        """Whether a message has finished since ``take_done`` was last called."""
 
     def add(self, offset: int) -> Entry | None:
-        """None for a message that was done before."""
+        """None for a message that is done according to the committed progress."""
         while self._unread and self._unread[0] < offset:
             self._unread.popleft()
         if self._unread and self._unread[0] == offset:
@@ -88,12 +87,12 @@ class PartitionWindow:
 
     def finish(self, entry: Entry, records: list[Record]) -> None:
         entry.records = records
-        self.has_news = True
+        self.has_finished = True
 
     def take_done(self) -> tuple[Progress | None, list[Record]]:
-        """Removes what may be committed: the progress that this makes (None when there is nothing) and the
+        """Removes the messages that may be committed: the resulting progress (None when there are none) and their
         records, in order for each key."""
-        self.has_news = False
+        self.has_finished = False
         taken: list[Entry] = []
         left: deque[Entry] = deque()
         keys_left: set[Hashable] = set()
@@ -118,5 +117,5 @@ class PartitionWindow:
 
 
 def _packed_size(step: int) -> int:
-    """Of an integer in MessagePack, rounded up."""
+    """The size of an integer in MessagePack, rounded up."""
     return 1 if step < 128 else 3 if step < 65_536 else 9

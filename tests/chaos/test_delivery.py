@@ -48,7 +48,7 @@ RECEIVERS = {"failing": failing, "hanging": hanging, "slow": slow}
 
 
 class Sender:
-    """Posts numbered messages in batches; a batch that is refused is posted again until it is accepted."""
+    """Posts numbered messages in batches; a rejected batch is posted again until it is accepted."""
 
     def __init__(self, installation: Installation, pipelines: list[str], messages: int) -> None:
         self._installation = installation
@@ -86,7 +86,7 @@ def kill_lanes(installation: Installation) -> None:
     driver = installation.spark()
     assert driver is not None
     for process in driver.children(recursive=True):
-        with suppress(psutil.Error):  # it may end by itself just now
+        with suppress(psutil.Error):  # it may be ending already
             if "pyspark.daemon" in " ".join(process.cmdline()):
                 process.kill()
 
@@ -127,11 +127,11 @@ def published(installation: Installation, name: str, url: str) -> str:
 
 
 def numbers_and_ids(received: Receiver) -> dict[str, set[int]]:
-    """The numbers that came under each message id."""
-    found: dict[str, set[int]] = {}
+    """The numbers received under each message id."""
+    numbers: dict[str, set[int]] = {}
     for headers, body in zip(list(received.headers), list(received.bodies), strict=False):
-        found.setdefault(headers["Headrace-Message-Id"], set()).add(json.loads(body)["n"])
-    return found
+        numbers.setdefault(headers["Headrace-Message-Id"], set()).add(json.loads(body)["n"])
+    return numbers
 
 
 def usage_of(installation: Installation, pipeline: str) -> int:
@@ -142,10 +142,10 @@ def usage_of(installation: Installation, pipeline: str) -> int:
 def unsettled(
     installation: Installation, received: dict[str, Receiver], pipelines: dict[str, str], messages: int
 ) -> dict[str, Any]:
-    """What is still under way of these pipelines. Dead letters that wait are redriven: breakers and shares held
+    """What these pipelines have not settled yet. Waiting dead letters are redriven: breakers and bulkheads held
     them back.
 
-    A message that came but was refused is under way, in no list, until it is billed.
+    A message that was received but rejected is in flight, in no list, until it is billed.
     """
     installation.api("POST", "dead-letters/redrive/", {"filter": {"state": "waiting"}})
     left: dict[str, Any] = {}
@@ -155,12 +155,12 @@ def unsettled(
         if own:
             left[state] = own
     ids = {name: numbers_and_ids(inbox) for name, inbox in received.items()}
-    got = {n for found in ids.values() for numbers in found.values() for n in numbers}
+    got = {n for by_id in ids.values() for numbers in by_id.values() for n in numbers}
     if missing := set(range(messages)) - got:
         left["missing"] = len(missing), sorted(missing)[:10]
-    for name, found in ids.items():
-        if (billed := usage_of(installation, pipelines[name])) != len(found):
-            left[f"{name} (received, billed)"] = len(found), billed
+    for name, by_id in ids.items():
+        if (billed := usage_of(installation, pipelines[name])) != len(by_id):
+            left[f"{name} (received, billed)"] = len(by_id), billed
     return left
 
 
@@ -194,5 +194,5 @@ def kill_while_messages_flow(installation: Installation, messages: int) -> None:
         for inbox in received.values():
             assert all(len(numbers) == 1 for numbers in numbers_and_ids(inbox).values())  # a repeat keeps its id
     until = datetime.now(UTC) + timedelta(minutes=1)
-    said = installation.manage_in("usage_reconcile", "--since", began.isoformat(), "--until", until.isoformat())
-    assert "Usage and deliveries agree." in said
+    printed = installation.manage_in("usage_reconcile", "--since", began.isoformat(), "--until", until.isoformat())
+    assert "Usage and deliveries agree." in printed

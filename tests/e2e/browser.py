@@ -46,7 +46,7 @@ def page(browser: Browser, installation: Installation) -> Iterator[Page]:
     opened = context.new_page()
     faults: list[str] = []
     opened.on("pageerror", lambda error: faults.append(str(error)))
-    opened.on("console", lambda said: faults.append(said.text) if said.type == "error" else None)
+    opened.on("console", lambda message: faults.append(message.text) if message.type == "error" else None)
     yield opened
     context.close()
     # The browser also notes every refused request, beginning with that for the session.

@@ -34,14 +34,14 @@ class Api:
 
 @pytest.fixture
 def people() -> Iterator[Api]:
-    found = Api()
-    with receiver_in_thread(found.answer) as running:
-        found.url = running.url
-        yield found
+    api = Api()
+    with receiver_in_thread(api.answer) as running:
+        api.url = running.url
+        yield api
 
 
 def asking(installation: Installation, people: Api, inbox: Receiver, path: str, **step: Any) -> str:
-    """A pipeline that asks the API for each message; messages with the same ``key`` are in order."""
+    """A pipeline that calls the API for each message; messages with the same ``key`` are in order."""
     api, out = (
         installation.create("connectors/", {"name": name(), "type": "http", "connection": {"url": url}})
         for url in (people.url, inbox.url)
@@ -85,10 +85,10 @@ def test_a_slow_api_holds_back_its_own_pipeline_only(installation: Installation,
     assert numbers(slow_path) == []
     people.holds = False
     wait_until(lambda: len(numbers(slow_path)) >= MANY, 60)
-    found = numbers(slow_path)
-    assert sorted(found) == list(range(MANY))
+    arrived = numbers(slow_path)
+    assert sorted(arrived) == list(range(MANY))
     for key in range(7):
-        of_one = [n for n in found if n % 7 == key]
+        of_one = [n for n in arrived if n % 7 == key]
         assert of_one == sorted(of_one)
     assert all(m["name"] == f"person {m['n']}" for m in received(inbox, slow_path) if "n" in m)
 
@@ -118,8 +118,8 @@ def test_a_message_without_an_answer_waits_as_a_dead_letter_and_is_sent_again(
     wait_until(lambda: installation.post(pipeline, {"n": 1, "key": 1})[0] == 202)
 
     def waiting() -> list[dict[str, Any]]:
-        found = installation.api("GET", f"dead-letters/?pipeline={pipeline}")[1]["results"]
-        return [letter for letter in found if letter["state"] == "waiting"]
+        letters = installation.api("GET", f"dead-letters/?pipeline={pipeline}")[1]["results"]
+        return [letter for letter in letters if letter["state"] == "waiting"]
 
     wait_until(lambda: len(waiting()) == 1, 30)
     [letter] = waiting()

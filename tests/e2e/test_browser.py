@@ -104,10 +104,10 @@ def test_an_output_fails_is_repaired_and_gets_what_it_missed(page: Page, install
     async def answer(_: web.Request) -> web.Response:
         return web.Response(status=200 if healthy else 503)
 
-    with receiver_in_thread(answer) as found:
+    with receiver_in_thread(answer) as server:
         title = name()
         connector = installation.create(
-            "connectors/", {"name": title, "type": "http", "connection": {"url": found.url}}
+            "connectors/", {"name": title, "type": "http", "connection": {"url": server.url}}
         )
         output = {"name": "erp", "connector": connector["id"], "breaker": {"open_seconds": 3600}}
         pipeline = installation.create("pipelines/", {"name": title, "config": {"outputs": [output]}})["id"]
@@ -123,7 +123,7 @@ def test_an_output_fails_is_repaired_and_gets_what_it_missed(page: Page, install
         page.get_by_role("button", name="Close circuit breaker").click()
         expect(page.get_by_text("Circuit breaker closed", exact=True).first).to_be_visible()
 
-        # What the breaker held back goes by itself; what had failed before is redriven by hand.
+        # What the breaker held back is redelivered automatically; what had failed before is redriven by hand.
         page.goto(f"/dead-letters?pipeline={pipeline}")
         redrive = page.get_by_role("button", name="Redrive")
         wait_until(lambda: "breaker_open" not in reasons(installation, pipeline))
@@ -132,19 +132,19 @@ def test_an_output_fails_is_repaired_and_gets_what_it_missed(page: Page, install
             dialog = page.get_by_role("dialog")
             expect(dialog.get_by_text("will be redelivered")).to_be_visible()
             dialog.get_by_role("button", name="Redrive").click()
-        wait_until(lambda: set(sent) <= set(ids(found)) and not reasons(installation, pipeline), 60)
+        wait_until(lambda: set(sent) <= set(ids(server)) and not reasons(installation, pipeline), 60)
 
         page.goto(f"/usage?step=minute&pipeline={pipeline}")
         expect(page.locator('[data-figure="Delivered messages"]')).to_have_text("40", timeout=20_000)
 
 
 def reasons(installation: Installation, pipeline: str) -> set[str]:
-    """Why dead letters of the pipeline wait or are under way again."""
-    found = [
+    """The reasons of the pipeline's dead letters that wait or are being redelivered."""
+    waiting = [
         installation.api("GET", f"dead-letters/summary/?pipeline={pipeline}&state={state}")[1]
         for state in ("waiting", "redelivering")
     ]
-    return {group["reason"] for groups in found for group in groups}
+    return {group["reason"] for groups in waiting for group in groups}
 
 
 def test_steps_are_tried_on_a_message_and_kept_by_an_example(page: Page, installation: Installation) -> None:
@@ -172,7 +172,7 @@ def test_steps_are_tried_on_a_message_and_kept_by_an_example(page: Page, install
         page.get_by_role("textbox", name="Save as example").fill("Ana's order")
         page.get_by_role("button", name="Add").last.click()
         expect(page.get_by_text("As expected")).to_be_visible()
-        # A field of the messages is offered where a path is asked for; a wrong step is told at the example.
+        # Path fields suggest the messages' fields; an invalid step is reported at the example.
         path = page.locator("#config_transforms_0_path")
         path.fill("i")
         page.get_by_role("option", name="id").click()

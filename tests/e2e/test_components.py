@@ -32,8 +32,8 @@ def connector(installation: Installation, type: str, connection: dict[str, Any])
 
 def test_toys_have_forms_documents_and_errors_at_their_fields(installation: Installation) -> None:
     _, types = installation.api("GET", "connector-types/")
-    offered = {found["type"]: found for found in types if found["type"].startswith("toy_")}
-    assert {type: list(found["capabilities"]) for type, found in offered.items()} == {
+    offered = {one["type"]: one for one in types if one["type"].startswith("toy_")}
+    assert {type: list(one["capabilities"]) for type, one in offered.items()} == {
         "toy_file": ["deliver"],
         "toy_lines": ["read_batch"],
         "toy_ticks": ["read_stream"],

@@ -38,9 +38,9 @@ def subscribed(installation: Installation, url: str, condition: dict[str, Any], 
 
 
 def received_by(inbox: Receiver, condition: dict[str, Any]) -> list[Any]:
-    wanted = json.dumps(condition)
+    expected = json.dumps(condition)
     pairs = zip(list(inbox.headers), list(inbox.bodies), strict=False)
-    return sorted(json.loads(body)["n"] for headers, body in pairs if headers.get("X-Filter") == wanted)
+    return sorted(json.loads(body)["n"] for headers, body in pairs if headers.get("X-Filter") == expected)
 
 
 def order(n: int, country: str, total: float) -> dict[str, Any]:
@@ -58,7 +58,7 @@ def test_each_subscriber_gets_what_its_filter_takes(installation: Installation, 
     adapted = published(installation, {"index": INDEX, "transforms": [{"type": "rename", "path": "o", "to": "order"}]})
     wait_until(lambda: installation.post(plain, {})[0] == installation.post(adapted, {})[0] == 202)
     installation.accepted(plain, ORDERS)
-    installation.accepted(adapted, [{"n": 10 + found["n"], "o": found["order"]} for found in ORDERS])
+    installation.accepted(adapted, [{"n": 10 + sent["n"], "o": sent["order"]} for sent in ORDERS])
     wait_until(lambda: received_by(inbox, BR) == [1, 2, 11, 12] and received_by(inbox, DEAR) == [2, 4, 12, 14], 60)
     time.sleep(1)
     assert (received_by(inbox, BR), received_by(inbox, DEAR)) == ([1, 2, 11, 12], [2, 4, 12, 14])
@@ -109,9 +109,9 @@ def test_subscribers_that_subscribe_to_each_other_do_not_turn_in_circles(
 
     wait_until(all_are_in_force)
     time.sleep(2)
-    found = Counter(received_by(inbox, circle))
-    assert set(found.values()) <= {1, 2, 3, 4}
-    assert found[max(found)] == 4
+    counts = Counter(received_by(inbox, circle))
+    assert set(counts.values()) <= {1, 2, 3, 4}
+    assert counts[max(counts)] == 4
 
 
 def test_what_is_filtered_cannot_be_posted_to(installation: Installation, inbox: Receiver) -> None:

@@ -40,11 +40,11 @@ def test_a_thousand_messages_each_accounted_for(
     pipeline = installation.publish_pipeline(name(), inbox.url, transforms=transforms)
     wait_until(lambda: installation.post(pipeline, order(901))[0] == 202)
     sent = dict(zip(installation.accepted(pipeline, map(order, range(MESSAGES))), range(MESSAGES), strict=True))
-    expected = {found: n for found, n in sent.items() if not transforms or n < 900}
+    expected = {message_id: n for message_id, n in sent.items() if not transforms or n < 900}
     extra = 0 if transforms else 1  # the first message, which the transforms drop
     wait_until(lambda: len(inbox.bodies) >= len(expected) + extra, 60)
     delivered = ids(inbox)
-    assert {found: delivered[found] for found in expected} == dict.fromkeys(expected, 1)
+    assert {message_id: delivered[message_id] for message_id in expected} == dict.fromkeys(expected, 1)
     assert delivered.total() == len(expected) + extra
     for headers, body in zip(inbox.headers, inbox.bodies, strict=True):
         got = json.loads(body)

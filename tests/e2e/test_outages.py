@@ -1,4 +1,4 @@
-"""Servers stopped while the platform runs: it says which, and goes on by itself."""
+"""Servers stopped while the platform runs: it reports which, and recovers automatically."""
 
 import time
 

@@ -1,4 +1,4 @@
-"""Secrets are planted in every place that takes one, used, and searched for wherever anything comes out."""
+"""Secrets are planted in every field that takes one, used, and searched for in every kind of output."""
 
 import json
 import re
@@ -46,13 +46,13 @@ def found_in(text: str | bytes) -> list[str]:
 
 @pytest.fixture(scope="module")
 def telling() -> Iterator[Receiver]:
-    """A receiver that refuses messages and says in its answer what it was sent."""
+    """A receiver that rejects messages and echoes what it was sent in its answer."""
 
     async def answer(request: web.Request) -> web.Response:
         return web.Response(status=400, text=json.dumps(dict(request.headers)))
 
-    with receiver_in_thread(answer) as found:
-        yield found
+    with receiver_in_thread(answer) as server:
+        yield server
 
 
 @pytest.fixture(scope="module")
@@ -93,7 +93,7 @@ def pages_of(pipeline: str) -> list[str]:
 
 
 def body_of(answer: Response) -> bytes:
-    """Nothing of an answer that came while the page before was being left: the browser has let it go."""
+    """Empty for an answer that arrived during navigation: the browser has discarded it."""
     try:
         return answer.body()
     except Error as error:
@@ -114,10 +114,10 @@ def test_no_secret_comes_out_of_the_browser(page: Page, installation: Installati
         heard.append((path, page.content()))
         heard += [(answer.url, body_of(answer)) for answer in answers if answer.status not in (204, 302, 304)]
         answers.clear()
-    assert [(url, found_in(said)) for url, said in heard if found_in(said)] == []
-    said = b"".join(text if isinstance(text, bytes) else text.encode() for _, text in heard)
-    assert b"The receiver answered 400" in said  # what would hold them was really there
-    assert b'"type":"counts"' in said.replace(b" ", b"")
+    assert [(url, found_in(content)) for url, content in heard if found_in(content)] == []
+    everything = b"".join(text if isinstance(text, bytes) else text.encode() for _, text in heard)
+    assert b"The receiver answered 400" in everything  # what would hold them was really there
+    assert b'"type":"counts"' in everything.replace(b" ", b"")
 
 
 def test_no_secret_comes_out_of_the_admin_site(page: Page, installation: Installation, planted: list[str]) -> None:
@@ -144,7 +144,7 @@ def test_no_secret_comes_out_of_the_api(installation: Installation, planted: lis
     status, schema = call("GET", f"{installation.endpoint('api')}schema.json")
     assert status == 200
     known = set(re.findall(r"[0-9a-f]{8}-[0-9a-f-]{27}", " ".join(planted)))
-    asked = 0
+    requests = 0
     for path, methods in schema["paths"].items():
         if "get" not in methods:
             continue
@@ -152,8 +152,8 @@ def test_no_secret_comes_out_of_the_api(installation: Installation, planted: lis
         for one in known if "{" in base else [""]:
             answer = installation.text(re.sub(r"\{[^}]+\}", one, base))
             assert (path, found_in(answer)) == (path, [])
-            asked += 1
-    assert asked > 30
+            requests += 1
+    assert requests > 30
 
 
 def test_no_secret_rests_in_the_clear(installation: Installation, planted: list[str]) -> None:

@@ -51,13 +51,13 @@ class Cluster:
         wait_until(lambda: self.log.read_text().count("Registering worker") == WORKERS, 60)
 
     def executors(self) -> list[psutil.Process]:
-        found = []
+        processes = []
         for worker in self._processes[1:]:
             for process in psutil.Process(worker.pid).children(recursive=True):
-                with suppress(psutil.Error):  # it may end by itself just now
+                with suppress(psutil.Error):  # it may be ending already
                     if "CoarseGrainedExecutorBackend" in " ".join(process.cmdline()):
-                        found.append(process)
-        return found
+                        processes.append(process)
+        return processes
 
     def stop(self) -> None:
         for process in reversed(self._processes):

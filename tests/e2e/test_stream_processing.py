@@ -57,8 +57,8 @@ def test_messages_are_handed_over_as_avro_of_the_registered_schema(
 
     wait_until(lambda: len(handed_over()) == 2, 30)
     records = handed_over()
-    found = sorted((decoded(record) for record in records), key=lambda order: order["id"])
-    assert found == [{"id": 1, "total": 1.5}, {"id": 2, "total": 19.9}]
+    orders = sorted((decoded(record) for record in records), key=lambda order: order["id"])
+    assert orders == [{"id": 1, "total": 1.5}, {"id": 2, "total": 19.9}]
     headers: dict[str, bytes] = dict(records[0].headers() or [])  # type: ignore[arg-type]
     assert headers["content-type"] == b"avro/binary"
     assert headers["routing-slip"] == routing.ADAPTED.encode()

@@ -14,15 +14,15 @@ TABLES = Path(__file__).parents[1] / "unit/transforms"
 
 
 def _cases() -> dict[str, dict[str, Any]]:
-    """One with documents as results and one that is refused, of each table: all of them are tried elsewhere."""
-    found = {}
+    """From each table one case with results and one that fails; other tests cover all of them."""
+    cases_by_name = {}
     for path in sorted(TABLES.glob("*.yaml")):
         cases = [case for case in yaml.safe_load(path.read_text()) if case.get("input") != "not json"]
         for kind in ("output", "error"):
             first = next((case for case in cases if case.get(kind)), None)
             if first is not None:
-                found[f"{path.stem}-{kind}"] = first
-    return found
+                cases_by_name[f"{path.stem}-{kind}"] = first
+    return cases_by_name
 
 
 def _body(case: dict[str, Any]) -> tuple[bytes, str]:
@@ -57,24 +57,24 @@ def test_dry_run_and_spark_make_the_same_of_a_message(installation: Installation
         wait_until(lambda url=url, b=body, c=content_type: call("POST", url, b, key, c)[0] == 202)  # type: ignore[misc]
 
     def delivered() -> dict[str, set[bytes]]:
-        found: dict[str, set[bytes]] = {}
+        bodies: dict[str, set[bytes]] = {}
         for headers, received in zip(list(inbox.headers), list(inbox.bodies), strict=False):
-            found.setdefault(headers["X-Case"], set()).add(received)
-        return found
+            bodies.setdefault(headers["X-Case"], set()).add(received)
+        return bodies
 
     def expected(case: dict[str, Any]) -> set[bytes]:
         if case["steps"][-1].get("type") == "encode" and case["steps"][-1].get("format") == "avro":
             return {bytes.fromhex(text) for text in case["output"]}
         return {text.encode() for text in case["output"]}
 
-    wanted = {case_name: expected(case) for case_name, case in cases.items() if "output" in case}
-    wait_until(lambda: delivered() == wanted, 60)
+    expected_bodies = {case_name: expected(case) for case_name, case in cases.items() if "output" in case}
+    wait_until(lambda: delivered() == expected_bodies, 60)
 
     def refused() -> dict[str, str]:
         rows = installation.api("GET", "dead-letters/?reason=transform_failed&page_size=500")[1]["results"]
         return {row["pipeline"]: row["error"] for row in rows}
 
-    wanted_errors = {pipelines[case_name]: case["error"] for case_name, case in cases.items() if "error" in case}
-    wait_until(lambda: wanted_errors.keys() <= refused().keys())
-    found = refused()
-    assert all(found[pipeline].startswith(error) for pipeline, error in wanted_errors.items())
+    expected_errors = {pipelines[case_name]: case["error"] for case_name, case in cases.items() if "error" in case}
+    wait_until(lambda: expected_errors.keys() <= refused().keys())
+    errors = refused()
+    assert all(errors[pipeline].startswith(error) for pipeline, error in expected_errors.items())

@@ -48,9 +48,9 @@ def on_commit(django_capture_on_commit_callbacks: Any) -> Any:
 @pytest.fixture(scope="session")
 def pipeline_topics(kafka: Server) -> None:
     """The topics that messages pass."""
-    wanted = [NewTopic(topic, 1, 1, config={"max.message.bytes": "4194304"}) for topic in routing.TOPICS]
+    topics = [NewTopic(topic, 1, 1, config={"max.message.bytes": "4194304"}) for topic in routing.TOPICS]
     admin = AdminClient({"bootstrap.servers": KAFKA})
-    for future in admin.create_topics(wanted).values():
+    for future in admin.create_topics(topics).values():
         future.result()
 
 

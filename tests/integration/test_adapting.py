@@ -65,10 +65,10 @@ def call(**config: Any) -> dict[str, Any]:
 
 
 async def test_a_request_is_made_of_the_message_and_its_answer_mapped_into_it(runner: Runner) -> None:
-    asked: list[tuple[str, str]] = []
+    requests: list[tuple[str, str]] = []
 
     async def answer(request: web.Request) -> web.Response:
-        asked.append((request.method, request.raw_path))
+        requests.append((request.method, request.raw_path))
         return web.json_response({"name": "Ana", "score": {"value": 9223372036854775808}})
 
     async with receiver(answer) as api:
@@ -82,7 +82,7 @@ async def test_a_request_is_made_of_the_message_and_its_answer_mapped_into_it(ru
         token = {"authentication": {"type": "bearer", "token": "t0p-secret"}}
         [made] = await runner.run([step], {"id": 7, "shop": "a/b&c"}, f"{api.url}v1/", **token)
         assert made["customer"] == {"name": "Ana", "score": 2**63}
-        assert asked == [("POST", "/v1/customers/7?of=a%2Fb%26c")]
+        assert requests == [("POST", "/v1/customers/7?of=a%2Fb%26c")]
         assert json.loads(api.bodies[0]) == {"id": 7, "note": "order 7"}
         assert api.headers[0]["Authorization"] == "Bearer t0p-secret"
         # The next request of the same connection carries nothing of this one.
@@ -109,14 +109,14 @@ async def test_failures_are_tried_again_and_then_as_the_step_says(runner: Runner
 
 
 @pytest.mark.parametrize(
-    ("text", "said"), [("<html>", "is not JSON"), ('"' + "a" * 2_000_000 + '"', "is longer than 1,048,576 bytes")]
+    ("text", "message"), [("<html>", "is not JSON"), ('"' + "a" * 2_000_000 + '"', "is longer than 1,048,576 bytes")]
 )
-async def test_an_answer_that_cannot_be_used_is_a_failure(runner: Runner, text: str, said: str) -> None:
+async def test_an_answer_that_cannot_be_used_is_a_failure(runner: Runner, text: str, message: str) -> None:
     async def answer(_: web.Request) -> web.Response:
         return web.Response(text=text)
 
     async with receiver(answer) as api:
-        with pytest.raises(CallFailedError, match=said):
+        with pytest.raises(CallFailedError, match=message):
             await runner.run([call()], {}, api.url)
 
 
@@ -193,12 +193,12 @@ async def test_the_api_has_a_breaker_and_a_rate_limit_of_its_own(runner: Runner)
             with pytest.raises(CallFailedError, match="answered 500"):
                 await runner.run([step], {"p": "bad"}, api.url)
         await runner.gate.settled()
-        asked = len(api.bodies)
+        requests = len(api.bodies)
         with pytest.raises(CallFailedError, match="breaker is open") as refused:
             await runner.run([step], {"p": "good"}, api.url)
         assert refused.value.due is not None
         assert began + 59 < refused.value.due < time.time() + 61
-        assert len(api.bodies) == asked
+        assert len(api.bodies) == requests
         limited = call(name="limited", rate_limit={"messages": 10, "period_seconds": 1})
         began = time.monotonic()
         await asyncio.gather(*(runner.run([limited], {}, api.url) for _ in range(15)))

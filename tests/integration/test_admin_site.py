@@ -54,7 +54,9 @@ def test_accounts_and_members_are_audited_without_their_passwords(site: Client, 
     form |= {"membership_set-0-workspace": workspace.pk, "membership_set-1-workspace": workspace.pk}
     form |= {"membership_set-1-user": ana.pk, "membership_set-1-role": "viewer"}
     assert site.post(f"/admin/workspaces/workspace/{workspace.pk}/change/", form).status_code == 302
-    told = {entry.action: entry for entry in AuditEntry.objects.filter(action__in=["user.create", "workspace.update"])}
-    assert told["user.create"].object_name == "ana"
-    assert "ana" in str(told["workspace.update"].changes)
+    recorded = {
+        entry.action: entry for entry in AuditEntry.objects.filter(action__in=["user.create", "workspace.update"])
+    }
+    assert recorded["user.create"].object_name == "ana"
+    assert "ana" in str(recorded["workspace.update"].changes)
     assert "pl4nted" not in str(list(AuditEntry.objects.values()))

@@ -67,9 +67,9 @@ def test_an_open_breaker_is_told_once_and_again_when_it_closes(workspace: Worksp
         client.hset(breaker, "state", "closed")
         alerts_evaluate()
         assert opened() == []
-        told = [json.loads(body) for body in inbox.bodies]
-    assert [one["state"] for one in told] == ["firing", "resolved"]
-    assert pipeline.name in told[0]["message"]
+        notifications = [json.loads(body) for body in inbox.bodies]
+    assert [one["state"] for one in notifications] == ["firing", "resolved"]
+    assert pipeline.name in notifications[0]["message"]
     assert [message.subject for message in mail.outbox] == [
         "[Headrace] breaker_open: firing",
         "[Headrace] breaker_open: resolved",
@@ -116,11 +116,11 @@ def test_a_notification_that_fails_is_kept_on_the_alert(workspace: Workspace, pi
 
 
 def test_rules_by_rest(client: APIClient, workspace: Workspace, pipeline: Pipeline) -> None:
-    wanted = {"name": "Breakers", "kind": "breaker_open"}
+    rule = {"name": "Breakers", "kind": "breaker_open"}
     foreign = factories.make_connector(factories.make_workspace())
-    assert client.post("/api/v1/alert-rules/", {**wanted, "connector": foreign.pk}, format="json").status_code == 400
+    assert client.post("/api/v1/alert-rules/", {**rule, "connector": foreign.pk}, format="json").status_code == 400
     connector = factories.make_connector(workspace)
-    made = client.post("/api/v1/alert-rules/", {**wanted, "connector": connector.pk}, format="json")
+    made = client.post("/api/v1/alert-rules/", {**rule, "connector": connector.pk}, format="json")
     assert made.status_code == 201, made.json()
     in_use = client.delete(f"/api/v1/connectors/{connector.pk}/")
     assert in_use.status_code == 409

@@ -18,8 +18,8 @@ CONNECTION = {"url": "https://erp.example.com/", "authentication": {"type": "bea
 
 
 def entries(client: APIClient, query: str = "") -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = client.get(f"/api/v1/audit/?{query}").json()["results"]
-    return found
+    results: list[dict[str, Any]] = client.get(f"/api/v1/audit/?{query}").json()["results"]
+    return results
 
 
 def test_a_changed_secret_is_told_without_its_value(client: APIClient) -> None:
@@ -50,13 +50,13 @@ def test_a_pipelines_life_is_in_the_log(client: APIClient, workspace: Workspace)
     assert client.post(f"{url}pause/").status_code == 200
     assert client.post(f"{url}versions/1/restore/").status_code == 200
     assert client.delete(url).status_code == 204
-    found = entries(client, f"object_id={pipeline.pk}")
-    assert [entry["action"] for entry in reversed(found)] == [
+    recorded = entries(client, f"object_id={pipeline.pk}")
+    assert [entry["action"] for entry in reversed(recorded)] == [
         f"pipeline.{action}" for action in ("create", "update", "publish", "pause", "update", "delete")
     ]
-    [change] = found[-2]["changes"]
+    [change] = recorded[-2]["changes"]
     assert change == {"path": "config.outputs.out.concurrency", "before": 64, "after": 2}
-    assert {entry["actor"] for entry in found} == {factories.admin_of(workspace).username}
+    assert {entry["actor"] for entry in recorded} == {factories.admin_of(workspace).username}
 
 
 def test_nothing_is_logged_of_what_was_refused(client: APIClient, workspace: Workspace) -> None:
@@ -77,7 +77,7 @@ def test_sign_ins_keys_dead_letters_breakers_and_alert_rules(client: APIClient, 
     client.post(f"/api/v1/pipelines/{pipeline.pk}/outputs/out/breaker/", {"open": True}, format="json")
     rule = {"name": "Down", "kind": "job_down", "email": "ops@example.com"}
     assert client.post("/api/v1/alert-rules/", rule, format="json").status_code == 201
-    found = entries(client)
+    recorded = entries(client)
     assert {
         "session.refused",
         "session.sign_in",
@@ -86,8 +86,8 @@ def test_sign_ins_keys_dead_letters_breakers_and_alert_rules(client: APIClient, 
         "dead_letters.discard",
         "breaker.set",
         "alert_rule.create",
-    } <= {entry["action"] for entry in found}
-    assert key["key"] not in json.dumps(found)
+    } <= {entry["action"] for entry in recorded}
+    assert key["key"] not in json.dumps(recorded)
     assert not DeadLetter.objects.exists()
 
 

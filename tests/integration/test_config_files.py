@@ -120,7 +120,7 @@ def test_prune_refuses_a_connector_that_an_alert_rule_uses(filled: Workspace, cl
 
 
 @pytest.mark.parametrize(
-    ("change", "path", "said"),
+    ("change", "path", "message"),
     [
         ({"connection": {"url": "x"}}, "connector ERP: connection.url", "URL"),
         ({"type": "nope"}, "connector ERP: type", "nope"),
@@ -128,7 +128,7 @@ def test_prune_refuses_a_connector_that_an_alert_rule_uses(filled: Workspace, cl
     ],
 )
 def test_what_is_refused_is_told_at_its_place_and_changes_nothing(
-    filled: Workspace, change: dict[str, Any], path: str, said: str
+    filled: Workspace, change: dict[str, Any], path: str, message: str
 ) -> None:
     documents = config_files.export(filled)
     documents[2]["config"]["transforms"] = []
@@ -136,25 +136,25 @@ def test_what_is_refused_is_told_at_its_place_and_changes_nothing(
     versions = PipelineVersion.objects.count()
     with pytest.raises(ConfigError) as refused:
         applied(filled, config_files.dump(documents))
-    [found] = [key for key in refused.value.errors if path in key]
-    assert said in refused.value.errors[found][0]
+    [place] = [key for key in refused.value.errors if path in key]
+    assert message in refused.value.errors[place][0]
     assert PipelineVersion.objects.count() == versions
 
 
 @pytest.mark.parametrize(
-    ("value", "said"),
+    ("value", "message"),
     [
         ("plain-text", "by reference"),
         ("env:HEADRACE_DJANGO_SECRET_KEY", "by reference"),
         ("env:SECRET_NOT_SET", "not set"),
     ],
 )
-def test_secrets_come_from_variables_that_are_meant_for_it(filled: Workspace, value: str, said: str) -> None:
+def test_secrets_come_from_variables_that_are_meant_for_it(filled: Workspace, value: str, message: str) -> None:
     documents = config_files.export(filled)
     documents[0]["connection"]["authentication"]["token"] = value
     with pytest.raises(ConfigError) as refused:
         applied(filled, config_files.dump(documents), environment=ENVIRONMENT | {"HEADRACE_DJANGO_SECRET_KEY": "x"})
-    assert said in refused.value.errors["connector ERP: connection.authentication.token"][0]
+    assert message in refused.value.errors["connector ERP: connection.authentication.token"][0]
 
 
 def test_what_yaml_aliases_is_named_in_each_place(filled: Workspace) -> None:
@@ -176,8 +176,8 @@ def test_an_unknown_connector_is_told(filled: Workspace) -> None:
     documents[1]["config"]["outputs"][0]["connector"] = "Nobody"
     with pytest.raises(ConfigError) as refused:
         applied(filled, config_files.dump(documents))
-    said = "There is no connector 'Nobody', neither here nor in what is applied."
-    assert refused.value.errors == {"pipeline Draft: config.outputs.0.connector": [said]}
+    message = "There is no connector 'Nobody', neither here nor in what is applied."
+    assert refused.value.errors == {"pipeline Draft: config.outputs.0.connector": [message]}
 
 
 def test_by_rest_a_plan_comes_first(filled: Workspace, client: APIClient) -> None:
@@ -209,9 +209,9 @@ def test_the_commands_write_and_read_a_folder(
     with pytest.raises(CommandError, match="SECRET_ERP_AUTHENTICATION_TOKEN is not set"):
         call_command("pipelines_apply", tmp_path, workspace=empty.slug)
     monkeypatch.setenv("SECRET_ERP_AUTHENTICATION_TOKEN", "t0p-secret")
-    said = io.StringIO()
-    call_command("pipelines_apply", tmp_path, workspace=empty.slug, dry_run=True, stdout=said)
-    assert "7 steps would be done." in said.getvalue()
-    call_command("pipelines_apply", tmp_path, workspace=empty.slug, stdout=said)
-    call_command("pipelines_apply", tmp_path, workspace=empty.slug, prune=True, stdout=said)
-    assert said.getvalue().endswith("Nothing differs.\n")
+    printed = io.StringIO()
+    call_command("pipelines_apply", tmp_path, workspace=empty.slug, dry_run=True, stdout=printed)
+    assert "7 steps would be done." in printed.getvalue()
+    call_command("pipelines_apply", tmp_path, workspace=empty.slug, stdout=printed)
+    call_command("pipelines_apply", tmp_path, workspace=empty.slug, prune=True, stdout=printed)
+    assert printed.getvalue().endswith("Nothing differs.\n")

@@ -144,7 +144,7 @@ def test_the_admin_site_masks_secrets(workspace: Workspace) -> None:
 
 
 def test_types_publish_their_schemas_with_secrets_marked(client: APIClient) -> None:
-    types = {found["type"]: found for found in client.get("/api/v1/connector-types/").json()}
+    types = {one["type"]: one for one in client.get("/api/v1/connector-types/").json()}
     assert {"http", "kafka"} <= set(types)
     schema = types["http"]["connection_schema"]
     assert schema["$defs"]["BearerAuthentication"]["properties"]["token"]["writeOnly"] is True
@@ -183,9 +183,9 @@ def test_secrets_are_sealed_with_a_new_key_while_everything_runs(workspace: Work
     ]
     before = Path(settings.CONSOLE.secret_keys_file).read_text()
     try:
-        call_command("secrets_rotate", "--add-key", stdout=(said := io.StringIO()))
+        call_command("secrets_rotate", "--add-key", stdout=(printed := io.StringIO()))
         current = json.loads(Path(settings.CONSOLE.secret_keys_file).read_text())["current"]
-        assert f"Key {current} was added." in said.getvalue()
+        assert f"Key {current} was added." in printed.getvalue()
         for n, connector in enumerate(connectors):
             assert bytes(StoredSecret.objects.get(connector=connector).sealed)[4:].startswith(current.encode())
             assert connection_with_secrets(connector)["authentication"]["token"] == f"t0p-{n}"

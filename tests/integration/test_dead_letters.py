@@ -67,14 +67,14 @@ class Running:
 
 @pytest.fixture
 def running() -> Iterator[Callable[[Sink], Running]]:
-    found: list[Running] = []
+    started: list[Running] = []
 
     def start(sink: Sink) -> Running:
-        found.append(Running(sink))
-        return found[-1]
+        started.append(Running(sink))
+        return started[-1]
 
     yield start
-    for one in found:
+    for one in started:
         one.stop()
 
 
@@ -165,11 +165,11 @@ def test_attempts_go_to_the_partition_of_their_day_and_leave_with_it(topics, run
     sink = AttemptSink()
     topic = topics(sink)
     sent = message(str(uuid.uuid4()))
-    tries = [
+    attempts = [
         Try(utc_now(), 1, 12.5, "500", "http_500", "It answered\x00 500.", "oops"),
         Try("2020-01-01T00:00:00.000Z", 2, 3.0, "200"),
     ]
-    produce(topic, *(attempt_record(sent, one, workspace_id=str(uuid.uuid4()), output="out") for one in tries))
+    produce(topic, *(attempt_record(sent, one, workspace_id=str(uuid.uuid4()), output="out") for one in attempts))
     running(sink)
     wait_until(lambda: Attempt.objects.filter(message_id=sent.id).count() == 2)
     first = Attempt.objects.get(message_id=sent.id, number=1)
@@ -210,12 +210,12 @@ def adapted(pipeline_topics: None) -> Iterator[Consumer]:
 
 
 def put_back(consumer: Consumer, pipeline_id: str) -> list[Message]:
-    found = []
+    messages = []
     while (record := consumer.poll(1.0)) is not None:
         got = Message.from_kafka(key=record.key(), value=record.value(), headers=record.headers() or [])  # type: ignore[arg-type]
         if got.pipeline_id == pipeline_id:
-            found.append(got)
-    return found
+            messages.append(got)
+    return messages
 
 
 def waiting(pipeline_id: uuid.UUID, count: int, **fields: object) -> list[DeadLetter]:
@@ -248,10 +248,10 @@ def test_a_round_never_reads_through_all_dead_letters(redis_server: Server) -> N
         for _ in range(2):
             later = datetime.now(UTC) + timedelta(hours=1)
             waiting(uuid.uuid4(), 5_000, state=state, reason="rate_limited", due_at=later)
-    with connection.cursor() as cursor, CaptureQueriesContext(connection) as asked:
+    with connection.cursor() as cursor, CaptureQueriesContext(connection) as captured:
         cursor.execute("ANALYZE deliveries_deadletter")
         Redelivery().round()
-    queries = [found["sql"] for found in asked if re.match(r"\s*(SELECT|UPDATE|WITH)", found["sql"])]
+    queries = [one["sql"] for one in captured if re.match(r"\s*(SELECT|UPDATE|WITH)", one["sql"])]
     assert len(queries) >= 3
     with connection.cursor() as cursor:
         for query in queries:
@@ -266,11 +266,11 @@ def test_due_dead_letters_go_back_oldest_first_for_their_output_only(adapted: Co
     rows = waiting(pipeline.pk, 3)
     waiting(pipeline.pk, 1, due_at=datetime.now(UTC) + timedelta(hours=1))
     waiting(pipeline.pk, 1, due_at=None)
-    waiting(pipeline.pk, 1, stage="adapting", output="")  # nothing that could be sent again
+    waiting(pipeline.pk, 1, stage="adapting", output="")  # not redeliverable
     assert Redelivery().round() == 3
-    found = put_back(adapted, str(pipeline.pk))
-    assert [one.id for one in found] == [row.message_id for row in rows]
-    once, redelivery = found[0].split_redelivery()
+    redelivered = put_back(adapted, str(pipeline.pk))
+    assert [one.id for one in redelivered] == [row.message_id for row in rows]
+    once, redelivery = redelivered[0].split_redelivery()
     assert redelivery is not None
     assert (redelivery.dead_letter, redelivery.output) == (str(rows[0].pk), "out")
     assert once.extra == {"traceparent": "t"}

@@ -49,14 +49,14 @@ def test_dead_letters_are_found_by_filter_and_text_and_show_their_payload(
     make_letter(pipeline, reason="http_422", error="No such order.", body=b"\xff\x00")
     make_letter(pipeline, state="delivered")
 
-    def found(query: str) -> int:
+    def count(query: str) -> int:
         return len(client.get(f"/api/v1/dead-letters/?{query}").json()["results"])
 
-    assert found("state=waiting") == 2
-    assert found(f"search={one.message_id}") == 1
-    assert found("search=no such") == 1
-    assert found(f"pipeline={pipeline.pk}&output=out&reason=http_422") == 1
-    assert found(f"pipeline={uuid.uuid4()}") == 0
+    assert count("state=waiting") == 2
+    assert count(f"search={one.message_id}") == 1
+    assert count("search=no such") == 1
+    assert count(f"pipeline={pipeline.pk}&output=out&reason=http_422") == 1
+    assert count(f"pipeline={uuid.uuid4()}") == 0
     shown = client.get(f"/api/v1/dead-letters/{one.pk}/").json()
     assert (shown["body"], shown["body_is_base64"]) == ('{"a": 1}', False)
     binary = DeadLetter.objects.get(reason="http_422")

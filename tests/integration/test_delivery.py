@@ -36,10 +36,10 @@ PATIENT = BreakerPolicy(errors=1000)
 
 @pytest.fixture
 async def gate(redis_server: Server) -> AsyncIterator[Gate]:
-    found = Gate(REDIS_URL)
-    found.start()
-    yield found
-    await found.close()
+    started = Gate(REDIS_URL)
+    started.start()
+    yield started
+    await started.close()
 
 
 class OneVersion:
@@ -75,9 +75,9 @@ async def ok(_: web.Request) -> web.Response:
 
 
 async def test_a_message_arrives_with_its_id_and_credentials(gate: Gate) -> None:
-    async with receiver(ok) as found:
+    async with receiver(ok) as server:
         output = http_output(
-            gate, found.url, {"authentication": {"type": "bearer", "token": "t"}}, options={"path": "/x"}
+            gate, server.url, {"authentication": {"type": "bearer", "token": "t"}}, options={"path": "/x"}
         )
         sent = message(body=b'{"a":1.10}')
         outcome = await send(output, sent)
@@ -85,9 +85,9 @@ async def test_a_message_arrives_with_its_id_and_credentials(gate: Gate) -> None
         assert outcome.status == "200"
         assert [(a.number, a.status, a.reason, a.response) for a in outcome.attempts] == [(1, "200", "", "ok")]
         await output.close()
-    assert found.bodies == [b'{"a":1.10}']
-    assert found.headers[0]["Headrace-Message-Id"] == sent.id
-    assert found.headers[0]["Authorization"] == "Bearer t"
+    assert server.bodies == [b'{"a":1.10}']
+    assert server.headers[0]["Headrace-Message-Id"] == sent.id
+    assert server.headers[0]["Authorization"] == "Bearer t"
 
 
 async def test_a_passing_fault_is_tried_again_and_a_final_answer_is_not(gate: Gate) -> None:
@@ -96,8 +96,8 @@ async def test_a_passing_fault_is_tried_again_and_a_final_answer_is_not(gate: Ga
     async def flaky(_: web.Request) -> web.Response:
         return web.Response(status=next(answers))
 
-    async with receiver(flaky) as found:
-        output = http_output(gate, found.url)
+    async with receiver(flaky) as server:
+        output = http_output(gate, server.url)
         outcome = await send(output, message())
         assert isinstance(outcome, Delivered)
         assert [a.status for a in outcome.attempts] == ["500", "429", "200"]
@@ -106,15 +106,15 @@ async def test_a_passing_fault_is_tried_again_and_a_final_answer_is_not(gate: Ga
     async def refuse(_: web.Request) -> web.Response:
         return web.Response(status=422, text="no such order")
 
-    async with receiver(refuse) as found:
-        output = http_output(gate, found.url)
+    async with receiver(refuse) as server:
+        output = http_output(gate, server.url)
         outcome = await send(output, message())
         await output.close()
     assert isinstance(outcome, Undeliverable)
     assert (outcome.reason, len(outcome.attempts), outcome.retryable) == ("http_422", 1, False)
     assert outcome.attempts[0].response == "no such order"
     assert "no such order" in outcome.error
-    assert len(found.bodies) == 1
+    assert len(server.bodies) == 1
 
 
 async def test_retry_after_is_respected(gate: Gate) -> None:
@@ -124,8 +124,8 @@ async def test_retry_after_is_respected(gate: Gate) -> None:
         times.append(time.monotonic())
         return web.Response(status=503, headers={"Retry-After": "1"}) if len(times) == 1 else web.Response()
 
-    async with receiver(later) as found:
-        output = http_output(gate, found.url)
+    async with receiver(later) as server:
+        output = http_output(gate, server.url)
         assert isinstance(await send(output, message()), Delivered)
         await output.close()
     assert times[1] - times[0] >= 1
@@ -137,8 +137,8 @@ async def test_a_receiver_that_hangs_or_is_away_ends_in_a_dead_letter_with_its_c
         return web.Response()
 
     retry = {"attempts": 2, "initial_seconds": 0.01}
-    async with receiver(hang) as found:
-        output = http_output(gate, found.url, timeout_seconds=0.1, retry=retry)
+    async with receiver(hang) as server:
+        output = http_output(gate, server.url, timeout_seconds=0.1, retry=retry)
         outcome = await send(output, message())
         await output.close()
     assert isinstance(outcome, Undeliverable)
@@ -162,12 +162,12 @@ async def test_messages_with_one_key_keep_their_order_and_others_overtake(gate: 
                 overtaken.set()
         return web.Response()
 
-    async with receiver(hold_a1) as found:
-        output = http_output(gate, found.url)
+    async with receiver(hold_a1) as server:
+        output = http_output(gate, server.url)
         await asyncio.gather(*(send(output, message(body[:1], body)) for body in (b"a1", b"a2", b"b1", b"a3")))
         await output.close()
-    assert found.bodies.index(b"b1") < found.bodies.index(b"a2")
-    assert [body for body in found.bodies if body.startswith(b"a")] == [b"a1", b"a2", b"a3"]
+    assert server.bodies.index(b"b1") < server.bodies.index(b"a2")
+    assert [body for body in server.bodies if body.startswith(b"a")] == [b"a1", b"a2", b"a3"]
 
 
 async def test_no_more_than_the_configured_number_is_under_way(gate: Gate) -> None:
@@ -185,8 +185,8 @@ async def test_no_more_than_the_configured_number_is_under_way(gate: Gate) -> No
         running -= 1
         return web.Response()
 
-    async with receiver(count) as found:
-        output = http_output(gate, found.url, concurrency=3)
+    async with receiver(count) as server:
+        output = http_output(gate, server.url, concurrency=3)
         await asyncio.gather(*(send(output, message()) for _ in range(30)))
         await output.close()
     assert most == 3
@@ -236,14 +236,14 @@ async def test_a_configuration_that_no_longer_fits_is_a_dead_letter(gate: Gate, 
 
 
 async def test_a_repeat_is_suppressed_and_says_whether_it_is_the_same_read(gate: Gate) -> None:
-    async with receiver(ok) as found:
-        output = http_output(gate, found.url)
+    async with receiver(ok) as server:
+        output = http_output(gate, server.url)
         sent = message()
         assert isinstance(await send(output, sent, "0:1"), Delivered)
         assert await send(output, sent, "0:1") == Suppressed(same_read=True)
         assert await send(output, sent, "0:2") == Suppressed(same_read=False)
         await output.close()
-    assert len(found.bodies) == 1
+    assert len(server.bodies) == 1
 
 
 async def test_a_hanging_output_keeps_its_own_share_and_sets_the_rest_aside_for_others(gate: Gate) -> None:
@@ -253,10 +253,10 @@ async def test_a_hanging_output_keeps_its_own_share_and_sets_the_rest_aside_for_
         await repaired.wait()
         return web.Response()
 
-    async with receiver(hang) as found:
-        output = http_output(gate, found.url, queue=10, concurrency=4)
+    async with receiver(hang) as server:
+        output = http_output(gate, server.url, queue=10, concurrency=4)
         sends = [asyncio.ensure_future(send(output, message())) for _ in range(50)]
-        await found.received(4)
+        await server.received(4)
         assert not any(one.done() for one in sends)
         output.dismiss_line()
         aside = await asyncio.gather(*sends[10:])
@@ -271,16 +271,16 @@ async def test_a_message_that_is_not_sent_waits_for_no_place(gate: Gate) -> None
     repaired = asyncio.Event()
 
     async def hang_after_the_first(_: web.Request) -> web.Response:
-        if len(found.bodies) > 1:
+        if len(server.bodies) > 1:
             await repaired.wait()
         return web.Response()
 
-    async with receiver(hang_after_the_first) as found:
-        output = http_output(gate, found.url, concurrency=1)
+    async with receiver(hang_after_the_first) as server:
+        output = http_output(gate, server.url, concurrency=1)
         delivered = message()
         assert isinstance(await send(output, delivered), Delivered)
         hanging = asyncio.ensure_future(send(output, message()))
-        await found.received(2)
+        await server.received(2)
         assert isinstance(await send(output, delivered), Suppressed)
         assert not hanging.done()
         repaired.set()
@@ -289,29 +289,29 @@ async def test_a_message_that_is_not_sent_waits_for_no_place(gate: Gate) -> None
 
 
 async def test_a_busy_output_that_goes_on_sets_nothing_aside(gate: Gate) -> None:
-    async with receiver(ok) as found:
-        output = http_output(gate, found.url, queue=20)
+    async with receiver(ok) as server:
+        output = http_output(gate, server.url, queue=20)
         outcomes = await asyncio.gather(*(send(output, message()) for _ in range(1000)))
         await output.close()
     assert all(isinstance(outcome, Delivered) for outcome in outcomes)
-    assert len(found.bodies) == 1000
+    assert len(server.bodies) == 1000
 
 
 async def test_an_open_breaker_ends_waiting_and_spares_the_receiver(gate: Gate) -> None:
     async def down(_: web.Request) -> web.Response:
         return web.Response(status=503)
 
-    async with receiver(down) as found:
+    async with receiver(down) as server:
         output = http_output(
-            gate, found.url, breaker={"errors": 5}, retry={"attempts": 20, "initial_seconds": 20, "max_seconds": 20}
+            gate, server.url, breaker={"errors": 5}, retry={"attempts": 20, "initial_seconds": 20, "max_seconds": 20}
         )
         began = time.monotonic()
         outcomes = await asyncio.gather(*(send(output, message()) for _ in range(20)))
-        assert time.monotonic() - began < 15  # and not the twenty seconds until the next try
+        assert time.monotonic() - began < 15  # and not the twenty seconds until the next attempt
         assert {outcome.reason for outcome in outcomes if isinstance(outcome, Undeliverable)} == {"breaker_open"}
-        tried = len(found.bodies)
+        tried = len(server.bodies)
         assert isinstance(await send(output, message()), Undeliverable)
-        assert len(found.bodies) == tried
+        assert len(server.bodies) == tried
         await output.close()
 
 
@@ -322,15 +322,15 @@ async def test_messages_that_wait_for_a_place_are_not_sent_once_the_breaker_is_o
         await asyncio.wait_for(all_let_through.wait(), 30)
         return web.Response(status=503)
 
-    async with receiver(down) as found:
-        output = http_output(gate, found.url, concurrency=1, breaker={"errors": 3}, retry={"attempts": 1})
+    async with receiver(down) as server:
+        output = http_output(gate, server.url, concurrency=1, breaker={"errors": 3}, retry={"attempts": 1})
         sends = [asyncio.ensure_future(send(output, message())) for _ in range(20)]
         while output.output._slots.waiting < 19:
             await asyncio.sleep(0.01)
         all_let_through.set()
         await asyncio.gather(*sends)
         await output.close()
-    assert len(found.bodies) == 3
+    assert len(server.bodies) == 3
 
 
 async def test_the_receiver_never_sees_more_than_its_rate_limit(gate: Gate) -> None:
@@ -341,8 +341,8 @@ async def test_the_receiver_never_sees_more_than_its_rate_limit(gate: Gate) -> N
         times.append(time.monotonic())
         return web.Response()
 
-    async with receiver(note) as found:
-        output = http_output(gate, found.url, rate_limit={"messages": 20, "period_seconds": 1, "burst": 5})
+    async with receiver(note) as server:
+        output = http_output(gate, server.url, rate_limit={"messages": 20, "period_seconds": 1, "burst": 5})
         outcomes = []
         for _ in range(3):
             began.append(time.monotonic())
@@ -353,7 +353,7 @@ async def test_the_receiver_never_sees_more_than_its_rate_limit(gate: Gate) -> N
     assert len(times) == len(delivered) > 40
     assert {outcome.reason for outcome in held} == {"rate_limited"}
     assert all(outcome.due for outcome in held)
-    # From when a token can first have been given, not from the first arrival: one that is late takes no more tokens.
+    # Counted from the first possible token, not from the first arrival: a late arrival does not shift the limit.
     for start in began:
         came = sorted(at - start for at in times if at >= start)
         assert all(count <= 5 + 1 + 20 * at for count, at in enumerate(came, 1))
@@ -364,21 +364,22 @@ async def test_a_long_wish_of_the_receiver_is_waited_for_outside_the_window(gate
         return web.Response(status=429, headers={"Retry-After": "120"})
 
     began = time.time()
-    async with receiver(much_later) as found:
-        output = http_output(gate, found.url)
+    async with receiver(much_later) as server:
+        output = http_output(gate, server.url)
         outcome = await send(output, message())
         await output.close()
     assert isinstance(outcome, Undeliverable)
     assert outcome.due is not None
     assert began + 119 < outcome.due < time.time() + 121
-    assert len(found.bodies) == 1
+    assert len(server.bodies) == 1
 
 
 async def test_messages_are_signed_with_every_active_secret(gate: Gate) -> None:
     secrets = {"old": "whsec_" + "b2xk" * 10, "new": "whsec_" + "bmV3" * 10}
-    async with receiver(ok) as found:
-        output = http_output(gate, found.url, {"signing_secrets": secrets})
+    async with receiver(ok) as server:
+        output = http_output(gate, server.url, {"signing_secrets": secrets})
         await send(output, message(body=b'{"a": 1}'))
         await output.close()
     for secret in secrets.values():
-        assert Webhook(secret).verify(found.bodies[0], {k.lower(): v for k, v in found.headers[0].items()}) == {"a": 1}
+        headers = {name.lower(): value for name, value in server.headers[0].items()}
+        assert Webhook(secret).verify(server.bodies[0], headers) == {"a": 1}

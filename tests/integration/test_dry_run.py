@@ -26,8 +26,8 @@ STEPS = [
 def run(client: APIClient, pipeline: Any, body: str, **more: Any) -> dict[str, Any]:
     answer = client.post(f"/api/v1/pipelines/{pipeline.pk}/dry-run/", {"body": body, **more}, format="json")
     assert answer.status_code == 200, answer.json()
-    found: dict[str, Any] = answer.json()
-    return found
+    result: dict[str, Any] = answer.json()
+    return result
 
 
 def test_each_step_is_shown_before_and_after(client: APIClient, workspace: Workspace) -> None:
@@ -37,26 +37,26 @@ def test_each_step_is_shown_before_and_after(client: APIClient, workspace: Works
     pipeline = factories.make_pipeline(
         workspace, connector, transforms=STEPS, outputs=[factories.output(connector, options={"path": "/orders"})]
     )
-    found = run(client, pipeline, '{"user": {"n": 9223372036854775808, "price": 1.10}}')
-    first, second = found["steps"]
+    result = run(client, pipeline, '{"user": {"n": 9223372036854775808, "price": 1.10}}')
+    first, second = result["steps"]
     assert first["name"] == "Step 1 (rename)"
     assert [json.loads(text) for text in first["before"]] == [{"user": {"n": 2**63, "price": 1.1}}]
     assert [json.loads(text) for text in first["after"]] == [{"customer": {"n": 2**63, "price": 1.1}}]
     assert first["after"] == second["before"]
     assert '"price": 1.10' in second["after"][0]
-    assert json.loads(found["results"][0]) == {"customer": {"n": 2**63, "price": 1.1}, "source": "web"}
-    assert found["topics"] == ["firehose_transformer", "firehose_adapted"]
-    assert found["outputs"] == [{"name": "out", "target": "POST http://127.0.0.1:1/erp/orders", "error": ""}]
-    assert "t0p-secret" not in json.dumps(found)
+    assert json.loads(result["results"][0]) == {"customer": {"n": 2**63, "price": 1.1}, "source": "web"}
+    assert result["topics"] == ["firehose_transformer", "firehose_adapted"]
+    assert result["outputs"] == [{"name": "out", "target": "POST http://127.0.0.1:1/erp/orders", "error": ""}]
+    assert "t0p-secret" not in json.dumps(result)
 
 
 def test_what_a_step_refuses_is_told_at_the_step(client: APIClient, workspace: Workspace) -> None:
     pipeline = factories.make_pipeline(workspace, transforms=STEPS)
-    found = run(client, pipeline, "[1]")
-    assert found["error"].startswith("Step 2 (set)")
-    assert [step["name"] for step in found["steps"]] == ["Step 1 (rename)", "Step 2 (set)"]
-    assert found["steps"][1]["after"] == []
-    assert found["results"] == found["outputs"] == []
+    result = run(client, pipeline, "[1]")
+    assert result["error"].startswith("Step 2 (set)")
+    assert [step["name"] for step in result["steps"]] == ["Step 1 (rename)", "Step 2 (set)"]
+    assert result["steps"][1]["after"] == []
+    assert result["results"] == result["outputs"] == []
     assert run(client, pipeline, "{")["error"].startswith("The body is not JSON")
 
 
@@ -103,13 +103,13 @@ def test_an_external_api_is_asked_only_when_wanted(client: APIClient, workspace:
         connector = factories.make_connector(workspace, url=api.url, **token)
         steps = [{"type": "deduplicate", "paths": ["id"]}, api_step(connector, to="person")]
         pipeline = factories.make_pipeline(workspace, connector, transforms=steps)
-        found = run(client, pipeline, '{"id": 1}')
-        assert [step["passed_over"] for step in found["steps"]] == [False, True]
-        assert found["calls"] == []
+        result = run(client, pipeline, '{"id": 1}')
+        assert [step["passed_over"] for step in result["steps"]] == [False, True]
+        assert result["calls"] == []
         assert api.bodies == []
-        found = run(client, pipeline, '{"id": 1}', call_apis=True)
-        assert json.loads(found["results"][0]) == {"id": 1, "person": {"name": "Ana"}}
-        assert found["calls"] == [{"name": "people", "request": "GET /1", "answer": '{"name": "Ana"}', "error": ""}]
+        result = run(client, pipeline, '{"id": 1}', call_apis=True)
+        assert json.loads(result["results"][0]) == {"id": 1, "person": {"name": "Ana"}}
+        assert result["calls"] == [{"name": "people", "request": "GET /1", "answer": '{"name": "Ana"}', "error": ""}]
         failed = run(client, pipeline, '{"id": 2}', call_apis=True)
         assert failed["error"].startswith("Step 2 (call): The API answered 500")
         assert failed["calls"][0]["error"]
@@ -124,12 +124,12 @@ def test_an_api_call_needs_an_http_connector_of_the_workspace(client: APIClient,
     own = factories.make_connector(workspace)
     strange = factories.make_connector(factories.make_workspace())
     pipeline = factories.make_pipeline(workspace, own)
-    for connector, said in ((strange, "no such connector"), (own, None)):
+    for connector, error in ((strange, "no such connector"), (own, None)):
         steps = [STEPS[1], api_step(connector, to="person")]
         config = pipeline.versions.get(number=1).config | {"transforms": steps}
         answer = client.put(f"/api/v1/pipelines/{pipeline.pk}/", {"name": "n", "config": config}, format="json")
-        if said:
-            assert said in answer.json()["errors"]["config.transforms.1.connector"][0]
+        if error:
+            assert error in answer.json()["errors"]["config.transforms.1.connector"][0]
         else:
             assert answer.status_code == 200, answer.json()
     # It is in use by the step alone, and cannot be deleted.
@@ -149,12 +149,12 @@ def test_a_version_that_fails_an_example_is_not_published(client: APIClient, wor
     assert client.post(f"{url}publish/").status_code == 200
     config = pipeline.versions.get(number=1).config
     config["transforms"][1]["value"] = "app"
-    told = client.post(f"{url}check-examples/", {"config": config}, format="json").json()
-    assert told == [{"name": "one", "failure": 'Message 1: source is "app" instead of "web".'}]
+    outcomes = client.post(f"{url}check-examples/", {"config": config}, format="json").json()
+    assert outcomes == [{"name": "one", "failure": 'Message 1: source is "app" instead of "web".'}]
     assert client.put(url, {"name": pipeline.name, "config": config}, format="json").status_code == 200
     refused = client.post(f"{url}publish/")
     assert refused.status_code == 400
-    sentence = f"The example 'one' fails. {told[0]['failure']}"
+    sentence = f"The example 'one' fails. {outcomes[0]['failure']}"
     assert refused.json()["errors"] == {"config.examples.0": [sentence]}
     assert client.get(url).json()["published_version"] == 1
     snapshot = snapshot_by_number(pipeline.pk, 1)
@@ -172,8 +172,8 @@ def test_captured_messages_are_those_of_the_pipeline(
         producer.produce(routing.INPUT, message.body, message.key, headers=list(message.headers()))
     producer.flush(10)
     url = f"/api/v1/pipelines/{pipeline.pk}/messages/"
-    assert [found["body"] for found in client.get(url).json()] == ["3", "1"]
-    assert [found["body"] for found in client.get(f"{url}?limit=1").json()] == ["3"]
+    assert [one["body"] for one in client.get(url).json()] == ["3", "1"]
+    assert [one["body"] for one in client.get(f"{url}?limit=1").json()] == ["3"]
     assert client.get(f"/api/v1/pipelines/{pipeline.pk}/fields/").json() == []
     stranger = client_of(factories.add_member(factories.make_workspace(), Role.ADMIN))
     assert stranger.get(url).status_code == 404
@@ -186,8 +186,8 @@ def test_what_a_filter_took_is_captured_too(client: APIClient, workspace: Worksp
     message = Message(new_message_id(), str(pipeline.pk), 1, b"k", b'{"a":{"b":1}}', "application/json", utc_now(), ())
     producer.produce(routing.ADAPTED, message.body, message.key, headers=list(message.headers()))
     producer.flush(10)
-    [found] = client.get(f"/api/v1/pipelines/{pipeline.pk}/messages/").json()
-    assert found["id"] == message.id
+    [one] = client.get(f"/api/v1/pipelines/{pipeline.pk}/messages/").json()
+    assert one["id"] == message.id
     fields = client.get(f"/api/v1/pipelines/{pipeline.pk}/fields/").json()
     assert fields[1] == {"path": "a.b", "type": "number", "example": "1"}
 

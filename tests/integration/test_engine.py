@@ -69,9 +69,9 @@ def known() -> Known:
 @pytest.fixture
 async def engine(redis_server: Server, known: Known) -> AsyncIterator[DeliveryEngine]:
     config: Any = known
-    found = DeliveryEngine(config, Recorder(REDIS_URL), Gate(REDIS_URL), BreakerPolicy(errors=1000))
-    yield found
-    await found.close()
+    started = DeliveryEngine(config, Recorder(REDIS_URL), Gate(REDIS_URL), BreakerPolicy(errors=1000))
+    yield started
+    await started.close()
 
 
 def message(pipeline: str, **extra: str) -> Message:

@@ -16,11 +16,11 @@ def test_an_overtaken_change_is_refused(client: APIClient, workspace: Workspace,
     url = f"/api/v1/{kind}/{make(workspace).pk}/"
     read = client.get(url)
     assert read["ETag"] == read.json()["etag"]
-    wanted = read.json() | {"name": "First"}
-    first = client.put(url, wanted, format="json", headers={"If-Match": read["ETag"]})
+    changed = read.json() | {"name": "First"}
+    first = client.put(url, changed, format="json", headers={"If-Match": read["ETag"]})
     assert first.status_code == 200, first.json()
     assert first["ETag"] != read["ETag"]
-    second = client.put(url, wanted | {"name": "Second"}, format="json", headers={"If-Match": read["ETag"]})
+    second = client.put(url, changed | {"name": "Second"}, format="json", headers={"If-Match": read["ETag"]})
     assert second.status_code == 412
     assert "Read it again" in second.json()["detail"]
     assert client.delete(url, headers={"If-Match": read["ETag"]}).status_code == 412
@@ -39,8 +39,8 @@ def test_of_two_editors_at_the_same_time_one_is_refused(workspace: Workspace) ->
         client.force_login(user)
         read = client.get(url)
         start.wait(10)
-        wanted = read.json() | {"name": name}
-        answers.append(client.put(url, wanted, format="json", headers={"If-Match": read["ETag"]}).status_code)
+        changed = read.json() | {"name": name}
+        answers.append(client.put(url, changed, format="json", headers={"If-Match": read["ETag"]}).status_code)
         connection.close()
 
     threads = [threading.Thread(target=save, args=(name,)) for name in ("Ana", "Bia")]

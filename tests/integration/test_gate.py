@@ -39,10 +39,10 @@ def clock() -> Clock:
 
 @pytest.fixture
 async def gate(redis_server: Server, clock: Clock) -> AsyncIterator[Gate]:
-    found = Gate(REDIS_URL, clock=clock)
-    found.start()
-    yield found
-    await found.close()
+    started = Gate(REDIS_URL, clock=clock)
+    started.start()
+    yield started
+    await started.close()
 
 
 @pytest.fixture
@@ -124,11 +124,11 @@ def test_the_breaker_agrees_with_the_model(redis_server: Server, steps: list[Ste
                     clock.now += round(seconds, 3)
                 case "admit":
                     expected = model.admit(clock.now)
-                    found = await admit(out, "retry")
-                    assert isinstance(found, Send) == (expected is not BreakerState.OPEN)
-                    if isinstance(found, Send):
-                        assert found.probe == (expected is BreakerState.HALF_OPEN)
-                        probing |= found.probe
+                    admission = await admit(out, "retry")
+                    assert isinstance(admission, Send) == (expected is not BreakerState.OPEN)
+                    if isinstance(admission, Send):
+                        assert admission.probe == (expected is BreakerState.HALF_OPEN)
+                        probing |= admission.probe
                 case "fail":
                     model.failed(clock.now, probe=probing)
                     out.failed("down", probe=probing)
@@ -161,18 +161,18 @@ def test_the_rate_limit_agrees_with_the_model(
         out = gate.output(OutputKey(str(uuid.uuid4()), "out"), POLICY, policy)
         model = RateLimit(policy)
         client = redis.from_url(REDIS_URL)
-        for pause, wanted in rounds:
+        for pause, count in rounds:
             clock.now += round(pause, 3)
-            # What redelivery asks: the model, set forth from what Redis holds.
+            # As redelivery computes it: the model, initialised from the value in Redis.
             stored = RateLimit(policy, full_at=float(await client.get(out.key.limit) or 0))
-            free = len(stored.take(clock.now, wanted, TOKEN_HORIZON_SECONDS))
-            expected = [time - clock.now for time in model.take(clock.now, wanted, TOKEN_HORIZON_SECONDS)]
-            found = await asyncio.gather(*(admit(out, "retry") for _ in range(wanted)))
-            waits = [answer.wait for answer in found if isinstance(answer, Send)]
+            free = len(stored.take(clock.now, count, TOKEN_HORIZON_SECONDS))
+            expected = [time - clock.now for time in model.take(clock.now, count, TOKEN_HORIZON_SECONDS)]
+            answers = await asyncio.gather(*(admit(out, "retry") for _ in range(count)))
+            waits = [answer.wait for answer in answers if isinstance(answer, Send)]
             assert waits == pytest.approx(expected, abs=1e-3)
             assert free == len(waits)
             due = pytest.approx(model.next_at(clock.now), abs=1e-2)
-            assert all(answer == Held("rate_limited", due) for answer in found if isinstance(answer, Held))
+            assert all(answer == Held("rate_limited", due) for answer in answers if isinstance(answer, Held))
         await client.aclose()
         await gate.close()
 
@@ -203,7 +203,7 @@ async def test_without_redis_each_output_goes_on_alone_and_tells_later(redis_ser
         answers = [await admit(out, "retry") for _ in range(4)]
         assert time.monotonic() - began < 8
         assert [type(answer) for answer in answers] == [Send, Send, Held, Held]  # half of the burst, and one
-        assert gate.redis_away
+        assert gate.redis_unavailable
         clock.now += 100
         for _ in range(3):
             out.failed("down", probe=False)
@@ -216,7 +216,7 @@ async def test_without_redis_each_output_goes_on_alone_and_tells_later(redis_ser
 
     async def redis_is_back() -> bool:
         assert isinstance(await admit(out), Held)
-        return not gate.redis_away
+        return not gate.redis_unavailable
 
     await wait_until_async(redis_is_back)
     shared = other.output(key, POLICY, None)

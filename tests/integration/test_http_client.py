@@ -12,9 +12,9 @@ from tests.receiver import receiver_in_thread
 
 @pytest.fixture
 async def client() -> AsyncIterator[HttpClient]:
-    found = HttpClient()
-    yield found
-    await found.close()
+    started = HttpClient()
+    yield started
+    await started.close()
 
 
 async def closes(_: web.Request) -> web.Response:

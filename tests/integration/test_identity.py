@@ -96,7 +96,7 @@ def test_roles_follow_keycloak_at_the_next_sign_in(console: str, keycloak: Keycl
     other = factories.make_workspace()
     Membership.objects.create(user=bob, workspace=other, role="admin")
     browser, _ = sign_in(console, "bob")
-    assert [found["slug"] for found in me(browser, console).json()["workspaces"]] == ["main"]
+    assert [one["slug"] for one in me(browser, console).json()["workspaces"]] == ["main"]
     assert AuditEntry.objects.filter(action="membership.sync", workspace_id=other.pk).exists()
 
 
@@ -127,11 +127,11 @@ def test_a_forged_logout_is_refused(console: str, keycloak: Keycloak) -> None:
 
 
 def due() -> None:
-    """As if five minutes had passed since the provider was asked."""
+    """As if five minutes had passed since the provider was last checked."""
     ProviderSession.objects.update(next_check_at=timezone.now())
 
 
-def asked() -> bool:
+def checked() -> bool:
     return ProviderSession.objects.get().next_check_at > timezone.now() + timedelta(minutes=4)
 
 
@@ -141,7 +141,7 @@ def test_who_was_disabled_at_keycloak_is_signed_out_while_using_the_console(cons
     bob = f"/users/{keycloak.user_id('bob')}"
     keycloak.admin("PUT", bob, {"enabled": False})
     try:
-        assert me(browser, console).status_code == 200  # not asked yet
+        assert me(browser, console).status_code == 200  # not checked yet
         due()
         assert me(browser, console).status_code == 401
     finally:
@@ -174,7 +174,7 @@ def test_requests_that_come_together_use_a_refresh_token_once(console: str, keyc
             with ThreadPoolExecutor(8) as pool:
                 answers = list(pool.map(lambda _: me(browser, console).status_code, range(16)))
             assert set(answers) == {200}
-            assert asked()
+            assert checked()
     finally:
         keycloak.admin("PUT", "", realm)
 

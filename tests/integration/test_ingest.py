@@ -80,17 +80,17 @@ def records(topic: str, ids: list[str]) -> dict[str, Any]:
     """The records with these message ids, once all have been found."""
     consumer = Consumer({"bootstrap.servers": KAFKA, "group.id": str(uuid.uuid4())})
     consumer.assign([TopicPartition(topic, 0, 0)])
-    found: dict[str, Any] = {}
+    by_id: dict[str, Any] = {}
 
     def all_there() -> bool:
         record = consumer.poll(1)
         if record is not None and record.error() is None:
-            found[dict(record.headers())["message-id"].decode()] = record
-        return set(ids) <= set(found)
+            by_id[dict(record.headers())["message-id"].decode()] = record
+        return set(ids) <= set(by_id)
 
     wait_until(all_there, 20, 0)
     consumer.close()
-    return {message_id: found[message_id] for message_id in ids}
+    return {message_id: by_id[message_id] for message_id in ids}
 
 
 async def test_a_message_is_in_kafka_with_its_headers_when_202_is_answered(ingest: str) -> None:

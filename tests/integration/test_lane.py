@@ -66,9 +66,9 @@ def slots(kafka: Server, redis_server: Server) -> Iterator[Slots]:
         future.result()
     # A task starts with any configuration it can have; this one needs none.
     redis.from_url(REDIS_URL).hset(stored.INGEST_KEYS, "unused", stored.IngestKey("unused", uuid.uuid4(), 1).to_json())
-    found = Slots(source, target)
-    yield found
-    found.kill_all()
+    started = Slots(source, target)
+    yield started
+    started.kill_all()
 
 
 def send(topic: str, first: int, last: int) -> None:
@@ -119,7 +119,7 @@ class Copied:
 
 def assert_once_and_in_order(copied: Copied, count: int) -> None:
     end = time.monotonic() + 2
-    while time.monotonic() < end:  # what comes too often comes now
+    while time.monotonic() < end:  # duplicates would arrive now
         copied.read()
     copied.close()
     assert len(copied.numbers) == count

@@ -1,4 +1,4 @@
-"""Leases of inputs that the data plane reads by itself."""
+"""Leases of inputs that the data plane polls."""
 
 from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
@@ -95,7 +95,7 @@ def token(lease: InputLease) -> Any:
 
 
 def passed(field: str, pipeline: Pipeline, by: timedelta) -> None:
-    """As if so much time had gone by for that field."""
+    """As if that much time had passed for the field."""
     lease = InputLease.objects.get(pk=pipeline.pk)
     setattr(lease, field, getattr(lease, field) - by)
     lease.save()
@@ -248,11 +248,11 @@ def test_readers_that_ask_at_the_same_time_share_out_what_there_is() -> None:
             connections.close_all()
 
     with ThreadPoolExecutor(8) as readers:
-        found = [lease.pk for leases in readers.map(ask, range(8)) for lease in leases]
-    assert len(found) == len(set(found))
-    # Who skips what another is looking at may go with less; whoever asks next gets it.
-    found += [lease.pk for lease in claimed(limit=100)]
-    assert sorted(found) == sorted(pipelines)
+        leased = [lease.pk for leases in readers.map(ask, range(8)) for lease in leases]
+    assert len(leased) == len(set(leased))
+    # A reader that skips locked rows may receive fewer leases; the next claim returns the rest.
+    leased += [lease.pk for lease in claimed(limit=100)]
+    assert sorted(leased) == sorted(pipelines)
 
 
 # -- gRPC ----------------------------------------------------------------------
@@ -289,7 +289,7 @@ async def test_a_batch_over_grpc(stub: Stub) -> None:
     held = pb.HeldLease(pipeline_id=lease.pipeline_id, token=lease.token)
     nonsense = pb.HeldLease(pipeline_id="nonsense", token="nonsense")
     renewed = await stub.call("Heartbeat", pb.HeartbeatRequest(leases=[held, nonsense]))
-    assert [found.token for found in renewed.leases] == [lease.token]
+    assert [one.token for one in renewed.leases] == [lease.token]
     broken = pb.CompleteBatchRequest(pipeline_id=lease.pipeline_id, token=lease.token, breakpoint=b"{")
     assert await status(stub.call("CompleteBatch", broken)) is grpc.StatusCode.INVALID_ARGUMENT
     ended = pb.CompleteBatchRequest(pipeline_id=lease.pipeline_id, token=lease.token, breakpoint=b'{"id": 7}')
@@ -316,8 +316,12 @@ async def test_filters_are_listed(stub: Stub) -> None:
 
     first, second = await sync_to_async(make)()
     everywhere = (await stub.call("ListFilters", pb.ListFiltersRequest())).filters
-    assert {found.pipeline_id for found in everywhere} == {str(first.pk), str(second.pk)}
+    assert {one.pipeline_id for one in everywhere} == {str(first.pk), str(second.pk)}
     of_one = pb.ListFiltersRequest(workspace_id=str(second.workspace_id))
-    [found] = (await stub.call("ListFilters", of_one)).filters
-    assert (found.pipeline_id, found.workspace_id, found.version) == (str(second.pk), str(second.workspace_id), 1)
-    assert b'"country"' in found.condition
+    [listed] = (await stub.call("ListFilters", of_one)).filters
+    assert (listed.pipeline_id, listed.workspace_id, listed.version) == (
+        str(second.pk),
+        str(second.workspace_id),
+        1,
+    )
+    assert b'"country"' in listed.condition

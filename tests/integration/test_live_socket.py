@@ -37,8 +37,8 @@ class Socket(ApplicationCommunicator):
         await self.send_input({"type": "websocket.receive", "text": json.dumps(value)})
 
     async def receive_json(self) -> dict[str, Any]:
-        found: dict[str, Any] = json.loads((await self.receive_output(30))["text"])
-        return found
+        received: dict[str, Any] = json.loads((await self.receive_output(30))["text"])
+        return received
 
     async def disconnect(self) -> None:
         await self.send_input({"type": "websocket.disconnect", "code": 1000})
@@ -54,8 +54,8 @@ async def next_counts(socket: Socket, pipeline: str) -> dict[str, Any]:
     """The first counts after a choice of pipelines may still be of the choice before."""
     await socket.send_json({"type": "watch", "pipelines": [pipeline, "nonsense"]})
     await socket.receive_json()
-    found: dict[str, Any] = await socket.receive_json()
-    return found
+    counts: dict[str, Any] = await socket.receive_json()
+    return counts
 
 
 async def test_a_stranger_is_told_so_and_gets_nothing() -> None:

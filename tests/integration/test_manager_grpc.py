@@ -32,10 +32,10 @@ pytestmark = pytest.mark.django_db(transaction=True)
 @pytest.fixture
 async def client(running: RunningManager) -> AsyncIterator[ConfigClient]:
     await sync_to_async(snapshot_rewrite)()
-    found = ConfigClient(manager_address=MANAGER_ADDRESS, service_token=SERVICE_TOKEN, redis_url=REDIS_URL)
-    await found.start()
-    yield found
-    await found.close()
+    started = ConfigClient(manager_address=MANAGER_ADDRESS, service_token=SERVICE_TOKEN, redis_url=REDIS_URL)
+    await started.start()
+    yield started
+    await started.close()
 
 
 def make_published() -> tuple[Workspace, Pipeline]:
@@ -71,15 +71,15 @@ async def test_many_messages_that_wait_for_one_configuration_ask_once(
     client: ConfigClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _, pipeline = await sync_to_async(make_published)()
-    answer, asked = manager._runtime_config, []
+    answer, calls = manager._runtime_config, []
 
     def counted(*arguments: Any) -> Any:
-        asked.append(arguments)
+        calls.append(arguments)
         return answer(*arguments)
 
     monkeypatch.setattr(manager, "_runtime_config", counted)
     await asyncio.gather(*(client.runtime(str(pipeline.pk), 1) for _ in range(500)))
-    assert len(asked) == 1
+    assert len(calls) == 1
 
 
 async def test_past_versions_can_be_had(client: ConfigClient) -> None:

@@ -23,8 +23,8 @@ def test_a_member_is_added_changed_and_removed(client: APIClient, workspace: Wor
     }
     assert client.delete(f"{URL}{added['id']}/").status_code == 204
     assert not Membership.objects.filter(user=person).exists()
-    told = AuditEntry.objects.filter(object_name=person.username).order_by("at").values_list("action", flat=True)
-    assert list(told) == ["membership.add", "membership.change", "membership.remove"]
+    actions = AuditEntry.objects.filter(object_name=person.username).order_by("at").values_list("action", flat=True)
+    assert list(actions) == ["membership.add", "membership.change", "membership.remove"]
 
 
 def test_strangers_and_members_are_refused_at_the_field(client: APIClient, workspace: Workspace) -> None:

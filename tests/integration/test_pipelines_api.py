@@ -90,8 +90,8 @@ def test_a_roll_back_that_cannot_be_published_saves_nothing(
     answer = client.post(f"{url}versions/1/roll-back/")
     assert answer.status_code == 400
     assert "config.examples.0" in answer.json()["errors"]
-    found = client.get(url).json()
-    assert (found["version"], found["published_version"]) == (2, 2)
+    shown = client.get(url).json()
+    assert (shown["version"], shown["published_version"]) == (2, 2)
 
 
 def test_pausing_stops_the_input_and_keeps_the_version(client: APIClient, workspace: Workspace, on_commit: Any) -> None:

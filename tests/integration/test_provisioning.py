@@ -1,4 +1,4 @@
-"""Versions that need a topic and a schema: in force once both are made, and nothing half made."""
+"""Versions that need a topic and a schema: published once both exist, or rolled back completely."""
 
 from typing import Any
 
@@ -42,8 +42,8 @@ def versions_of(pipeline: Pipeline) -> list[int]:
 
 
 def shown(client: APIClient, pipeline: Pipeline) -> dict[str, Any]:
-    found: dict[str, Any] = client.get(f"/api/v1/pipelines/{pipeline.pk}/").json()
-    return found
+    body: dict[str, Any] = client.get(f"/api/v1/pipelines/{pipeline.pk}/").json()
+    return body
 
 
 def save(client: APIClient, pipeline: Pipeline, schema: dict[str, Any]) -> Any:
@@ -62,18 +62,18 @@ def pipeline(workspace: Workspace, kafka: Server, schema_registry: Server, redis
     return factories.make_pipeline(workspace, **stage(ORDER))
 
 
-def test_a_version_is_in_force_once_its_topic_and_schema_are_there(client: APIClient, pipeline: Pipeline) -> None:
+def test_a_version_is_published_once_its_topic_and_schema_exist(client: APIClient, pipeline: Pipeline) -> None:
     publish(client, pipeline)
-    found = shown(client, pipeline)
-    assert found["published_version"] is None
-    assert found["provisioning"]["state"] == "provisioning"
-    assert [step["state"] for step in found["provisioning"]["steps"]] == ["pending", "pending"]
+    body = shown(client, pipeline)
+    assert body["published_version"] is None
+    assert body["provisioning"]["state"] == "provisioning"
+    assert [step["state"] for step in body["provisioning"]["steps"]] == ["pending", "pending"]
     refused = client.post(f"/api/v1/pipelines/{pipeline.pk}/publish/")
     assert refused.status_code == 409
     provisionings_advance()
-    found = shown(client, pipeline)
-    assert found["provisioning"] is None, found["provisioning"]
-    assert found["published_version"] == 1
+    body = shown(client, pipeline)
+    assert body["provisioning"] is None, body["provisioning"]
+    assert body["published_version"] == 1
     assert routing.processing_source(str(pipeline.pk)) in topics()
     assert versions_of(pipeline) == [1]
     snapshot = snapshot_by_number(pipeline.pk, 0)
@@ -102,20 +102,20 @@ def test_what_cannot_be_made_is_tried_again_and_then_taken_back(
     schema_registry.stop()
     try:
         provisionings_advance()
-        found = shown(client, pipeline)["provisioning"]
-        assert [(step["state"], step["attempts"]) for step in found["steps"]] == [("done", 1), ("pending", 1)]
-        assert found["steps"][1]["error"].startswith("The schema registry does not answer")
+        body = shown(client, pipeline)["provisioning"]
+        assert [(step["state"], step["attempts"]) for step in body["steps"]] == [("done", 1), ("pending", 1)]
+        assert body["steps"][1]["error"].startswith("The schema registry does not answer")
         assert routing.processing_source(str(pipeline.pk)) in topics()
         provisionings_advance()  # not due yet
         assert shown(client, pipeline)["provisioning"]["steps"][1]["attempts"] == 1
         for _ in range(5):
             Provisioning.objects.update(next_try_at=timezone.now())
             provisionings_advance()
-        found = shown(client, pipeline)
-        assert found["provisioning"]["state"] == "failed"
-        assert found["provisioning"]["cause"].startswith("The schema registry does not answer")
-        assert [step["state"] for step in found["provisioning"]["steps"]] == ["undone", "failed"]
-        assert found["published_version"] is None
+        body = shown(client, pipeline)
+        assert body["provisioning"]["state"] == "failed"
+        assert body["provisioning"]["cause"].startswith("The schema registry does not answer")
+        assert [step["state"] for step in body["provisioning"]["steps"]] == ["undone", "failed"]
+        assert body["published_version"] is None
         wait_until(lambda: routing.processing_source(str(pipeline.pk)) not in topics())
         assert save(client, pipeline, WITH_TOTAL).json()["errors"]["config.stream_processing.avro_schema"]
     finally:
@@ -137,8 +137,8 @@ def test_a_deleted_pipeline_leaves_nothing(client: APIClient, pipeline: Pipeline
     try:
         Removal.objects.update(next_try_at=timezone.now())
         removals_advance()
-        found = Removal.objects.get()
-        assert (found.attempts, found.next_try_at > timezone.now()) == (1, True)
+        removal = Removal.objects.get()
+        assert (removal.attempts, removal.next_try_at > timezone.now()) == (1, True)
     finally:
         schema_registry.start()
     Removal.objects.update(next_try_at=timezone.now())

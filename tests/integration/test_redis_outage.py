@@ -1,4 +1,4 @@
-"""A Redis that hangs, which is worse than one that is gone."""
+"""A Redis that hangs, which is worse than one that is stopped."""
 
 import asyncio
 import signal
@@ -41,10 +41,10 @@ def hung(server: Server) -> Iterator[None]:
 
 @pytest.fixture
 async def data_plane(running: RunningManager) -> AsyncIterator[ConfigClient]:
-    found = ConfigClient(manager_address=MANAGER_ADDRESS, service_token=SERVICE_TOKEN, redis_url=REDIS_URL)
-    await found.start()
-    yield found
-    await found.close()
+    config = ConfigClient(manager_address=MANAGER_ADDRESS, service_token=SERVICE_TOKEN, redis_url=REDIS_URL)
+    await config.start()
+    yield config
+    await config.close()
 
 
 async def eventually(condition: Any) -> None:

@@ -1,4 +1,4 @@
-"""A misspelt field of a request is told, not ignored."""
+"""A misspelt field of a request is reported, not ignored."""
 
 from typing import Any
 
@@ -68,4 +68,4 @@ def test_a_member_and_a_connection_to_test_may_be_sent_whole(client: APIClient, 
     assert (answer.status_code, answer.json()["role"]) == (200, "editor")
     connector = client.get(f"/api/v1/{objects['connectors/{id}']}/").json()
     answer = client.post(f"/api/v1/{objects['connectors/{id}']}/test/", connector, format="json")
-    assert "connection" in str(answer.json()["errors"])  # it was tried, and nobody answers
+    assert "connection" in str(answer.json()["errors"])  # it was checked, and nobody answers

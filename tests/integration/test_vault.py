@@ -105,7 +105,7 @@ def connectors_in(bao: hvac.Client) -> set[str]:
 
 def documents(*connectors: tuple[str, str], pipelines: str = "") -> str:
     """Config files with connectors by name and token reference."""
-    found: list[dict[str, Any]] = [
+    connector_documents: list[dict[str, Any]] = [
         {
             "kind": "connector",
             "name": name,
@@ -114,7 +114,7 @@ def documents(*connectors: tuple[str, str], pipelines: str = "") -> str:
         }
         for name, token in connectors
     ]
-    return config_files.dump(found) + pipelines
+    return config_files.dump(connector_documents) + pipelines
 
 
 def applied(workspace: Workspace, text: str, **options: Any) -> list[config_files.Step]:
@@ -198,8 +198,8 @@ def test_secrets_move_to_where_they_are_to_rest(workspace: Workspace, configure:
     connector = factories.make_connector(workspace, authentication=BEARER)
     configure(vault_token=TOKEN)
     assert connection_with_secrets(connector)["authentication"]["token"] == "t0p-secret"
-    call_command("secrets_rotate", stdout=(said := io.StringIO()))
-    assert "1 secrets" in said.getvalue()
+    call_command("secrets_rotate", stdout=(printed := io.StringIO()))
+    assert "1 secrets" in printed.getvalue()
     assert StoredSecret.objects.get().sealed is None
     assert connection_with_secrets(connector)["authentication"]["token"] == "t0p-secret"
     configure(vault_token=TOKEN, vault_url="")
@@ -307,7 +307,7 @@ def test_an_unreadable_secret_fails_its_pipeline_alone(client: APIClient, worksp
     assert works is not None
     assert broken.name in failed.connectors[str(broken.pk)].error
     assert json.loads(works.connectors[str(sound.pk)].connection)["authentication"]["token"] == "t0p-secret"
-    shown = {found["id"]: found["failure"] for found in client.get("/api/v1/pipelines/").json()["results"]}
+    shown = {one["id"]: one["failure"] for one in client.get("/api/v1/pipelines/").json()["results"]}
     assert broken.name in shown[str(pipelines[0].pk)]
     assert shown[str(pipelines[1].pk)] == ""
     fixed = {"url": broken.connection["url"], "authentication": BEARER}

@@ -49,11 +49,11 @@ def test_an_answer_stays_as_it_was_recorded() -> None:
     steps = [STEPS[1] | {"mapping": {}, "to": "a"}, {"type": "set", "path": "a.n", "value": 1}]
     example = {"name": "e", "input": "{}", "answers": {"names": {"n": 0}}, "outputs": ['{"a":{"n":1}}']}
     steps[0]["options"] = {}
-    found = [Example.model_validate(example | {"name": name}) for name in "ab"]
+    examples = [Example.model_validate(example | {"name": name}) for name in "ab"]
     transforms = PipelineConfig.model_validate(
         {"transforms": steps, "outputs": [{"name": "out", "connector": CONNECTOR}]}
     ).transforms
-    assert check_examples(transforms, found) == ["", ""]
+    assert check_examples(transforms, examples) == ["", ""]
 
 
 @pytest.mark.parametrize("names", [["a", "a"]])

@@ -66,10 +66,10 @@ def naive(condition: dict[str, Any], index: dict[str, Any]) -> bool:  # noqa: PL
             return not naive(condition["condition"], index)
     if condition["field"] not in index:
         return False
-    found = index[condition["field"]]
+    actual = index[condition["field"]]
 
     def same(value: Any) -> bool:
-        return kind_of(found) == kind_of(value) and str(found) == str(value)
+        return kind_of(actual) == kind_of(value) and str(actual) == str(value)
 
     match condition["type"]:
         case "exists":
@@ -81,44 +81,44 @@ def naive(condition: dict[str, Any], index: dict[str, Any]) -> bool:  # noqa: PL
         case "in":
             return any(map(same, condition["values"]))
         case "prefix":
-            return isinstance(found, str) and found[: len(condition["value"])] == condition["value"]
+            return isinstance(actual, str) and actual[: len(condition["value"])] == condition["value"]
         case "regex":
             return (
-                isinstance(found, str)
+                isinstance(actual, str)
                 and {
-                    "^a": found[:1] == "a",
-                    "b$": found[-1:] == "b",
-                    "(a+)+b": "ab" in found,
+                    "^a": actual[:1] == "a",
+                    "b$": actual[-1:] == "b",
+                    "(a+)+b": "ab" in actual,
                 }[condition["pattern"]]
             )
         case "near":
             here = (condition["latitude"], condition["longitude"])
             return (
-                isinstance(found, list)
-                and distance(here, (float(found[0]), float(found[1]))) <= condition["kilometres"]
+                isinstance(actual, list)
+                and distance(here, (float(actual[0]), float(actual[1]))) <= condition["kilometres"]
             )
     value = condition["value"]
-    if kind_of(found) != kind_of(value):
+    if kind_of(actual) != kind_of(value):
         return False
     if kind_of(value) == "number":
-        found, value = Decimal(str(found)), Decimal(str(value))
+        actual, value = Decimal(str(actual)), Decimal(str(value))
     return {
-        "less_than": found < value,
-        "less_or_equal": found <= value,
-        "greater_than": found > value,
-        "greater_or_equal": found >= value,
+        "less_than": actual < value,
+        "less_or_equal": actual <= value,
+        "greater_than": actual > value,
+        "greater_or_equal": actual >= value,
     }[condition["type"]]
 
 
 @settings(max_examples=400)
 @given(st.lists(trees, max_size=12), st.lists(indexes, max_size=4))
 def test_the_index_finds_what_trying_every_filter_finds(
-    wanted: list[dict[str, Any]], found: list[dict[str, Any]]
+    filters: list[dict[str, Any]], documents: list[dict[str, Any]]
 ) -> None:
-    known = PredicateIndex([(n, conditions.validate_python(tree)) for n, tree in enumerate(wanted)])
-    for raw in found:
+    known = PredicateIndex([(n, conditions.validate_python(tree)) for n, tree in enumerate(filters)])
+    for raw in documents:
         index = json.loads(json.dumps(raw))
-        expected = [n for n, tree in enumerate(wanted) if naive(tree, index)]
+        expected = [n for n, tree in enumerate(filters) if naive(tree, index)]
         assert sorted(known.matches(index)) == expected
         assert set(expected) <= known.candidates(index)
 

@@ -35,5 +35,5 @@ def test_a_path_with_spaces_is_refused() -> None:
 
 @given(st.text(max_size=30))
 def test_no_path_leads_to_another_host(path: str) -> None:
-    found = HttpConnection(url="https://api.example.com/v1").address(path)
-    assert urlsplit(found).netloc == "api.example.com"
+    address = HttpConnection(url="https://api.example.com/v1").address(path)
+    assert urlsplit(address).netloc == "api.example.com"

@@ -34,9 +34,9 @@ def test_the_seeds_names_and_its_plain_list_are_taken(tmp_path: Path) -> None:
     node = parsed(tmp_path, seeds).local
     assert (str(node.address_for_clients), str(node.address_for_peers), node.broker_id) == ("1.1.1.1:9092",) * 2 + (0,)
     full = {"address_for_clients": "[::1]:9092", "address_for_peers": "b:9093", "rack": "r", "broker_id": 7}
-    found = parsed(tmp_path, PLAIN | {"proxy_nodes": [full], "local_shotover_broker_id": 7}).local
-    assert str(found.address_for_clients) == "[::1]:9092"
-    assert found.rack == "r"
+    local = parsed(tmp_path, PLAIN | {"proxy_nodes": [full], "local_shotover_broker_id": 7}).local
+    assert str(local.address_for_clients) == "[::1]:9092"
+    assert local.rack == "r"
 
 
 @pytest.mark.parametrize(
@@ -84,17 +84,17 @@ def nodes(count: int, local: int = 0, racks: int = 0) -> Nodes:
 
 @given(st.integers(1, 40), st.integers(1, 7), st.integers(0, 4))
 def test_proxies_agree_and_share_brokers_evenly(broker_count: int, proxy_count: int, racks: int) -> None:
-    found = [
+    assignments = [
         {
             broker: node.broker_id
             for broker, node in nodes(proxy_count, local, racks).assignment(brokers(broker_count, racks)).items()
         }
         for local in range(proxy_count)
     ]
-    assert all(other == found[0] for other in found)
-    assert set(found[0]) == set(range(broker_count))
+    assert all(other == assignments[0] for other in assignments)
+    assert set(assignments[0]) == set(range(broker_count))
     if not racks:
-        loads = [list(found[0].values()).count(n) for n in range(proxy_count)]
+        loads = [list(assignments[0].values()).count(n) for n in range(proxy_count)]
         assert max(loads) <= -(-broker_count // proxy_count)
 
 
@@ -119,19 +119,19 @@ def test_tallies_are_bounded_and_keep_those_in_use() -> None:
     tallies.of("in use").connections = 1
     for number in range(5000):
         tallies.of(f"client {number}").requests += 1
-    found = tallies.all()
-    assert len(found) == 1000
-    assert "in use" in found
-    assert "client 4999" in found
+    kept = tallies.all()
+    assert len(kept) == 1000
+    assert "in use" in kept
+    assert "client 4999" in kept
 
 
 class Frames(FrameProtocol):
     def __init__(self) -> None:
         super().__init__(1_000_000)
-        self.found: list[bytes] = []
+        self.received: list[bytes] = []
 
     def frame_received(self, frame: bytearray) -> None:
-        self.found.append(bytes(frame))
+        self.received.append(bytes(frame))
 
     def malformed(self, reason: str) -> None:
         raise MalformedError(reason)
@@ -155,7 +155,7 @@ def test_frames_are_cut_wherever_the_stream_is(sizes: list[int], cut: int) -> No
     sent = [struct.pack(">i", size) + bytes([number]) * size for number, size in enumerate(sizes)]
     frames = Frames()
     frames.feed(b"".join(sent), cut)
-    assert frames.found == sent
+    assert frames.received == sent
 
 
 def test_scram_is_that_of_rfc_7677() -> None:

@@ -27,16 +27,16 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureF
         settings = tmp_path / "pytest.ini"
         settings.write_text("[pytest]\n")
         status = parts.main(["-c", str(settings), "-p", "no:cacheprovider"])
-        said = capsys.readouterr().out
-        return status, said, said.splitlines()[-1]
+        printed = capsys.readouterr().out
+        return status, printed, printed.splitlines()[-1]
 
     return run
 
 
 def test_the_tests_of_all_parts_are_counted(run) -> None:  # type: ignore[no-untyped-def]
-    status, said, last = run(GREEN, GREEN)
+    status, printed, last = run(GREEN, GREEN)
     assert (status, last) == (0, "4 passed, 0 failed, 2 skipped")
-    assert said.count("= 2 passed, 1 skipped") == 4  # each when it ends, and once more at the end
+    assert printed.count("= 2 passed, 1 skipped") == 4  # each when it ends, and once more at the end
 
 
 @pytest.mark.parametrize(
@@ -49,16 +49,16 @@ def test_the_tests_of_all_parts_are_counted(run) -> None:  # type: ignore[no-unt
     ids=["failed", "broken", "empty"],
 )
 def test_what_goes_wrong_in_one_part_fails_the_whole(run, content: str, last: str) -> None:  # type: ignore[no-untyped-def]
-    status, _, said = run(GREEN, content)
-    assert (status, said) == (1, last)
+    status, _, printed = run(GREEN, content)
+    assert (status, printed) == (1, last)
 
 
 def test_every_file_of_tests_belongs_to_one_part() -> None:
-    found: Counter[Path] = Counter()
+    belonging: Counter[Path] = Counter()
     for name in parts.PARTS:
         arguments = parts.arguments(name)
         ignored = [ROOT / one.removeprefix("--ignore=") for one in arguments if one.startswith("--ignore=")]
         for path in (ROOT / one for one in arguments if not one.startswith("--")):
             files = [path] if path.is_file() else path.rglob("test_*.py")
-            found.update(file for file in files if not any(file.is_relative_to(one) for one in ignored))
-    assert found == Counter(dict.fromkeys((ROOT / "tests").rglob("test_*.py"), 1))
+            belonging.update(file for file in files if not any(file.is_relative_to(one) for one in ignored))
+    assert belonging == Counter(dict.fromkeys((ROOT / "tests").rglob("test_*.py"), 1))

@@ -19,9 +19,9 @@ def test_no_window_holds_more_than_the_limit_and_the_burst(
 ) -> None:
     limit = RateLimit(RateLimitPolicy(messages=messages, period_seconds=period, burst=burst))
     now, used = 0.0, []
-    for pause, wanted in pauses:
+    for pause, count in pauses:
         now += pause
-        used += limit.take(now, wanted, horizon=1.0)
+        used += limit.take(now, count, horizon=1.0)
     assert most_in_a_window(used, period) <= messages + burst
 
 

@@ -50,8 +50,8 @@ async def test_it_is_waited_for_and_noted_once_for_each_pipeline(monkeypatch: py
     monkeypatch.setattr(waiting, "_RETRY_SECONDS", 0.01)
     config, recorder = Config(), Recorder()
     stage = WaitingConfig(config, recorder, "a stage")  # type: ignore[arg-type]
-    asked = [stage.runtime(message("a")), stage.version(message("a")), stage.runtime(message("b"))]
-    waited = asyncio.gather(*asked)
+    requests = [stage.runtime(message("a")), stage.version(message("a")), stage.runtime(message("b"))]
+    waited = asyncio.gather(*requests)
     await asyncio.sleep(0.1)
     assert not waited.done()
     config.available.set()

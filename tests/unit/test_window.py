@@ -27,9 +27,9 @@ def test_a_message_that_takes_long_holds_back_only_its_key() -> None:
     window.finish(other, [record("b")])
     window.finish(same_key, [record("a2")])
     assert window.take_done() == (Progress((5,), 8), [record("b")])
-    assert not window.has_news
+    assert not window.has_finished
     window.finish(slow, [record("a1")])
-    assert window.has_news
+    assert window.has_finished
     assert window.take_done() == (Progress((), 9), [record("a1"), record("a2")])
     window.finish(last, [])
     assert window.take_done() == (Progress((), 10), [])

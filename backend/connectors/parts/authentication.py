@@ -1,4 +1,4 @@
-"""How a client proves who it is over HTTP: Headrace to a system, or a system to Headrace."""
+"""HTTP authentication: of Headrace to a system, or of a system to Headrace."""
 
 import base64
 from typing import Literal

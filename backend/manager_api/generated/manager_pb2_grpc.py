@@ -98,38 +98,39 @@ class ManagerServicer:
         raise NotImplementedError('Method not implemented!')
 
     def WatchPipelines(self, request, context):
-        """First a snapshot of all that is published, then every change as it happens. A new
-        snapshot comes every minute.
+        """First a snapshot of everything published, then each change as it happens. A new
+        snapshot follows every minute.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ListFilters(self, request, context):
-        """The filter subscriptions in force, those of paused pipelines excepted.
+        """The published filter subscriptions, except those of paused pipelines.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def LeaseInputs(self, request, context):
-        """Inputs that the data plane reads by itself and that nobody reads now, those that have waited
-        longest first: the caller is their only reader until it loses them.
+        """Leases of inputs that the data plane polls and that nobody reads now, the longest waiting
+        first. The caller is an input's only reader until it loses the lease.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def Heartbeat(self, request, context):
-        """Says that the reader lives. Leases that are missing in the answer are lost: they ran out, the
-        input has changed, or the pipeline is paused or gone. Stop reading then, and commit nothing.
+        """Renews leases. Those that are missing in the answer are lost: they have expired, the input has
+        changed, or the pipeline is paused or removed. The reader must then stop and commit nothing.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def CompleteBatch(self, request, context):
-        """A batching input was read to its end, or could not be. FAILED_PRECONDITION when the lease is lost.
+        """Ends the reading of a batching input, complete or failed. FAILED_PRECONDITION when the lease is
+        lost.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

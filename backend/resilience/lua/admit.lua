@@ -1,11 +1,11 @@
--- May these tries be made now? Asked once per batch of one output.
+-- Decides whether attempts may be made now. Called once per batch of one output.
 --
 -- KEYS  1 breaker (hash)  2 rate limit (string)  3, 4 ledger: newer and older (hashes)
 --       5 redelivery's mark (string)  6 events (stream)
 -- ARGV  1 time, or "" for Redis' own  2 probe seconds  3 token interval, or 0 without a limit
 --       4 burst  5 horizon in seconds  6 output's name for events (JSON)
---       then a pair for each try: its kind (first, redelivery, retry) and the message's id ("" for a retry)
--- Returns {time, breaker's state, its until} followed by one answer for each try:
+--       then a pair for each attempt: its kind (first, redelivery, retry) and the message's id ("" for a retry)
+-- Returns {time, breaker's state, its until} followed by one answer for each attempt:
 --   {"repeat", position} | {"open", until} | {"limited", due} | {"send", wait, "probe" or ""}
 local clock = redis.call('TIME')
 local now = ARGV[1] ~= '' and tonumber(ARGV[1]) or tonumber(clock[1]) + tonumber(clock[2]) / 1e6

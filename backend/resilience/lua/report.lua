@@ -1,8 +1,9 @@
--- What came of tries: errors for the breaker, deliveries for the ledger. Told once per batch of one output.
+-- Records the outcomes of attempts: errors for the breaker, deliveries for the ledger. Called once per batch of one
+-- output.
 --
 -- KEYS  1 breaker (hash)  2 errors (list, newest first)  3, 4 ledger: newer and older (hashes)  5 events (stream)
 -- ARGV  1 time, or ""  2 errors that open  3 window in seconds  4 penalty in seconds
---       5 seconds after which the newer ledger becomes the older  6 seconds both are kept without use
+--       5 seconds after which the newer ledger becomes the older  6 seconds that both are kept without use
 --       7 output's name for events (JSON)  8 the probe's outcome: "", "ok" or "failed"
 --       9 number of errors, then the cause of each; then pairs: delivered id, position
 -- Returns {breaker's state, its until}

@@ -1,4 +1,4 @@
--- An operator, or an engine that was without Redis, sets the breaker.
+-- Sets the breaker, for an operator or for an engine for which Redis was unavailable.
 --
 -- KEYS  1 breaker (hash)  2 events (stream)
 -- ARGV  1 time, or ""  2 state: open or closed  3 penalty in seconds  4 cause  5 output's name for events (JSON)

@@ -57,12 +57,12 @@ def exchange(address: str, data: bytes) -> bytes:
 def answered(connection: socket.socket, data: bytes) -> bytes:
     """One answer, with its size."""
     connection.sendall(data)
-    found = b""
-    while len(found) < 4 or len(found) < 4 + struct.unpack(">i", found[:4])[0]:
+    response = b""
+    while len(response) < 4 or len(response) < 4 + struct.unpack(">i", response[:4])[0]:
         chunk = connection.recv(65536)
         assert chunk, "The connection was closed."
-        found += chunk
-    return found
+        response += chunk
+    return response
 
 
 def frame(api_key: int, version: int, body: bytes) -> bytes:

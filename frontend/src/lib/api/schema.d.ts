@@ -2868,12 +2868,12 @@ export interface components {
         };
         /**
          * Rate limit
-         * @description How many messages a receiver is sent at most.
+         * @description The largest number of messages sent to a receiver.
          */
         RateLimitPolicy: {
             /**
              * Messages
-             * @description At most this many tries…
+             * @description At most this many attempts…
              * @example 100
              */
             messages: number;
