@@ -1923,7 +1923,7 @@ export interface components {
             type: "expression";
             /**
              * Expression
-             * @description CEL expression on the variable message. Types are not converted implicitly: write double(message.qty) * 1.5.
+             * @description CEL expression on the variable message. Types are not converted implicitly: write double(message.qty) * 1.5. The entries of an object have no order: a list made of them may differ each time.
              * @example message.country in ['BR', 'PT'] && message.total > 10.0
              */
             expression: string;
@@ -2668,8 +2668,14 @@ export interface components {
             /**
              * Input
              * @description Where messages come from.
+             * @default {
+             *       "ordering_key": null,
+             *       "type": "http",
+             *       "verification": null,
+             *       "deduplicate_seconds": 86400
+             *     }
              */
-            input?: components["schemas"]["ConnectorInput"] | components["schemas"]["FilterInput"] | components["schemas"]["HttpInput"];
+            input: components["schemas"]["ConnectorInput"] | components["schemas"]["FilterInput"] | components["schemas"]["HttpInput"];
             /**
              * Transforms
              * @description Steps applied to each message, in order.
@@ -2705,8 +2711,14 @@ export interface components {
             /**
              * Input
              * @description Where messages come from.
+             * @default {
+             *       "ordering_key": null,
+             *       "type": "http",
+             *       "verification": null,
+             *       "deduplicate_seconds": 86400
+             *     }
              */
-            input?: components["schemas"]["ConnectorInput"] | components["schemas"]["FilterInput"] | components["schemas"]["HttpInput"];
+            input: components["schemas"]["ConnectorInput"] | components["schemas"]["FilterInput"] | components["schemas"]["HttpInput"];
             /**
              * Transforms
              * @description Steps applied to each message, in order.
