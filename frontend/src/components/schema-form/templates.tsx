@@ -15,6 +15,7 @@ import {
   type TitleFieldProps,
 } from '@rjsf/utils'
 import { IconPlus } from '@tabler/icons-react'
+import { useState } from 'react'
 import { useTranslation } from 'react-i18next'
 
 import { isVariant } from './prepare-schema'
@@ -29,6 +30,9 @@ function ObjectFieldTemplate(props: ObjectFieldTemplateProps) {
   }
   const shown = props.properties.filter((property) => !property.hidden)
   const advanced = shown.filter(isAdvanced)
+  // What has to be corrected is not hidden.
+  const hasError = advanced.some(({ name }) => Object.keys(props.errorSchema?.[name] ?? {}).length > 0)
+  const [isOpen, setOpen] = useState(false)
   return (
     <Stack id={fieldPathId.$id} gap="sm">
       <TitleFieldTemplate id={titleId(fieldPathId)} title={title} {...{ schema, uiSchema, registry, required }} />
@@ -48,7 +52,12 @@ function ObjectFieldTemplate(props: ObjectFieldTemplateProps) {
         </Group>
       )}
       {advanced.length > 0 && (
-        <Accordion variant="contained" chevronPosition="left">
+        <Accordion
+          variant="contained"
+          chevronPosition="left"
+          value={isOpen || hasError ? 'advanced' : null}
+          onChange={(opened) => setOpen(opened !== null)}
+        >
           <Accordion.Item value="advanced">
             <Accordion.Control>{t('form.advanced')}</Accordion.Control>
             <Accordion.Panel>
