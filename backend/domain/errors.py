@@ -11,6 +11,7 @@ UNKNOWN_FIELD = "Unknown field: remove it, or check its spelling."
 _SENTENCES = {
     "missing": "This field is required.",
     "extra_forbidden": UNKNOWN_FIELD,
+    "string_pattern_mismatch": "This does not have the expected form; see the description of the field.",
     "union_tag_not_found": "The field {discriminator} is required here.",
     "union_tag_invalid": "Unknown {discriminator} '{tag}': use one of {expected_tags}.",
 }

@@ -119,7 +119,7 @@ class FieldTransform(Transform):
     path: paths.FieldPath = Field(description="Field to take the value from.")
     to: paths.FieldPath | None = Field(None, description="Where the result goes; in the field's own place without it.")
     on_missing: OnMissing = Field(
-        "skip", description="A message without the field: goes on as it is, is dropped, or becomes a dead letter."
+        "skip", description="A message without the field: continues unchanged, is dropped, or becomes a dead letter."
     )
 
     @abstractmethod

@@ -22,6 +22,7 @@ const schema = {
       title: 'Output',
       additionalProperties: false,
       properties: {
+        name: { type: 'string', title: 'Name' },
         ...marked(['deliver', 'deliver_batch']),
         batch: { title: 'Batch', anyOf: [{ $ref: '#/$defs/Batch' }, { type: 'null' }], default: null },
       },
@@ -155,6 +156,15 @@ test('another connector keeps the options that its type knows too', () => {
   const output = (onValue.mock.lastCall?.[0] as { output: FormData }).output
   expect(output).toMatchObject({ connector: 'files-id', options: { path: '/a' } })
   expect(output.options).not.toHaveProperty('header')
+})
+
+test('what was typed before a connector is chosen stays', () => {
+  const onValue = vi.fn()
+  render(<Harness start={{ output: {} }} onValue={onValue} />)
+  fireEvent.change(screen.getByLabelText('Name'), { target: { value: 'erp' } })
+  offered('form_output_connector')
+  fireEvent.click(screen.getByRole('option', { name: 'My files (files system)' }))
+  expect(onValue).toHaveBeenLastCalledWith({ output: expect.objectContaining({ name: 'erp', connector: 'files-id' }) as unknown, verification: null })
 })
 
 test('what is typed into options reaches the value', () => {

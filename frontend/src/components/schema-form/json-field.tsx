@@ -6,7 +6,9 @@ import { useTranslation } from 'react-i18next'
 /** Any JSON value, typed as JSON. What is no JSON yet is kept as it was typed, with an error. */
 export function JsonField({ fieldPathId, schema, formData, required, rawErrors, name, onChange }: FieldProps) {
   const { t } = useTranslation()
-  const [text, setText] = useState(formData === undefined ? '' : JSON.stringify(formData))
+  // Where null is what an empty field means, it is shown as one.
+  const isEmpty = formData === undefined || (formData === null && schema.default === null)
+  const [text, setText] = useState(isEmpty ? '' : JSON.stringify(formData))
   const isBroken = text.trim() !== '' && !parsed(text)
   return (
     <JsonInput

@@ -10,7 +10,7 @@ test('a value or null becomes an optional value', () => {
 test('a group of fields or null is not set until it is chosen', () => {
   const schema = { anyOf: [{ $ref: '#/$defs/Limit' }, { type: 'null' }], default: null }
   expect(prepareSchema(schema as never)).toEqual({
-    anyOf: [{ type: 'null', title: 'Not set' }, { $ref: '#/$defs/Limit' }],
+    anyOf: [{ type: 'null', title: 'Not set' }, { $ref: '#/$defs/Limit', variant: true }],
     default: null,
   })
 })

@@ -4,6 +4,9 @@ import { isConnector } from './connector-use'
 
 type Node = Record<string, unknown>
 
+/** Marks the one shape of a field that may also be left out. */
+const variant = 'variant'
+
 /**
  * Makes a pydantic JSON Schema fit for a form: "a value or null" becomes an optional value or
  * group of fields, and the constant that tells variants apart is filled in without being shown.
@@ -17,12 +20,12 @@ function rewrite(value: unknown): unknown {
   if (typeof value !== 'object' || value === null) return value
   const node = value as Node
   const variants = Array.isArray(node.anyOf) ? (node.anyOf as Node[]) : []
-  const real = variants.filter((variant) => variant.type !== 'null')
+  const real = variants.filter(({ type }) => type !== 'null')
   const only = real[0]
   if (only && real.length === 1 && variants.length === 2) {
     // A group of fields is left out until it is chosen; its required fields would be asked for otherwise.
     if ('$ref' in only || only.type === 'object') {
-      return { ...node, anyOf: [{ type: 'null', title: 'Not set' }, rewrite(only)] }
+      return { ...node, anyOf: [{ type: 'null', title: 'Not set' }, { ...(rewrite(only) as Node), [variant]: true }] }
     }
     const merged: Node = { ...only, ...node }
     delete merged.anyOf
@@ -50,9 +53,9 @@ function named(variants: Node[]): Node[] {
     .map((variant) => ({ title: scalars.get(variant.type) ?? 'Not set', ...variant }))
 }
 
-/** One of several shapes of a field, told apart by a constant. */
+/** A shape of a field that was chosen in a selection above it: its constant tells it apart, or it is the only one. */
 export function isVariant(schema: RJSFSchema): boolean {
-  return Object.values(schema.properties ?? {}).some((property) => typeof property === 'object' && property.const !== undefined)
+  return variant in schema || Object.values(schema.properties ?? {}).some((property) => typeof property === 'object' && property.const !== undefined)
 }
 
 const typing = ['type', 'const', 'enum', '$ref', 'anyOf', 'oneOf', 'allOf']

@@ -57,6 +57,17 @@ test('an error is shown above the form with a link, and at its field', () => {
   expect(screen.getByRole('textbox', { name: 'Address' }).getAttribute('aria-invalid')).toBe('true')
 })
 
+test('advanced fields are folded, unless one has to be corrected', () => {
+  const folded = () => screen.getByRole('button', { name: 'Advanced' }).getAttribute('aria-expanded')
+  const { unmount } = render(<Harness start={{}} seen={vi.fn()} />)
+  expect(folded()).toBe('false')
+  fireEvent.click(screen.getByRole('button', { name: 'Advanced' }))
+  expect(folded()).toBe('true')
+  unmount()
+  render(<Harness start={{}} seen={vi.fn()} errors={{ patience: ['Too long.'] }} />)
+  expect(folded()).toBe('true')
+})
+
 test('a stored secret is never shown, and can be replaced', () => {
   const seen = vi.fn()
   render(<Harness start={{ token: '********' }} seen={seen} />)

@@ -10,6 +10,7 @@ import { useTranslation } from 'react-i18next'
 
 import { useServerTexts } from '@/lib/texts'
 
+import { CheckboxWidget } from './checkbox-widget'
 import { withOptionSchemas } from './connector-use'
 import { ConnectorWidget } from './connector-widget'
 import type { FormContext } from './context'
@@ -24,7 +25,7 @@ import { validator } from './validator'
 
 const Form = withTheme(Theme)
 
-const widgets = { PasswordWidget: SecretWidget, FieldPathWidget, ConnectorWidget }
+const widgets = { CheckboxWidget, PasswordWidget: SecretWidget, FieldPathWidget, ConnectorWidget }
 const fields = { ObjectField: SchemaObjectField, JsonField }
 
 export type FormData = Record<string, unknown>

@@ -1,5 +1,6 @@
 import { getDefaultRegistry } from '@rjsf/core'
 import type { FieldProps, RJSFSchema } from '@rjsf/utils'
+import { useCallback, useEffect, useRef } from 'react'
 
 import { connectorUseIn, hasFields, keptOptions, optionsDefinition, withOptions, type ConnectorUse } from './connector-use'
 import { contextOf } from './context'
@@ -45,5 +46,17 @@ function ConnectorUseField({ use, ...props }: FieldProps & { use: ConnectorUse }
     }
     props.onChange(next, path, ...rest)
   }
-  return <PlainObjectField {...props} schema={schema} resolved={schema} formData={formData} onChange={change} />
+  return <PlainObjectField {...props} schema={schema} resolved={schema} formData={formData} onChange={useLatest(change)} />
+}
+
+/**
+ * The handler of the last rendering, as a function that stays the same. The library renders no field again whose value
+ * stayed, and such a field calls the handler that it got first: what was typed elsewhere since would be lost.
+ */
+function useLatest(handler: FieldProps['onChange']): FieldProps['onChange'] {
+  const latest = useRef(handler)
+  useEffect(() => {
+    latest.current = handler
+  })
+  return useCallback((...given) => latest.current(...given), [])
 }

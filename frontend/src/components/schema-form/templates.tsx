@@ -1,10 +1,12 @@
-import { Accordion, Button, Card, Group, Stack, Text } from '@mantine/core'
+import { Accordion, Box, Button, Card, Group, Stack, Text } from '@mantine/core'
 import {
   buttonId,
   canExpand,
   descriptionId,
+  getUiOptions,
   titleId,
   type ArrayFieldItemTemplateProps,
+  type ArrayFieldTemplateProps,
   type DescriptionFieldProps,
   type IconButtonProps,
   type MultiSchemaFieldTemplateProps,
@@ -13,6 +15,7 @@ import {
   type TitleFieldProps,
 } from '@rjsf/utils'
 import { IconPlus } from '@tabler/icons-react'
+import { useState } from 'react'
 import { useTranslation } from 'react-i18next'
 
 import { isVariant } from './prepare-schema'
@@ -27,6 +30,9 @@ function ObjectFieldTemplate(props: ObjectFieldTemplateProps) {
   }
   const shown = props.properties.filter((property) => !property.hidden)
   const advanced = shown.filter(isAdvanced)
+  // What has to be corrected is not hidden.
+  const hasError = advanced.some(({ name }) => Object.keys(props.errorSchema?.[name] ?? {}).length > 0)
+  const [isOpen, setOpen] = useState(false)
   return (
     <Stack id={fieldPathId.$id} gap="sm">
       <TitleFieldTemplate id={titleId(fieldPathId)} title={title} {...{ schema, uiSchema, registry, required }} />
@@ -46,7 +52,12 @@ function ObjectFieldTemplate(props: ObjectFieldTemplateProps) {
         </Group>
       )}
       {advanced.length > 0 && (
-        <Accordion variant="contained" chevronPosition="left">
+        <Accordion
+          variant="contained"
+          chevronPosition="left"
+          value={isOpen || hasError ? 'advanced' : null}
+          onChange={(opened) => setOpen(opened !== null)}
+        >
           <Accordion.Item value="advanced">
             <Accordion.Control>{t('form.advanced')}</Accordion.Control>
             <Accordion.Panel>
@@ -82,20 +93,54 @@ function DescriptionFieldTemplate({ id, description }: DescriptionFieldProps) {
   )
 }
 
-function ArrayFieldItemTemplate(props: ArrayFieldItemTemplateProps) {
-  const { buttonsProps, hasToolbar, registry, children } = props
-  const { ArrayFieldItemButtonsTemplate: Buttons } = registry.templates
+/** A list as a group of fields: its elements one below the other, and a button for a further one. */
+function ArrayFieldTemplate(props: ArrayFieldTemplateProps) {
+  const { title, schema, uiSchema, registry, fieldPathId, required, items, canAdd, disabled, readonly, onAddClick } = props
+  const options = getUiOptions(uiSchema)
+  const common = { schema, uiSchema, registry }
   return (
-    <Card withBorder padding="sm" mb="sm">
-      <Group align="flex-start" wrap="nowrap" gap="sm">
-        <div style={{ flex: 1, minWidth: 0 }}>{children}</div>
-        {hasToolbar && (
-          <Group wrap="nowrap" gap={2}>
-            <Buttons {...buttonsProps} />
-          </Group>
-        )}
-      </Group>
-    </Card>
+    <Stack id={fieldPathId.$id} gap="xs" role="group" aria-labelledby={titleId(fieldPathId)}>
+      <TitleFieldTemplate id={titleId(fieldPathId)} title={options.title ?? title} required={required} {...common} />
+      <DescriptionFieldTemplate
+        id={descriptionId(fieldPathId)}
+        description={options.description ?? schema.description ?? ''}
+        {...common}
+      />
+      {items}
+      {canAdd && (
+        <Group>
+          <AddButton id={buttonId(fieldPathId, 'add')} disabled={disabled || readonly} onClick={onAddClick} registry={registry} />
+        </Group>
+      )}
+    </Stack>
+  )
+}
+
+/** An element of a list. Its buttons stand beside a single field, and in the corner of a group, which needs the room. */
+function ArrayFieldItemTemplate(props: ArrayFieldItemTemplateProps) {
+  const { buttonsProps, hasToolbar, registry, children, schema } = props
+  const { ArrayFieldItemButtonsTemplate: Buttons } = registry.templates
+  const isGroup = ['properties', 'oneOf', 'anyOf', '$ref'].some((keyword) => keyword in schema)
+  const toolbar = hasToolbar && (
+    <Group wrap="nowrap" gap={2}>
+      <Buttons {...buttonsProps} />
+    </Group>
+  )
+  if (isGroup) {
+    return (
+      <Card withBorder padding="sm">
+        {children}
+        <Box pos="absolute" top={4} right={4}>
+          {toolbar}
+        </Box>
+      </Card>
+    )
+  }
+  return (
+    <Group align="flex-start" wrap="nowrap" gap="sm">
+      <div style={{ flex: 1, minWidth: 0 }}>{children}</div>
+      {toolbar}
+    </Group>
   )
 }
 
@@ -121,6 +166,7 @@ export const templates = {
   ObjectFieldTemplate,
   TitleFieldTemplate,
   DescriptionFieldTemplate,
+  ArrayFieldTemplate,
   ArrayFieldItemTemplate,
   MultiSchemaFieldTemplate,
   ButtonTemplates: { AddButton },

@@ -23,7 +23,11 @@ test('the choices of oneOf are translated by their titles, their constants kept'
   expect(translateSchema(schema as never, t)).toEqual({ oneOf: [{ const: 'drop', title: 'Consulta' }] })
 })
 
-test('values of an enumeration stay and get names, where one has a translation', () => {
+test('values of an enumeration stay and get names, where they are no words or one has a translation', () => {
+  expect(translateSchema({ enum: ['dead_letter', 'csv'] }, t)).toEqual({
+    enum: ['dead_letter', 'csv'],
+    enumNames: ['dead letter', 'csv'],
+  })
   expect(translateSchema({ enum: ['drop', 'csv'] }, t)).toEqual({ enum: ['drop', 'csv'], enumNames: ['descartar', 'csv'] })
   expect(translateSchema({ enum: ['csv'] }, t)).toEqual({ enum: ['csv'] })
 })

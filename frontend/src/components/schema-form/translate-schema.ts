@@ -32,8 +32,13 @@ function byName(schemas: unknown, t: Translate): unknown {
   return Object.fromEntries(Object.entries(schemas as object).map(([name, schema]) => [name, translated(schema, t)]))
 }
 
-/** What to show for the values of an enumeration; nothing where no value has a translation. */
+/** What to show for the values of an enumeration; nothing where they say it themselves. */
 function namesOf(choices: unknown[] | undefined, t: Translate): string[] | undefined {
-  const names = choices?.map((choice) => t(String(choice)))
+  const names = choices?.map((choice) => nameOf(String(choice), t))
   return names?.some((name, index) => name !== String(choices?.[index])) ? names : undefined
+}
+
+function nameOf(choice: string, t: Translate): string {
+  const name = t(choice)
+  return name === choice ? choice.replaceAll('_', ' ') : name
 }

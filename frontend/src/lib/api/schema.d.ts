@@ -1291,7 +1291,7 @@ export interface components {
             to: string | null;
             /**
              * On missing
-             * @description A message without the field: goes on as it is, is dropped, or becomes a dead letter.
+             * @description A message without the field: continues unchanged, is dropped, or becomes a dead letter.
              * @default skip
              */
             on_missing: components["schemas"]["OnMissingEnum"];
@@ -1449,7 +1449,7 @@ export interface components {
             to: string;
             /**
              * On missing
-             * @description A message without the field: goes on as it is, is dropped, or becomes a dead letter.
+             * @description A message without the field: continues unchanged, is dropped, or becomes a dead letter.
              * @default skip
              */
             on_missing: components["schemas"]["OnMissingEnum"];
@@ -2020,7 +2020,7 @@ export interface components {
             to: string | null;
             /**
              * On missing
-             * @description A message without the field: goes on as it is, is dropped, or becomes a dead letter.
+             * @description A message without the field: continues unchanged, is dropped, or becomes a dead letter.
              * @default skip
              */
             on_missing: components["schemas"]["OnMissingEnum"];
@@ -2157,7 +2157,7 @@ export interface components {
             to: string | null;
             /**
              * On missing
-             * @description A message without the field: goes on as it is, is dropped, or becomes a dead letter.
+             * @description A message without the field: continues unchanged, is dropped, or becomes a dead letter.
              * @default skip
              */
             on_missing: components["schemas"]["OnMissingEnum"];
@@ -2240,7 +2240,7 @@ export interface components {
             to: string | null;
             /**
              * On missing
-             * @description A message without the field: goes on as it is, is dropped, or becomes a dead letter.
+             * @description A message without the field: continues unchanged, is dropped, or becomes a dead letter.
              * @default skip
              */
             on_missing: components["schemas"]["OnMissingEnum"];
@@ -2289,7 +2289,7 @@ export interface components {
             to: string | null;
             /**
              * On missing
-             * @description A message without the field: goes on as it is, is dropped, or becomes a dead letter.
+             * @description A message without the field: continues unchanged, is dropped, or becomes a dead letter.
              * @default skip
              */
             on_missing: components["schemas"]["OnMissingEnum"];
@@ -2423,7 +2423,7 @@ export interface components {
         OutputConfig: {
             /**
              * Name
-             * @description Short name, unique in the pipeline; it appears in metrics and dead letters.
+             * @description Short name, unique in the pipeline: lower-case letters, digits, - and _. It appears in metrics and dead letters.
              * @example erp
              */
             name: string;
@@ -3217,7 +3217,7 @@ export interface components {
             to: string | null;
             /**
              * On missing
-             * @description A message without the field: goes on as it is, is dropped, or becomes a dead letter.
+             * @description A message without the field: continues unchanged, is dropped, or becomes a dead letter.
              * @default skip
              */
             on_missing: components["schemas"]["OnMissingEnum"];

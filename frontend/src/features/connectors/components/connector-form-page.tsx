@@ -22,6 +22,7 @@ import { useServerTexts } from '@/lib/texts'
 export function ConnectorFormPage() {
   const { id, type } = useParams()
   const { t } = useTranslation()
+  const text = useServerTexts()
   const types = useConnectorTypes()
   const saved = useConnector(id)
   const title = id ? t('connectors.editTitle', { name: saved.data?.name ?? '…' }) : t('connectors.newTitle')
@@ -40,9 +41,16 @@ export function ConnectorFormPage() {
               {(connector) => {
                 const own = typeOf(connector.type)
                 return own ? (
-                  <ConnectorForm key={connector.id} id={connector.id} etag={connector.etag} type={own} draft={connector} />
+                  <ConnectorForm
+                    key={connector.id}
+                    id={connector.id}
+                    etag={connector.etag}
+                    type={own}
+                    draft={connector}
+                    failure={connector.failure}
+                  />
                 ) : (
-                  <Empty title={t('connectors.unknownType')} />
+                  <Empty title={t('connectors.unknownType')} hint={text(connector.failure)} />
                 )
               }}
             </Loaded>
@@ -53,7 +61,16 @@ export function ConnectorFormPage() {
   )
 }
 
-function ConnectorForm(props: { id?: string; etag?: string; type: ConnectorType; draft: ConnectorDraft }) {
+interface ConnectorFormProps {
+  id?: string
+  etag?: string
+  type: ConnectorType
+  draft: ConnectorDraft
+  /** Why the saved connector cannot be used. */
+  failure?: string
+}
+
+function ConnectorForm(props: ConnectorFormProps) {
   const { id, type } = props
   const { t } = useTranslation()
   const navigate = useNavigate()
@@ -64,6 +81,8 @@ function ConnectorForm(props: { id?: string; etag?: string; type: ConnectorType;
   const save = useSaveConnector(id, etag)
   const test = useTestConnector(id)
   const text = useServerTexts()
+  // A type that is unavailable is the failure of its connectors too.
+  const problem = props.failure || type.unavailable
 
   function failed(error: unknown) {
     setErrors(error instanceof Problem ? error.errors : {})
@@ -83,9 +102,9 @@ function ConnectorForm(props: { id?: string; etag?: string; type: ConnectorType;
 
   return (
     <Card withBorder maw={760}>
-      {type.unavailable && (
-        <Alert color="yellow" icon={<IconAlertTriangle />} mb="md">
-          {text(type.unavailable)}
+      {problem && (
+        <Alert color="red" title={t('connectors.failure')} icon={<IconAlertTriangle />} mb="md">
+          {text(problem)}
         </Alert>
       )}
       <TextInput

@@ -1,5 +1,5 @@
 import { Anchor, Button, Group, Menu, Table, Text } from '@mantine/core'
-import { IconPlus } from '@tabler/icons-react'
+import { IconAlertTriangle, IconPlus } from '@tabler/icons-react'
 import { useTranslation } from 'react-i18next'
 import { Link } from 'react-router'
 
@@ -40,6 +40,7 @@ export function ConnectorsPage() {
                         <Anchor component={Link} to={`/connectors/${connector.id}/edit`}>
                           {connector.name}
                         </Anchor>
+                        {connector.failure && <Failure text={text(connector.failure)} />}
                       </Table.Td>
                       <Table.Td>{text(types.data?.find(({ type }) => type === connector.type)?.title ?? connector.type)}</Table.Td>
                       <Table.Td>
@@ -68,6 +69,18 @@ export function ConnectorsPage() {
         }
       </Loaded>
     </Page>
+  )
+}
+
+/** Why a connector cannot be used. */
+function Failure({ text }: { text: string }) {
+  return (
+    <Group gap={4} wrap="nowrap" align="flex-start" c="red">
+      <IconAlertTriangle size={16} style={{ flexShrink: 0, marginTop: 2 }} aria-hidden />
+      <Text size="sm" c="red" maw={560}>
+        {text}
+      </Text>
+    </Group>
   )
 }
 

@@ -1,0 +1,72 @@
+"""Every text that a form shows is in the catalogue of each language that the console has beside English."""
+
+import inspect
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from backend.domain.connector import connectors
+from backend.domain.pipeline import PipelineConfig
+from backend.domain.transforms.base import transforms
+from backend.runtime.layout import ROOT
+from tests.infra import PLUGINS_FOLDER
+
+CATALOGUES = sorted((ROOT / "frontend" / "src" / "locales").glob("forms.*.json"))
+
+# GET, PLAIN or SCRAM-SHA-256 is the same in every language.
+IDENTIFIER = re.compile(r"[A-Z0-9]+(-[A-Z0-9]+)*")
+
+# Keywords that hold schemas by names, which may be those of keywords, and keywords that hold values.
+NAMED = {"properties", "patternProperties", "$defs"}
+VALUES = {"const", "default", "discriminator", "examples", "required"}
+
+
+def texts_in(schema: Any) -> Iterator[str]:
+    if isinstance(schema, list):
+        for part in schema:
+            yield from texts_in(part)
+    elif isinstance(schema, dict):
+        for keyword, value in schema.items():
+            if keyword in {"title", "description"}:
+                yield value.strip()
+            elif keyword == "enum":
+                yield from map(str, value)
+            elif keyword not in VALUES:
+                yield from texts_in(list(value.values()) if keyword in NAMED else value)
+
+
+def is_plugin(component: type) -> bool:
+    return Path(inspect.getfile(component)).is_relative_to(PLUGINS_FOLDER)
+
+
+def form_texts() -> set[str]:
+    """Of the configuration of pipelines and of connectors; plugins have no translations."""
+    pipeline = PipelineConfig.model_json_schema()
+    for transform in filter(is_plugin, transforms):
+        del pipeline["$defs"][transform.__name__]
+    found = set(texts_in(pipeline))
+    for connector in connectors:
+        if is_plugin(connector):
+            continue
+        found |= {connector.title, connector.description()}
+        found |= set(texts_in(connector.connection_model.model_json_schema()))
+        for capability in connector.capabilities:
+            options = capability.options_model.model_json_schema()
+            if options["properties"]:  # a form shows nothing of options without fields
+                found |= set(texts_in(options))
+    return {text for text in found if not IDENTIFIER.fullmatch(text)}
+
+
+def test_there_are_texts_and_catalogues() -> None:
+    assert "Pipeline config" in form_texts()
+    assert CATALOGUES
+
+
+@pytest.mark.parametrize("catalogue", CATALOGUES, ids=lambda path: path.stem)
+def test_every_text_of_a_form_is_translated(catalogue: Path) -> None:
+    translated = json.loads(catalogue.read_text())
+    assert sorted(text for text in form_texts() if not translated.get(text)) == []
