@@ -52,8 +52,8 @@ class Named(StrictModel):
 
     name: str = Field(
         pattern=r"^[a-z0-9][a-z0-9_-]{0,62}$",
-        description="Short name, unique in the pipeline: lower-case letters, digits, - and _. It appears in metrics and "
-        "dead letters.",
+        description="Short name, unique in the pipeline: lower-case letters, digits, - and _. It appears in metrics "
+        "and dead letters.",
         examples=["erp"],
     )
 
