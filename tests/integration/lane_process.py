@@ -2,7 +2,6 @@
 ``python -m tests.integration.lane_process INPUT OUTPUT SLOT STOP_PORT``."""
 
 import asyncio
-import os
 import random
 import sys
 
@@ -10,7 +9,6 @@ from backend.domain.message import Message
 from backend.domain.records import Record
 from backend.domain.stages import Form, Stage
 from backend.settings import Settings
-from spark_jobs.streaming import transaction
 from spark_jobs.streaming.lane import Handler, Lane, LaneServices, Position, run_slot
 
 
@@ -28,9 +26,6 @@ class Copying(Handler):
 
 
 if __name__ == "__main__":
-    # A test need not wait for as long as a real transaction may take.
-    seconds = os.environ.get("TEST_TRANSACTION_SECONDS", transaction.TRANSACTION_SECONDS)
-    transaction.TRANSACTION_SECONDS = float(seconds)
     topic, Copying.topic, slot, stop_port = sys.argv[1:]
     lane = Lane(Stage(f"test-{topic}", Form.LANE, topic), Copying, commit_seconds=0.0)
     run_slot(lane, Settings(), ("127.0.0.1", int(stop_port)), int(slot), slots=1)
