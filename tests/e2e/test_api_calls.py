@@ -126,6 +126,6 @@ def test_a_message_without_an_answer_waits_as_a_dead_letter_and_is_sent_again(
     assert letter["reason"] == "call_failed"
     assert letter["error"] == "Step 1 (call): The API gave no answer within 0.5 seconds."
     people.holds = False
-    status, _ = installation.api("POST", "dead-letters/redrive/", {"ids": [letter["id"]]})
+    status, _ = installation.api("POST", "dead-letters/redrive/", {"filter": {"ids": letter["id"]}})
     assert status == 200
     wait_until(lambda: [m["name"] for m in received(inbox, path)] == ["person 1"], 30)
