@@ -1,6 +1,6 @@
 import time
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Annotated, Any, Literal, NamedTuple
 from urllib.parse import quote
 
@@ -175,15 +175,14 @@ class _HttpSender:
     async def close(self) -> None:
         await self._client.close()
 
-    async def send(self, request_id: str, body: bytes, headers: list[str]) -> Response:
-        """Raises DeliveryError when there is no answer."""
-        try:
-            return await self._client.request(
-                self.options.method, self._url, [*self._headers, *headers, *self._signature(request_id, body)], body
-            )
-        except HttpError as error:
-            host = f"{self.connection.url.host}:{self.connection.url.port}"
-            raise DeliveryError(error.kind, f"{host}: {error}", retryable=error.kind != Reason.FORBIDDEN) from None
+    def send(self, request_id: str, body: bytes, headers: list[str]) -> Awaitable[Response]:
+        """Raises HttpError when there is no answer."""
+        headers = [*self._headers, *headers, *self._signature(request_id, body)]
+        return self._client.request(self.options.method, self._url, headers, body)
+
+    def unanswered(self, error: HttpError) -> DeliveryError:
+        host = f"{self.connection.url.host}:{self.connection.url.port}"
+        return DeliveryError(error.kind, f"{host}: {error}", retryable=error.kind != Reason.FORBIDDEN)
 
     def _signature(self, request_id: str, body: bytes) -> list[str]:
         if not self._keys:
@@ -209,7 +208,10 @@ class HttpDeliver(_HttpSender, Deliver[HttpConnection, HttpOptions]):
             f"Headrace-Pipeline: {message.pipeline_id}",
             f"Headrace-Version: {message.version}",
         ]
-        answer = await self.send(message.id, message.body, headers)
+        try:
+            answer = await self.send(message.id, message.body, headers)
+        except HttpError as error:
+            raise self.unanswered(error) from None
         if answer.status >= 300:
             raise _refused(answer)
         return _receipt(answer)
@@ -244,7 +246,10 @@ class HttpDeliverBatch(_HttpSender, DeliverBatch[HttpConnection, HttpOptions]):
             f"Headrace-Batch-Messages: {len(lines)}",
             f"Headrace-Pipeline: {messages[0].pipeline_id}",
         ]
-        answer = await self.send(batch_id, b"".join(line + b"\n" for line in lines), headers)
+        try:
+            answer = await self.send(batch_id, b"".join(line + b"\n" for line in lines), headers)
+        except HttpError as error:
+            raise self.unanswered(error) from None
         if answer.status == 207 and not self.atomic:
             return _statuses(answer, len(lines))
         if answer.status >= 300:

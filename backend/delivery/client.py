@@ -29,6 +29,8 @@ class DeliveryClient:
         self.last_used = time.monotonic()
         self.secrets: list[str] = []
         self._opening: asyncio.Task[Capability] | None = None
+        self._ready: Any = None
+        """The capability, once it is open."""
         capability = self._bound()
         self.batched = isinstance(capability, DeliverBatch)
         """Whether messages are delivered in batches."""
@@ -47,7 +49,9 @@ class DeliveryClient:
         """Raises DeliveryError."""
         try:
             async with asyncio.timeout(self.runtime.config.timeout_seconds):
-                return await (await self._capability()).deliver(message)  # type: ignore[arg-type, return-value]
+                capability: Any = self._ready or await self._capability()
+                receipt: Receipt = await capability.deliver(message)
+                return receipt
         except Exception as error:
             raise self._as_delivery_error(error) from None
 
@@ -55,8 +59,9 @@ class DeliveryClient:
         """One result for each message. Raises DeliveryError when there is none."""
         try:
             async with asyncio.timeout(self.runtime.config.timeout_seconds):
-                results = await (await self._capability()).deliver(messages)  # type: ignore[arg-type]
-            return self._checked(results, len(messages))  # type: ignore[arg-type]
+                capability: Any = self._ready or await self._capability()
+                results = await capability.deliver(messages)
+            return self._checked(results, len(messages))
         except Exception as error:
             raise self._as_delivery_error(error) from None
 
@@ -117,4 +122,5 @@ class DeliveryClient:
             with contextlib.suppress(Exception):
                 await capability.close()
             raise
+        self._ready = capability
         return capability

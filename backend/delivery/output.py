@@ -112,7 +112,7 @@ class Output:
         self, runtime: RuntimeOutput, version: int, message: Message, position: str, kind: Kind
     ) -> Outcome:
         size = len(message.body)
-        if not await self._room.enter(size):
+        if not self._room.enter_now(size) and not await self._room.enter(size):
             return Undeliverable(
                 Reason.OUTPUT_SATURATED,
                 f"The output's {self._room.capacity} places stayed taken while others waited; the message is "
@@ -141,6 +141,8 @@ class Output:
             self._gate.configure(config.breaker or self._default_breaker, config.rate_limit)
 
     def _client(self, runtime: RuntimeOutput) -> DeliveryClient:
+        if self._clients and self._clients[-1].runtime is runtime:  # nearly always
+            return self._clients[-1]
         for client in self._clients:
             if client.serves(runtime):
                 return client
@@ -187,7 +189,8 @@ class Output:
             admission = await self._gate.admit(purpose, message.id) if self._gate.limit_policy is None else None
             if isinstance(admission, Repeat | Held):
                 return attempts.not_attempted(admission, position, log_entries)
-            await self._slots.enter(_NO_BYTES)
+            if not self._slots.enter_now(_NO_BYTES):
+                await self._slots.enter(_NO_BYTES)
             try:
                 if admission is None or self._is_outdated(admission, epoch):
                     admission = await self._gate.admit(purpose, message.id)
