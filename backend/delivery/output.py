@@ -1,7 +1,6 @@
 """One output of a pipeline, whatever the version: bounded room, order per key, retries, breaker and rate limit."""
 
 import asyncio
-import logging
 import time
 
 from backend.delivery import attempts
@@ -22,8 +21,6 @@ from backend.resilience.retries import RetriesExhaustedError, with_retries
 from backend.resilience.scripts import OutputKey
 from backend.telemetry import events
 from backend.telemetry.recorder import Recorder
-
-log = logging.getLogger(__name__)
 
 _QUEUE_BYTES = 16 * 1024 * 1024
 _SATURATED_SECONDS = 15.0

@@ -20,7 +20,7 @@ class Form(StrEnum):
 
 @dataclass(frozen=True)
 class Stage:
-    """One stage. ``module`` of ``spark_jobs.jobs`` has its code."""
+    """One stage. A lane's handler is in the module of its name in ``spark_jobs.jobs``."""
 
     name: str
     form: Form

@@ -11,7 +11,7 @@ import functools
 import logging
 import socket
 import uuid
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
 import uvloop
@@ -139,8 +139,9 @@ class InputTask:
                 elif now.version != lease.version and self._reading is Reading.STREAMING:
                     self._restart(now)
 
-    def _start(self, lease: InputLease) -> None:
-        task = asyncio.create_task(self._read(lease))
+    def _start(self, lease: InputLease, after: asyncio.Task[None] | None = None) -> None:
+        """Reads the input, once its former reader has ended."""
+        task = asyncio.create_task(self._read(lease, after))
         self._readers[lease.pipeline_id] = (lease, task)
 
         def forget(_: asyncio.Task[None]) -> None:
@@ -154,15 +155,12 @@ class InputTask:
         """Restarts the reader with the configuration of a new version."""
         _, former = self._readers[lease.pipeline_id]
         former.cancel()
+        self._start(lease, after=former)
 
-        async def read_after() -> None:
-            await asyncio.wait([former])
-            await self._read(lease)
-
-        self._readers[lease.pipeline_id] = (lease, asyncio.create_task(read_after()))
-
-    async def _read(self, lease: InputLease) -> None:
+    async def _read(self, lease: InputLease, after: asyncio.Task[None] | None) -> None:
         """A failure of one input does not affect the others."""
+        if after is not None:
+            await asyncio.wait([after])
         try:
             if self._reading is Reading.BATCHING:
                 await self._read_batch(lease)
@@ -176,15 +174,12 @@ class InputTask:
     async def _read_batch(self, lease: InputLease) -> None:
         """Reads from the breakpoint to the input's end. A failure is recorded with the lease; the batch is retried."""
         try:
-            reader, maker = await self._opened(lease)
-            try:
+            breakpoint = lease.breakpoint
+            async with self._opened(lease) as (reader, maker):
                 assert isinstance(reader, ReadBatch)
-                breakpoint = lease.breakpoint
                 async for batch in reader.read(breakpoint):
                     await self._produce(lease, maker, batch)
                     breakpoint = batch.breakpoint
-            finally:
-                await reader.close()
         except Exception as error:
             failure = self._failure(lease, error)
             await self._leases.complete(lease, failure=failure)
@@ -195,26 +190,27 @@ class InputTask:
         """Reads for as long as the lease is held; a stream that ends is opened again."""
         while True:
             try:
-                reader, maker = await self._opened(lease)
-                try:
+                async with self._opened(lease) as (reader, maker):
                     assert isinstance(reader, ReadStream)
                     async for batch in reader.stream():
                         await self._produce(lease, maker, batch)
                         await reader.acknowledge(batch.breakpoint)
-                finally:
-                    await reader.close()
             except Exception as error:
                 self._failure(lease, error)
             await asyncio.sleep(_REOPEN_SECONDS)
 
-    async def _opened(self, lease: InputLease) -> tuple[Any, MessageMaker]:
-        """The capability that reads the input, and the maker of messages from its records."""
+    @contextlib.asynccontextmanager
+    async def _opened(self, lease: InputLease) -> AsyncIterator[tuple[Any, MessageMaker]]:
+        """The capability that reads the input, open, and the maker of messages from its records."""
         runtime = await self._config.runtime(lease.pipeline_id, lease.version)
         use = runtime.snapshot.config.input
         assert isinstance(use, ConnectorInput)
         reader = use.bind(runtime.connectors[use.connector])
-        await reader.open()
-        return reader, MessageMaker(runtime.snapshot)
+        try:
+            await reader.open()
+            yield reader, MessageMaker(runtime.snapshot)
+        finally:
+            await reader.close()
 
     async def _produce(self, lease: InputLease, maker: MessageMaker, batch: Batch) -> None:
         """Returns once Kafka has acknowledged everything. Raises KafkaException."""
