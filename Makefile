@@ -6,6 +6,9 @@ BIN := .venv/bin
 INSTALLED := .venv/installed
 NPM := $(BIN)/python -m backend.runtime.node
 
+# Dozens of Python processes start in an installation and hundreds in the tests; each would compile every module anew.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: help
 help:  ## List the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/\1\t\2/' | expand -t 16
@@ -13,7 +16,7 @@ help:  ## List the targets
 $(INSTALLED): requirements.lock
 	$(PYTHON) -m venv .venv
 	$(BIN)/pip install --quiet --disable-pip-version-check "uv>=0.9"
-	VIRTUAL_ENV=.venv $(BIN)/uv pip install --quiet --require-hashes -r requirements.lock
+	VIRTUAL_ENV=.venv $(BIN)/uv pip install --quiet --compile-bytecode --require-hashes -r requirements.lock
 	touch $(INSTALLED)
 
 frontend/node_modules/.package-lock.json: frontend/package-lock.json $(INSTALLED)
@@ -25,6 +28,10 @@ install: $(INSTALLED)  ## Install the Python packages into .venv
 .PHONY: run
 run: install  ## Start the whole platform; Ctrl-C stops it
 	$(BIN)/python manage.py up
+
+.PHONY: demo-sql
+demo-sql: install  ## Join pageviews in Kafka with users in PostgreSQL, on the platform that runs
+	$(BIN)/python manage.py demo_sql
 
 .PHONY: down
 down: install  ## Stop the platform; all data is kept
@@ -54,6 +61,7 @@ check-others: install
 	$(BIN)/python manage.py makemigrations --check --dry-run
 	$(BIN)/yamllint --strict docker
 	$(BIN)/hadolint docker/*.Dockerfile
+	$(MAKE) --no-print-directory docs
 
 .PHONY: check-frontend
 check-frontend: install frontend/node_modules/.package-lock.json
@@ -61,7 +69,7 @@ check-frontend: install frontend/node_modules/.package-lock.json
 	$(NPM) run lint
 
 .PHONY: generated
-generated: api-client docs proto  ## Regenerate every generated file
+generated: api-client reference proto  ## Regenerate every generated file
 
 .PHONY: generated-check
 generated-check: install frontend/node_modules/.package-lock.json
@@ -70,7 +78,7 @@ generated-check: install frontend/node_modules/.package-lock.json
 	after=$$(git ls-files -s -- $(GENERATED); git diff -- $(GENERATED)); \
 	[ "$$before" = "$$after" ] || { echo "Generated files are out of date: run 'make generated'."; exit 1; }
 
-GENERATED := frontend/src/lib/api docs/connectors backend/manager_api/generated
+GENERATED := frontend/src/lib/api docs/connectors docs/operations/settings.md backend/manager_api/generated
 
 .PHONY: api-client
 api-client: install frontend/node_modules/.package-lock.json  ## Generate the OpenAPI document and the TypeScript client
@@ -78,26 +86,43 @@ api-client: install frontend/node_modules/.package-lock.json  ## Generate the Op
 	$(NPM) run --silent api-client
 
 .PHONY: docs
-docs: install  ## Generate the reference pages of the connectors
-	$(BIN)/python -m backend.runtime.reference docs/connectors
+docs: install  ## Build the documentation's site, which the console serves at /docs/
+	$(BIN)/python -m backend.runtime.documentation
+
+.PHONY: reference
+reference: install  ## Generate the reference pages of connectors and settings
+	$(BIN)/python -m backend.runtime.reference docs
 
 .PHONY: proto
 proto: install  ## Generate the gRPC stubs
 	$(BIN)/python -m grpc_tools.protoc -I backend/manager_api/generated=backend/manager_api \
-		--python_out=. --pyi_out=. --grpc_python_out=. backend/manager_api/manager.proto
+		--python_out=. --pyi_out=. --grpc_python_out=. backend/manager_api/manager.proto backend/manager_api/jobs.proto \
+		backend/manager_api/exports.proto backend/manager_api/sql.proto
 
 .PHONY: test-fast
 test-fast: install  ## Run the tests that need no server
 	$(BIN)/pytest tests/unit tests/contract
 
 .PHONY: test
-test: install frontend frontend/node_modules/.package-lock.json  ## Run all tests, with real servers and a real browser
+test: install frontend docs frontend/node_modules/.package-lock.json  ## Run all tests, with real servers and a real browser
 	$(NPM) test
 	$(BIN)/python -m tests.parts
 
 .PHONY: test-long
 test-long: install frontend  ## The long forms of tests, which `test` runs in a short form
 	$(BIN)/pytest -m long
+
+.PHONY: test-n8n
+test-n8n: install  ## The tests that need n8n, which is installed from npm into var: some minutes and 1.6 GB
+	$(BIN)/pytest -m n8n
+
+.PHONY: chaos
+chaos: install frontend  ## Kill, stop and fill everything for twenty minutes per seed; writes tests/bench/results/chaos.md
+	$(BIN)/python -m tests.chaos
+
+.PHONY: screenshots
+screenshots: install frontend  ## Take pictures of every page of the console into var/screens; writes tests/bench/results/console.md
+	$(BIN)/python -m tests.screens $(SCREENS)
 
 .PHONY: bench-spine
 bench-spine: install frontend  ## Measure latency, throughput, start-up time and idle cost; writes tests/bench/results/spine.md
@@ -107,6 +132,10 @@ bench-spine: install frontend  ## Measure latency, throughput, start-up time and
 bench-delivery: install frontend  ## Measure delivery, compared with a peer (PEER=folder); writes tests/bench/results/delivery.md
 	$(BIN)/python -m tests.bench.delivery $(if $(PEER),--peer $(PEER))
 
+.PHONY: bench-fairness
+bench-fairness: install  ## Measure outputs beside others that hang; writes tests/bench/results/fairness.md
+	$(BIN)/pytest -m long tests/integration/data_plane/test_fairness.py
+
 .PHONY: bench-transform
 bench-transform: install frontend  ## Measure transforms, compared with a peer (PEER=folder), and filters; writes tests/bench/results/transform.md
 	$(BIN)/python -m tests.bench.transform $(if $(PEER),--peer $(PEER))
@@ -115,10 +144,22 @@ bench-transform: install frontend  ## Measure transforms, compared with a peer (
 bench-proxy: install  ## Measure the Kafka proxy, compared with a peer (PEER=binary); writes tests/bench/results/proxy.md
 	$(BIN)/python -m tests.bench.proxy $(if $(PEER),--peer $(PEER))
 
+.PHONY: bench-gateway
+bench-gateway: install frontend  ## Measure the read gateway beside a Kafka broker; writes tests/bench/results/gateway.md
+	$(BIN)/python -m tests.bench.gateway
+
+.PHONY: bench-config
+bench-config: install  ## Measure start, change and memory with 50,000 pipelines; writes tests/bench/results/config.md
+	$(BIN)/python -m tests.bench.config
+
+.PHONY: bench-connectors
+bench-connectors: install  ## Measure SQL inputs, files and leases, compared with a peer (PEER=binary); writes tests/bench/results/connectors.md
+	$(BIN)/python -m tests.bench.connectors $(if $(PEER),--peer $(PEER))
+
 .PHONY: new-connector
 new-connector: install  ## Write a new connector and its test cases: make new-connector NAME=amazon_sqs
 	$(BIN)/python -m backend.runtime.new_connector $(NAME)
-	$(MAKE) --no-print-directory docs
+	$(MAKE) --no-print-directory reference
 
 .PHONY: kafka-messages
 kafka-messages: install  ## Regenerate the Kafka protocol's definitions from the pinned jars

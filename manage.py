@@ -6,9 +6,17 @@ import sys
 
 
 def main() -> None:
+    from backend.network.files import raise_file_limit
     from backend.runtime.layout import load_environment
+    from backend.settings import UnknownSettingError, check_names
 
-    load_environment()
+    raise_file_limit()
+    try:
+        check_names(os.environ)
+    except UnknownSettingError as error:
+        sys.exit(str(error))
+    if sys.argv[1:2] != ["up"]:  # which makes the environment anew, from what the operator has set
+        load_environment()
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "backend.config.settings.dev")
     from django.core.management import execute_from_command_line
 

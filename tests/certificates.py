@@ -21,18 +21,19 @@ class Authority:
         self.certificate = folder / f"{name}.pem"
         self.certificate.write_bytes(_pem(own.sign(self._key, hashes.SHA256())))
 
-    def issue(self, name: str) -> tuple[Path, Path]:
-        """Issues a certificate and its key, as PEM files."""
+    def issue(self, name: str, password: str = "") -> tuple[Path, Path]:
+        """Issues a certificate and its key, as PEM files; the key is encrypted when there is a password."""
         key = ec.generate_private_key(ec.SECP256R1())
         subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
         address = x509.SubjectAlternativeName([x509.IPAddress(IPv4Address("127.0.0.1"))])
         signed = self._builder(subject, key).add_extension(address, critical=False).sign(self._key, hashes.SHA256())
         certificate_file, key_file = self._folder / f"{name}.pem", self._folder / f"{name}.key"
         certificate_file.write_bytes(_pem(signed))
+        encryption: serialization.KeySerializationEncryption = serialization.NoEncryption()
+        if password:
+            encryption = serialization.BestAvailableEncryption(password.encode())
         key_file.write_bytes(
-            key.private_bytes(
-                serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-            )
+            key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, encryption)
         )
         return certificate_file, key_file
 

@@ -4,7 +4,7 @@ import fcntl
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from backend.runtime.layout import ROOT
+from backend.settings import ROOT
 
 
 @contextmanager

@@ -4,6 +4,7 @@ Loaded as a pytest plugin before Django's settings are read, so that the setting
 starts when the first test requests it.
 """
 
+import json
 import os
 import shutil
 import signal
@@ -18,7 +19,8 @@ from backend.domain.registry import PLUGINS
 from backend.runtime import servers, stack
 from backend.runtime.jars import ensure_jars
 from backend.runtime.java import java_home
-from backend.runtime.layout import ROOT, Layout
+from backend.runtime.layout import Layout
+from backend.settings import ROOT, KafkaSettings
 from tests.exclusive import exclusive
 from tests.ports import free_ports
 from tests.waiting import wait_until
@@ -26,6 +28,9 @@ from tests.waiting import wait_until
 VAR = Path(tempfile.mkdtemp(prefix="headrace-test-"))
 VAR.chmod(0o755)  # PostgreSQL may run as another user
 (VAR / "static").mkdir()
+FILES_ROOT = VAR / "files"
+FILES_ROOT.mkdir()
+JDBC_DRIVERS = VAR / "jdbc"
 PASSWORD = "test-password"
 PLUGINS_FOLDER = ROOT / "tests/plugins"
 """Toy components, one file each."""
@@ -39,6 +44,15 @@ REDIS_URL = f"redis://127.0.0.1:{REDIS_PORT}/0"
 KAFKA = f"127.0.0.1:{KAFKA_PORT}"
 SERVICE_TOKEN = "test-service-token"
 KEYCLOAK_REALM = f"http://127.0.0.1:{KEYCLOAK_PORT}/realms/headrace"
+QUICK_JAVA = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
+"""A Java program of a test has ended before the optimizing compiler would have saved the time that it takes."""
+QUICK_SPARK = {"spark.driver.extraJavaOptions": f"{QUICK_JAVA} -XX:ReservedCodeCacheSize=128m"}
+"""The same for Spark's driver, whose options the installation sets."""
+QUICK_INSTALLATION = {
+    "HEADRACE_SPARK_CONF": json.dumps(QUICK_SPARK),
+    "HEADRACE_ADAPTING_BATCH_SECONDS": "5",  # for the end of which every stop waits
+}
+"""The environment of an installation that tests stop and start."""
 
 os.environ |= {
     "DJANGO_SETTINGS_MODULE": "backend.config.settings.test",
@@ -47,15 +61,24 @@ os.environ |= {
     "HEADRACE_DATABASE_URL": DATABASE_URL,
     "HEADRACE_REDIS_URL": REDIS_URL,
     "HEADRACE_KAFKA_BOOTSTRAP_SERVERS": KAFKA,
+    "HEADRACE_STAGING_URL": str(VAR / "staging"),
+    "HEADRACE_COLLECTIONS_URL": str(VAR / "collections"),
     "HEADRACE_MANAGER_ADDRESS": f"127.0.0.1:{MANAGER_PORT}",
     "HEADRACE_SERVICE_TOKEN": SERVICE_TOKEN,
     "HEADRACE_OIDC_ISSUER": KEYCLOAK_REALM,
     "HEADRACE_OIDC_CLIENT_SECRET": "client-secret",
     "HEADRACE_OIDC_ROLES": '{"platform-admin": ["main:admin"], "platform-viewer": ["main:viewer"]}',
     "HEADRACE_SCHEMA_REGISTRY_URL": f"http://127.0.0.1:{REGISTRY_PORT}/apis/ccompat/v7",
+    "HEADRACE_FILES_ROOT": str(FILES_ROOT),
+    "HEADRACE_JDBC_DRIVERS": str(JDBC_DRIVERS),
     "HEADRACE_OUTBOUND_ALLOW": "127.0.0.0/8,::1/128",
     "HEADRACE_SECRET_KEYS_FILE": str(VAR / "secrets/secret-keys.json"),
 }
+
+
+def pytest_configure() -> None:
+    """Of tests only: benchmarks use these servers as well, and measure Java programs as users run them."""
+    os.environ["JDK_JAVA_OPTIONS"] = QUICK_JAVA
 
 
 class Server:
@@ -68,18 +91,21 @@ class Server:
         ready: Callable[[], bool],
         user: str | None = None,
         stop_signal: signal.Signals = signal.SIGTERM,
+        *,
+        start_seconds: float = 180,
     ) -> None:
         self._name = name
         self._command = command
         self._ready = ready
         self._user = user
         self._stop_signal = stop_signal
+        self._start_seconds = start_seconds
         self.process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
         with (VAR / f"{self._name}.log").open("ab") as log:
             self.process = subprocess.Popen(self._command, stdout=log, stderr=log, user=self._user, cwd="/")
-        wait_until(self._ready, timeout=60)
+        wait_until(self._ready, timeout=self._start_seconds)
 
     def stop(self, number: signal.Signals | None = None) -> None:
         if self.process is not None:
@@ -104,6 +130,11 @@ def project_layout() -> Layout:
     return layout
 
 
+_UNSYNCED = ["-c", "fsync=off", "-c", "full_page_writes=off"]
+"""Data survive the death of the server as ever, only not that of the machine. Half of the time of tests that empty all
+tables would be spent on it."""
+
+
 @pytest.fixture(scope="session")
 def postgresql() -> Iterator[Server]:
     data = VAR / "postgresql"
@@ -111,7 +142,7 @@ def postgresql() -> Iterator[Server]:
     yield from _running(
         Server(
             "postgresql",
-            servers.postgresql_command(data, POSTGRESQL_PORT),
+            [*servers.postgresql_command(data, POSTGRESQL_PORT), *_UNSYNCED],
             lambda: stack.postgresql_ready(DATABASE_URL),
             servers.postgresql_user(),
             signal.SIGINT,  # fast shutdown, without waiting for clients to disconnect
@@ -130,7 +161,7 @@ def kafka(project_layout: Layout) -> Iterator[Server]:
     home, folder = java_home(project_layout), VAR / "kafka"
     servers.kafka_prepare(folder, KAFKA_PORT, CONTROLLER_PORT, home, project_layout.jars)
     command = servers.kafka_command(folder, home, project_layout.jars)
-    yield from _running(Server("kafka", command, lambda: stack.kafka_ready(KAFKA)))
+    yield from _running(Server("kafka", command, lambda: stack.kafka_ready(KafkaSettings(bootstrap_servers=KAFKA))))
 
 
 @pytest.fixture(scope="session")

@@ -9,16 +9,17 @@ import tempfile
 import urllib.error
 import urllib.request
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import psutil
 
 from backend.runtime.installation import own_processes, spark_applications
-from backend.runtime.layout import PORTS, ROOT, Layout
+from backend.runtime.layout import PORTS, Layout
 from backend.runtime.supervisor import Supervisor
+from backend.settings import ROOT
 from tests.ports import free_offset
 
 Answer = tuple[int, Any]
@@ -42,6 +43,14 @@ class Installation:
     def up(self) -> None:
         self.manage("up", "--detach", "--port-offset", str(self.offset))
         self.facts = json.loads(self.manage("status", "--json"))
+
+    @classmethod
+    def running(cls, var: Path) -> "Installation":
+        """One that was started before."""
+        environment = json.loads(Layout(var).environment_file.read_text())
+        installation = cls(var, int(environment["HEADRACE_PORT_OFFSET"]))
+        installation.facts = json.loads(installation.manage("status", "--json"))
+        return installation
 
     def down(self) -> None:
         self.manage("down")
@@ -67,6 +76,11 @@ class Installation:
         return str(self.facts["endpoints"][name])
 
     @property
+    def database_url(self) -> str:
+        environment = json.loads(Layout(self.var, self.offset).environment_file.read_text())
+        return str(environment["HEADRACE_DATABASE_URL"])
+
+    @property
     def password(self) -> str:
         return Path(self.facts["demo"]["password_file"]).read_text().strip()
 
@@ -84,6 +98,17 @@ class Installation:
         """The Spark driver's JVM, if it is running."""
         applications = spark_applications(Layout(self.var, self.offset))
         return applications[0] if applications else None
+
+    def lane_workers(self) -> list[psutil.Process]:
+        """The Python workers of Spark's executor, which run the lane tasks."""
+        driver = self.spark()
+        workers = []
+        for process in driver.children(recursive=True) if driver else []:
+            with suppress(psutil.Error):  # it may be ending already
+                if "spark_jobs.worker_daemon" in process.cmdline():
+                    workers.append(process)
+        daemons = {worker.ppid() for worker in workers}
+        return [worker for worker in workers if worker.pid not in daemons]
 
     def components(self) -> dict[str, str]:
         """The state of each component, as reported by the console."""
@@ -105,6 +130,16 @@ class Installation:
         except urllib.error.HTTPError as error:
             with error:
                 return error.read().decode()
+
+    def set_job(self, action: Literal["start", "stop"]) -> None:
+        """Starts or stops the Spark application, which API keys may not."""
+        code = (
+            "from backend.apps.jobs.models import SparkJob; "
+            f"from backend.apps.jobs.services import job_{action}; "
+            "from backend.apps.workspaces.models import User; "
+            f"job_{action}(job=SparkJob.objects.get(), actor=User.objects.filter(is_superuser=True).first())"
+        )
+        self.manage_in("shell", "-c", code)
 
     def create(self, path: str, body: Any) -> dict[str, Any]:
         status, answer = self.api("POST", path, body)
@@ -159,7 +194,8 @@ def call(method: str, url: str, body: Any = None, key: str = "", content_type: s
     request = urllib.request.Request(url, data, headers, method=method)
     try:
         with urllib.request.urlopen(request, timeout=30) as answer:
-            return answer.status, json.load(answer)
+            content = answer.read()
+            return answer.status, json.loads(content) if content else None
     except urllib.error.HTTPError as error:
         with error:
             return error.code, json.load(error)

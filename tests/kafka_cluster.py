@@ -10,7 +10,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from confluent_kafka import KafkaException
-from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin import (
+    AclBinding,
+    AclOperation,
+    AclPermissionType,
+    AdminClient,
+    ResourcePatternType,
+    ResourceType,
+    ScramCredentialInfo,
+    ScramMechanism,
+    UserScramCredentialUpsertion,
+)
 
 from tests.certificates import Authority
 from tests.ports import free_ports
@@ -27,19 +37,20 @@ listeners={listeners},CONTROLLER://127.0.0.1:{controller}
 advertised.listeners={listeners}
 controller.listener.names=CONTROLLER
 inter.broker.listener.name=PLAINTEXT
-listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT
+listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT,\
+SASL_SSL:SASL_SSL
 log.dirs={folder}/data
 auto.create.topics.enable=false
-default.replication.factor=3
+default.replication.factor={copies}
 min.insync.replicas=1
 group.initial.rebalance.delay.ms=0
-offsets.topic.replication.factor=3
+offsets.topic.replication.factor={copies}
 offsets.topic.num.partitions=6
-transaction.state.log.replication.factor=3
-transaction.state.log.min.isr=2
+transaction.state.log.replication.factor={copies}
+transaction.state.log.min.isr={in_sync}
 transaction.state.log.num.partitions=6
-share.coordinator.state.topic.replication.factor=3
-share.coordinator.state.topic.min.isr=2
+share.coordinator.state.topic.replication.factor={copies}
+share.coordinator.state.topic.min.isr={in_sync}
 share.coordinator.state.topic.num.partitions=6
 broker.session.timeout.ms=3000
 broker.heartbeat.interval.ms=500
@@ -64,11 +75,19 @@ listener.name.sasl_plaintext.scram-sha-512.sasl.jaas.config=\
 org.apache.kafka.common.security.scram.ScramLoginModule required;
 listener.name.sasl_plaintext.oauthbearer.sasl.jaas.config=\
 org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required unsecuredLoginStringClaim_sub="nobody";
+listener.name.sasl_ssl.sasl.enabled.mechanisms=PLAIN,SCRAM-SHA-256,SCRAM-SHA-512
+listener.name.sasl_ssl.plain.sasl.jaas.config=org.apache.kafka.common.security.plain.PlainLoginModule required \
+{users};
+listener.name.sasl_ssl.scram-sha-256.sasl.jaas.config=\
+org.apache.kafka.common.security.scram.ScramLoginModule required;
+listener.name.sasl_ssl.scram-sha-512.sasl.jaas.config=\
+org.apache.kafka.common.security.scram.ScramLoginModule required;
 ssl.keystore.type=PEM
 ssl.keystore.location={folder}/keystore.pem
 ssl.truststore.type=PEM
 ssl.truststore.location={authority}
 ssl.client.auth={client_auth}
+listener.name.sasl_ssl.ssl.client.auth={client_auth}
 ssl.principal.mapping.rules=RULE:^CN=(.*)$/$1/
 """
 
@@ -139,6 +158,32 @@ class KafkaCluster:
         except KafkaException:
             return 0
 
+    def allow_all(self, *users: str) -> None:
+        """Registers the users for SCRAM and gives them every right."""
+        admin = AdminClient({"bootstrap.servers": self.bootstrap()})
+        for mechanism in (ScramMechanism.SCRAM_SHA_256, ScramMechanism.SCRAM_SHA_512):  # one of a user in a request
+            changes = [
+                UserScramCredentialUpsertion(user, ScramCredentialInfo(mechanism, 4096), USERS[user].encode())
+                for user in users
+            ]
+            for changed in admin.alter_user_scram_credentials(changes).values():
+                changed.result(30)
+        resources = [
+            (ResourceType.TOPIC, "*"),
+            (ResourceType.GROUP, "*"),
+            (ResourceType.TRANSACTIONAL_ID, "*"),
+            (ResourceType.BROKER, "kafka-cluster"),
+        ]
+        rights = [
+            AclBinding(
+                kind, name, ResourcePatternType.LITERAL, f"User:{user}", "*", AclOperation.ALL, AclPermissionType.ALLOW
+            )
+            for kind, name in resources
+            for user in users
+        ]
+        for created in admin.create_acls(rights).values():
+            created.result(30)
+
     def tool(
         self, main: str, *arguments: str, input_file: Path = Path("/dev/null"), seconds: float = 60.0
     ) -> subprocess.CompletedProcess[str]:
@@ -160,7 +205,7 @@ class KafkaCluster:
     def _prepare(self) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)
         self.authority = Authority(self.folder)
-        listeners = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT")
+        listeners = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
         ports = iter(free_ports(self.size * (len(listeners) + 1)))
         controllers = [next(ports) for _ in range(self.size)]
         voters = ",".join(f"{n + 1}@127.0.0.1:{port}" for n, port in enumerate(controllers))
@@ -182,6 +227,8 @@ class KafkaCluster:
                     authority=self.authority.certificate,
                     client_auth=self.client_auth,
                     idle_ms=self.idle_ms,
+                    copies=min(3, self.size),
+                    in_sync=min(2, self.size),
                 )
             )
             properties = str(folder / "server.properties")

@@ -12,7 +12,7 @@ from typing import Any
 
 import yaml
 
-from backend.runtime.layout import ROOT
+from backend.settings import ROOT
 from tests.kafka_cluster import KafkaCluster
 from tests.ports import free_ports
 from tests.waiting import wait_until

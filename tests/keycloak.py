@@ -12,7 +12,8 @@ import pytest
 import requests
 
 from backend.runtime.java import java_home
-from backend.runtime.layout import ROOT, Layout
+from backend.runtime.layout import Layout
+from backend.settings import ROOT
 from tests.distributions import distribution
 from tests.exclusive import exclusive
 from tests.infra import KEYCLOAK_PORT, KEYCLOAK_REALM, VAR
@@ -100,7 +101,7 @@ def keycloak() -> Iterator[Keycloak]:
             env=os.environ | _JVM | {"JAVA_HOME": str(home)},
             start_new_session=True,
         )
-    wait_until(_answers, 120, 0.5)
+    wait_until(_answers, 300, 0.5)
     yield Keycloak()
     os.killpg(process.pid, signal.SIGTERM)
     process.wait(30)

@@ -15,25 +15,37 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from backend.runtime.layout import ROOT
+from backend.settings import ROOT
 
 PARTS = {
-    "platform": ["tests/e2e", "tests/chaos"],
-    "rest": ["tests"],
+    "console": ["tests/integration/console"],
+    "outages": [
+        "tests/chaos",
+        "tests/e2e/test_outages.py",
+        "tests/e2e/test_streaming_connectors.py",
+        "tests/e2e/test_supervision.py",
+    ],
+    "platform": ["tests/e2e"],
+    "data-plane": ["tests/integration/data_plane"],
+    "connectors": ["tests/integration/connectors"],
     "kafka-proxy": ["tests/integration/kafka_proxy"],
     "kafka-proxy-faults": [
         "tests/integration/kafka_proxy/test_faults.py",
         "tests/integration/kafka_proxy/test_security.py",
     ],
-    "spark-cluster": ["tests/e2e/test_standalone.py"],
+    "read-gateway": ["tests/integration/read_gateway"],
+    "clusters": ["tests/e2e/test_compose.py", "tests/e2e/test_own_kafka.py", "tests/e2e/test_standalone.py"],
+    "rest": ["tests"],
 }
 """Folders and files by part, the longest part first. A path belongs to the part that names it most closely,
 so every test belongs to exactly one."""
 
-AT_ONCE = max(2, os.cpu_count() or 1)
-"""One per core; two on a single core, since each waits most of its time."""
+AT_ONCE = 1 + (os.cpu_count() or 1)
+"""One more than there are cores, since each waits half of its time."""
 
 _OUTCOMES = {"passed": "passed", "failed": "failed", "error": "failed", "errors": "failed", "skipped": "skipped"}
+_LAST_LINES = 60
+"""Of the log of a part that ended early: enough for the stack of its thread."""
 _SUMMARY = re.compile(r"^(=+ )?(\d+ \w+|no tests ran).* in [\d.]+s( .*)?$")
 
 
@@ -48,8 +60,15 @@ class Part:
 
     def summary(self) -> str:
         """The last line of pytest's own; nothing when it did not come so far."""
-        found = [line for line in self.log.read_text(errors="replace").splitlines() if _SUMMARY.match(line)]
-        return found[-1] if found else ""
+        summaries = [line for line in self.log.read_text(errors="replace").splitlines() if _SUMMARY.match(line)]
+        return summaries[-1] if summaries else ""
+
+    def failures(self) -> list[str]:
+        """The tests that failed, or the end of the log when pytest ended early."""
+        lines = self.log.read_text(errors="replace").splitlines()
+        if self.process.returncode != 0 and not self.summary():
+            return _crash(lines) or lines[-_LAST_LINES:]
+        return [line for line in lines if line.startswith(("FAILED ", "ERROR "))]
 
     def counts(self) -> Counter[str]:
         """How many tests passed, failed and were skipped. A part that did not succeed has failed at least once."""
@@ -60,6 +79,12 @@ class Part:
         if self.process.returncode != 0 and not counts["failed"]:
             counts["failed"] = 1
         return counts
+
+
+def _crash(lines: list[str]) -> list[str]:
+    """What Python printed when a signal ended it, from the thread that was running; nothing if it printed nothing."""
+    first = next((number for number, line in enumerate(lines) if line.startswith("Fatal Python error")), len(lines))
+    return lines[first : first + _LAST_LINES]
 
 
 def arguments(name: str) -> list[str]:
@@ -106,6 +131,8 @@ def main(more: Sequence[str]) -> int:
         print("\n######## all parts\n")
         for part in parts:
             print(f"{part.name}: {part.summary() or 'ended without a summary'} (exit status {part.process.returncode})")
+            for line in part.failures():
+                print(line)
         counts = sum((part.counts() for part in parts), Counter[str]())
     skipped = f", {counts['skipped']} skipped" if counts["skipped"] else ""
     counted = f"{counts['passed']} passed, {counts['failed']} failed{skipped}"

@@ -5,16 +5,26 @@ Nothing here looks at a JSON Schema: what masks secrets is tested against this.
 
 import base64
 import itertools
+import json
 import types
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from enum import Enum
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 from uuid import UUID
 
-from pydantic import AnyUrl, BaseModel, HttpUrl, SecretStr, ValidationError
+from pydantic import AnyUrl, BaseModel, HttpUrl, SecretStr, TypeAdapter, ValidationError
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
+
+from backend.connectors.azure_blob import AzureConnectionString, AzureKey
+from backend.connectors.delta_sharing.connection import SharingProfile
+from backend.connectors.n8n.connection import N8nCredential
+from backend.connectors.parts.google import ServiceAccount
+from backend.connectors.parts.tls import Tls
+from tests.certificates import Authority
 
 _numbers = itertools.count(1)
 _PLAIN: dict[Any, Any] = {str: "text", int: 1, float: 1.0, bool: True, UUID: "0190b5a0-0000-7000-8000-000000000000"}
@@ -55,8 +65,8 @@ def _of_model(model: type[BaseModel], where: str, example: Any) -> list[Planted]
     variants = {
         name: _of_field(info, f"{where}.{name}", example.get(name)) for name, info in model.model_fields.items()
     }
-    first = {name: found[0] for name, found in variants.items() if found}
-    others = [first | {name: variant} for name, found in variants.items() for variant in found[1:]]
+    first = {name: planted[0] for name, planted in variants.items() if planted}
+    others = [first | {name: variant} for name, planted in variants.items() for variant in planted[1:]]
     return [
         Planted(
             {name: part.data for name, part in parts.items()},
@@ -67,15 +77,15 @@ def _of_model(model: type[BaseModel], where: str, example: Any) -> list[Planted]
 
 
 def _of_field(info: FieldInfo, where: str, example: Any) -> list[Planted]:
-    found = _of_type(info.annotation, where, example)
-    if any(planted.secrets for planted in found) or get_origin(info.annotation) is Literal:
-        return found
+    examples = _of_type(info.annotation, where, example)
+    if any(planted.secrets for planted in examples) or get_origin(info.annotation) is Literal:
+        return examples
     # Holds no secret: any valid value does.
     if example is not None:
         return [Planted(example)]
     if info.examples:
         return [Planted(info.examples[0])]
-    return [] if info.default is not PydanticUndefined or info.default_factory else found
+    return [] if info.default is not PydanticUndefined or info.default_factory else examples
 
 
 def _of_type(annotation: Any, where: str, example: Any) -> list[Planted]:
@@ -97,8 +107,11 @@ def _of_type(annotation: Any, where: str, example: Any) -> list[Planted]:
         return [_gathered(parts)]
     if origin is dict:
         item = next(iter(example.values()), None) if isinstance(example, dict) else None
-        variants = [_of_type(arguments[1], f"{where}{{{name}}}", item) for name in _NAMES]
-        return [_gathered(list(same), _NAMES) for same in zip(*variants, strict=True)]
+        names = tuple(name for name in _NAMES if _is_valid(arguments[0], name))
+        variants = [_of_type(arguments[1], f"{where}{{{name}}}", item) for name in names]
+        return [_gathered(list(same), names) for same in zip(*variants, strict=True)]
+    if annotation in _MADE:
+        return [_MADE[annotation](where)]
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return _of_model(annotation, f"{where}({annotation.__name__})", example)
     if isinstance(annotation, type) and issubclass(annotation, Enum):
@@ -106,6 +119,14 @@ def _of_type(annotation: Any, where: str, example: Any) -> list[Planted]:
     if annotation in (HttpUrl, AnyUrl):
         return [Planted("https://example.com/")]
     return [Planted(_PLAIN.get(annotation))]
+
+
+def _is_valid(annotation: Any, value: Any) -> bool:
+    try:
+        TypeAdapter(annotation).validate_python(value)
+    except ValidationError:
+        return False
+    return True
 
 
 def _pairs(annotation: Any, where: str, example: Any) -> Iterator[tuple[Planted, Planted]]:
@@ -117,6 +138,56 @@ def _gathered(parts: list[Planted], names: tuple[str, ...] | None = None) -> Pla
     values = [part.data for part in parts]
     secrets = {place: secret for part in parts for place, secret in part.secrets.items()}
     return Planted(dict(zip(names, values, strict=True)) if names else values, secrets)
+
+
+def _tls(where: str) -> Planted:
+    with TemporaryDirectory() as folder:
+        certificate, key = (file.read_text() for file in Authority(Path(folder)).issue("client", "planted-password"))
+    data = {"type": "tls", "certificate": certificate, "key": key, "key_password": "planted-password"}
+    places = {f"{where}(Tls).{name}": data[name] for name in ("key", "key_password")}
+    return Planted(data, places)
+
+
+def _service_account(where: str) -> Planted:
+    with TemporaryDirectory() as folder:
+        _, key = Authority(Path(folder)).issue("account")
+        private = key.read_text()
+    document = {"type": "service_account", "client_email": "planted@example.com", "private_key": private}
+    data = {"type": "service_account", "key": json.dumps(document)}
+    return Planted(data, {f"{where}(ServiceAccount).key": data["key"]})
+
+
+def _sharing_profile(where: str) -> Planted:
+    profile = {"shareCredentialsVersion": 1, "endpoint": "https://example.com/share", "bearerToken": _secret()}
+    data = {"file": json.dumps(profile)}
+    return Planted(data, {f"{where}(SharingProfile).file": data["file"]})
+
+
+def _azure_key(where: str) -> Planted:
+    data = {"type": "key", "account": "planted", "key": _secret().removeprefix("whsec_")}
+    return Planted(data, {f"{where}(AzureKey).key": data["key"]})
+
+
+def _azure_connection_string(where: str) -> Planted:
+    text = f"AccountName=planted;AccountKey={_secret().removeprefix('whsec_')}"
+    data = {"type": "connection_string", "connection_string": text}
+    return Planted(data, {f"{where}(AzureConnectionString).connection_string": text})
+
+
+def _n8n_credential(where: str) -> Planted:
+    secret = json.dumps({"name": "Authorization", "value": _secret()})
+    return Planted({"name": "erp", "type": "httpHeaderAuth", "data": secret}, {f"{where}(N8nCredential).data": secret})
+
+
+_MADE: dict[Any, Callable[[str], Planted]] = {
+    Tls: _tls,
+    ServiceAccount: _service_account,
+    SharingProfile: _sharing_profile,
+    AzureKey: _azure_key,
+    N8nCredential: _n8n_credential,
+    AzureConnectionString: _azure_connection_string,
+}
+"""Models whose secrets have to fit their other fields."""
 
 
 def _secret() -> str:

@@ -7,7 +7,8 @@ import pytest
 import requests
 
 from backend.runtime.java import java_home
-from backend.runtime.layout import ROOT, Layout
+from backend.runtime.layout import Layout
+from backend.settings import ROOT
 from tests.distributions import distribution
 from tests.exclusive import exclusive
 from tests.infra import REGISTRY_PORT, VAR, Server

@@ -5,6 +5,7 @@ import asyncio
 import contextlib
 import logging
 import time
+import uuid
 from typing import Any
 
 from cachetools import TTLCache
@@ -40,7 +41,6 @@ class System:
         except DeliveryError as error:
             raise CallFailedError(Reason.CONFIGURATION, str(error), retryable=error.retryable) from None
         self.request = self._call.request()
-        self.reasons_of_the_message = self._call.reasons_of_the_message
         self.shown = self._call.shown
         self._secrets = self._call.secrets()
         self._opened: asyncio.Future[None] | None = None
@@ -130,9 +130,17 @@ class Api:
         return answer
 
     async def _ask(self, request: Any) -> bytes:
+        call = uuid.uuid4().hex
+        failed = False
+
         async def attempt(_number: int) -> bytes:
+            nonlocal failed
             async with self._slots:
-                return await self._attempt(request)
+                try:
+                    return await self._attempt(request, call, again=failed)
+                except DeliveryError:
+                    failed = True
+                    raise
 
         try:
             answer = await with_retries(
@@ -149,19 +157,19 @@ class Api:
         self._recorder.count(self._pipeline_id, events.called(self.step.name))
         return answer
 
-    async def _attempt(self, request: Any) -> bytes:
+    async def _attempt(self, request: Any, call: str, *, again: bool) -> bytes:
         """Raises DeliveryError; CallFailedError when it may not be made now."""
         admission = await self._admitted()
         began = time.perf_counter()
         try:
             answer = await self._system.ask(request)
         except DeliveryError as error:
-            if error.reason in self._system.reasons_of_the_message:
-                self._gate.succeeded(probe=admission.probe)
+            if error.about_message:
+                self._gate.answered(call, probe=admission.probe, again=again)
             else:
-                self._gate.failed(str(error)[:300], probe=admission.probe)
+                self._gate.failed(str(error)[:300], call, probe=admission.probe, again=again)
             raise
-        self._gate.succeeded(probe=admission.probe)
+        self._gate.answered(call, probe=admission.probe, again=again)
         self._recorder.latency(self._pipeline_id, self.step.breaker_name, time.perf_counter() - began)
         return answer
 

@@ -1,7 +1,6 @@
 """What the waiting steps of one lane task use: external systems, and what is remembered of earlier messages."""
 
 import asyncio
-import contextlib
 import hashlib
 import time
 from collections.abc import Mapping
@@ -17,6 +16,7 @@ from backend.domain.connector import RuntimeConnector
 from backend.domain.reasons import Reason
 from backend.domain.transforms.base import CallFailedError, Calls, Memory, StepResources
 from backend.domain.transforms.call import Call
+from backend.network import tasks
 from backend.network.redis_client import async_redis_client
 from backend.resilience.gate import Gate
 from backend.telemetry.recorder import Recorder
@@ -74,9 +74,7 @@ class ApiCalls:
         return holder is None or holder.decode() == message_id
 
     async def close(self) -> None:
-        self._sweeper.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await self._sweeper
+        await tasks.cancel(self._sweeper)
         await asyncio.gather(*(api.close() for apis in self._apis.values() for api in apis))
         await self._gate.close()
         await self._redis.aclose()

@@ -4,6 +4,9 @@ import os
 
 from django.core.asgi import get_asgi_application
 
+from backend.network.files import raise_file_limit
+
+raise_file_limit()
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "backend.config.settings.dev")
 django_application = get_asgi_application()
 

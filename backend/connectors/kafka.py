@@ -1,109 +1,83 @@
 import asyncio
-import contextlib
-from typing import Annotated, Any, Literal
+import re
+import time
+from collections.abc import AsyncIterator, Sequence
+from typing import Any, Literal
 
-from confluent_kafka import KafkaError, KafkaException
-from confluent_kafka.admin import AdminClient
-from pydantic import Field, SecretStr
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import Message as Record
+from pydantic import Field, field_validator
 
-from backend.domain.capabilities import Connection, Deliver, DeliveryError, Options, Receipt
-from backend.domain.connector import CheckFailedError, Connector, connectors
-from backend.domain.message import MESSAGE_ID, Message
-from backend.domain.model import StrictModel
-from backend.domain.reasons import Reason
+from backend.connectors.parts.kafka_cluster import Cluster, KafkaConnection, Topic, check_brokers, check_cluster
+from backend.domain import json, message_templates
+from backend.domain.capabilities import Batch, Deliver, InputRecord, Options, ReadStream, Receipt
+from backend.domain.connector import Connector, connectors
+from backend.domain.message import CONTENT_TYPE, MESSAGE_ID, Message
+from backend.domain.message_templates import MessageTemplate, TemplateSource, UnfitValueError, scalar_text
+from backend.domain.model import ADVANCED
+from backend.domain.paths import MISSING, FieldPath, parse_path
+from backend.domain.templates import without_placeholders
+from backend.kafka.client.consumer import AsyncConsumer
 from backend.kafka.client.producer import AsyncProducer
-from backend.network.outbound import ForbiddenAddressError, outbound_policy
+from backend.network.outbound import ForbiddenAddressError
 
-_METADATA_SECONDS = 10.0
-
-
-class Plaintext(StrictModel):
-    """No encryption and no login."""
-
-    type: Literal["plaintext"] = "plaintext"
-
-
-class Sasl(StrictModel):
-    """A user name and password."""
-
-    type: Literal["sasl"] = "sasl"
-    mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"] = Field(
-        "SCRAM-SHA-512", description="SASL mechanism of the login."
-    )
-    username: str = Field(min_length=1, description="User name.")
-    password: SecretStr = Field(description="Password.")
-    tls: bool = Field(True, description="Encrypt the connection.")
-
-
-class KafkaConnection(Connection):
-    """A Kafka cluster."""
-
-    bootstrap_servers: str = Field(
-        pattern=r"^[^\s,:]+:\d+(,[^\s,:]+:\d+)*$",
-        description="Brokers to contact first, as host:port, separated by commas.",
-        examples=["broker-1:9092,broker-2:9092"],
-    )
-    security: Annotated[Plaintext | Sasl, Field(discriminator="type")] = Field(
-        default_factory=Plaintext, description="How Headrace identifies itself."
-    )
-
-    def hosts(self) -> dict[str, list[str]]:
-        brokers = self.bootstrap_servers.split(",")
-        return {"bootstrap_servers": [broker.rpartition(":")[0] for broker in brokers]}
+_BATCH_RECORDS = 500
+_CHECK_BROKERS_SECONDS = 60.0
+_CALL_SECONDS = 10.0
+_TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
 
 
 class KafkaOptions(Options):
     """One delivery to a Kafka topic."""
 
-    topic: str = Field(
-        pattern=r"^[A-Za-z0-9._-]{1,249}$", description="Topic to write to; it must exist.", examples=["orders"]
+    topic: MessageTemplate = Field(
+        min_length=1,
+        max_length=1000,
+        description="Topic to write to; it must exist. {{order.country}} is replaced by that field's value.",
+        examples=["orders"],
+    )
+    value: FieldPath | None = Field(
+        None,
+        description="Field that is written in place of the whole message. If it is missing or null, the record has no "
+        "value, which deletes what has its key from compacted topics and from tables of Connect SQL.",
+        examples=["after"],
     )
 
-
-def _client_config(connection: KafkaConnection) -> dict[str, Any]:
-    config: dict[str, Any] = {"bootstrap.servers": connection.bootstrap_servers}
-    if isinstance(connection.security, Sasl):
-        config |= {
-            "security.protocol": "SASL_SSL" if connection.security.tls else "SASL_PLAINTEXT",
-            "sasl.mechanism": connection.security.mechanism,
-            "sasl.username": connection.security.username,
-            "sasl.password": connection.security.password.get_secret_value(),
-        }
-    return config
-
-
-def _checked_metadata(connection: KafkaConnection, **config: Any) -> Any:
-    """The cluster's metadata. librdkafka opens connections itself, so the bootstrap hosts are checked before it does,
-    and the brokers' advertised addresses afterwards. Raises ForbiddenAddressError and KafkaException."""
-    policy = outbound_policy()
-    for host in connection.hosts()["bootstrap_servers"]:
-        policy.check_host(host)
-    metadata = AdminClient(_client_config(connection) | config).list_topics(timeout=_METADATA_SECONDS)
-    for broker in metadata.brokers.values():
-        policy.check_host(broker.host)
-    return metadata
+    @field_validator("topic")
+    @classmethod
+    def _check_topic(cls, topic: str) -> str:
+        if not _TOPIC.fullmatch(without_placeholders(topic) or "_"):
+            raise ValueError("A topic has letters, digits, dots, dashes and underscores, 249 at most.")
+        return topic
 
 
 class KafkaDeliver(Deliver[KafkaConnection, KafkaOptions]):
-    """An idempotent producer with acknowledgement by all in-sync replicas."""
+    """An idempotent producer with acknowledgement by all in-sync replicas.
+
+    At least once: a message whose acknowledgement was lost is written again when it is retried. Its key and the headers
+    `message-id` and `content-type` are written with it."""
 
     options_model = KafkaOptions
     _producer: AsyncProducer | None = None
 
     async def open(self) -> None:
+        self._topic = message_templates.compile_text(self.options.topic, _topic_part)
+        self._value = parse_path(self.options.value) if self.options.value else None
+        self._cluster = Cluster(self.connection)
         try:
-            # The first delivery reports a cluster that does not answer.
-            with contextlib.suppress(KafkaException):
-                await asyncio.to_thread(_checked_metadata, self.connection)
-        except ForbiddenAddressError as error:
-            raise DeliveryError(Reason.FORBIDDEN, str(error), retryable=False) from None
+            await self._cluster.metadata()
+        except (KafkaException, ForbiddenAddressError) as error:
+            raise self._cluster.error(error) from None
         self._producer = AsyncProducer(
-            {
-                **_client_config(self.connection),
-                "linger.ms": 2,
-                # A missing topic is reported before an attempt's default time limit ends.
-                "topic.metadata.propagation.max.ms": 3000,
-            }
+            self._cluster.config(
+                **{
+                    "linger.ms": 2,
+                    # As large as messages may be here; the cluster has its own limit.
+                    "message.max.bytes": 4 * 1024 * 1024,
+                    # A missing topic is reported before an attempt's default time limit ends.
+                    "topic.metadata.propagation.max.ms": 3000,
+                }
+            )
         )
 
     def target(self) -> str:
@@ -111,61 +85,167 @@ class KafkaDeliver(Deliver[KafkaConnection, KafkaOptions]):
 
     async def deliver(self, message: Message) -> Receipt:
         assert self._producer is not None
+        topic, value = self._written(message)
         try:
             record = await self._producer.send(
-                self.options.topic,
+                topic,
                 key=message.key,
-                value=message.body,
-                headers=[(MESSAGE_ID, message.id.encode()), ("content-type", message.content_type.encode())],
+                value=value,
+                headers=[(MESSAGE_ID, message.id.encode()), (CONTENT_TYPE, message.content_type.encode())],
             )
         except KafkaException as error:
-            cause: KafkaError = error.args[0]
-            raise DeliveryError(
-                f"kafka_{cause.name().lower()}",
-                f"Kafka did not accept the message: {cause.str()}.",
-                retryable=cause.code() not in _FINAL_CODES,
-            ) from None
+            raise self._cluster.error(error) from None
         return Receipt(status=f"{record.topic()}[{record.partition()}]@{record.offset()}")
 
     async def close(self) -> None:
         if self._producer is not None:
             await self._producer.close()
 
+    def _written(self, message: Message) -> tuple[str, bytes | None]:
+        """The record's topic and value."""
+        source = TemplateSource(message)
+        try:
+            topic = self._topic(source)
+            if self._value is None:
+                return topic, message.body
+            value = source.get(self._value)
+        except ValueError as error:
+            raise message_templates.delivery_error(error) from None
+        return topic, None if value is MISSING or value is None else json.dumps(value)
 
-_FINAL_CODES = {
-    KafkaError.MSG_SIZE_TOO_LARGE,
-    KafkaError.TOPIC_AUTHORIZATION_FAILED,
-    KafkaError.CLUSTER_AUTHORIZATION_FAILED,
-    KafkaError.INVALID_RECORD,
-    KafkaError._INVALID_ARG,
-}
+
+class KafkaReadOptions(Options):
+    """Records of Kafka topics."""
+
+    topics: list[Topic] = Field(min_length=1, description="Topics to read.", examples=[["orders"]])
+    group: str = Field(
+        min_length=1,
+        max_length=249,
+        description="Consumer group under which the cluster keeps what was read. Pipelines with the same group share "
+        "the records; each group of its own gets all.",
+        examples=["headrace-orders"],
+    )
+    begin: Literal["earliest", "latest"] = Field(
+        "earliest",
+        description="Where a new group begins: with the oldest record that is kept, or with those written from now on.",
+    )
+    content_type: str = Field(
+        "application/json",
+        min_length=1,
+        description="Content type of records that have no header content-type.",
+        json_schema_extra=ADVANCED,
+    )
+
+
+class KafkaReadStream(ReadStream[KafkaConnection, KafkaReadOptions]):
+    """Reads as a member of a consumer group, with committed transactions only.
+
+    At least once, and in the order of each partition. Offsets are committed within a second after Headrace has stored
+    the records; what is read again after a crash becomes messages with the same IDs. After a crash the cluster waits
+    10 seconds before it gives the partitions to the next reader. A record's key is the message's ordering key, its
+    header `content-type` its content type; a record without a value becomes `null`."""
+
+    options_model = KafkaReadOptions
+    _consumer: AsyncConsumer | None = None
+
+    async def open(self) -> None:
+        self._cluster = Cluster(self.connection)
+        try:
+            await self._cluster.metadata()
+            self._consumer = AsyncConsumer(
+                self._cluster.config(**{"group.id": self.options.group, "auto.offset.reset": "earliest"})
+            )
+            await self._consumer.subscribe(self.options.topics, self._assign)
+        except (KafkaException, ForbiddenAddressError) as error:
+            raise self._cluster.error(error) from None
+
+    async def stream(self) -> AsyncIterator[Batch]:
+        assert self._consumer is not None
+        check_at = time.monotonic() + _CHECK_BROKERS_SECONDS
+        try:
+            while True:
+                records = await self._consumer.records(_BATCH_RECORDS)
+                if records:
+                    self._cluster.unreachable = False
+                    yield Batch([self._record(record) for record in records], _position(records))
+                elif self._cluster.unreachable:
+                    raise KafkaException(KafkaError(KafkaError._ALL_BROKERS_DOWN))
+                if time.monotonic() > check_at:  # brokers that joined the cluster since then
+                    await asyncio.to_thread(check_brokers, await self._consumer.list_topics(_CALL_SECONDS))
+                    check_at = time.monotonic() + _CHECK_BROKERS_SECONDS
+        except (KafkaException, ForbiddenAddressError) as error:
+            raise self._cluster.error(error) from None
+
+    async def acknowledge(self, position: Any) -> None:
+        assert self._consumer is not None
+        await self._consumer.store([TopicPartition(*place) for place in position])
+
+    async def lag(self) -> int | None:
+        """From what the brokers say with each answer, so that nothing is asked for."""
+        assert self._consumer is not None
+        try:
+            return await self._consumer.lag()
+        except KafkaException as error:
+            raise self._cluster.error(error) from None
+
+    async def close(self) -> None:
+        if self._consumer is not None:
+            await self._consumer.close()
+
+    def _record(self, record: Record) -> InputRecord:
+        headers = {name.lower(): value for name, value in record.headers() or ()}
+        content_type = headers.get(CONTENT_TYPE)
+        value, key = record.value(), record.key()
+        return InputRecord(
+            b"null" if value is None else bytes(value),
+            content_type=content_type.decode(errors="replace") if content_type else self.options.content_type,
+            key=None if key is None else bytes(key),
+            identity=f"{record.topic()}/{record.partition()}/{record.offset()}",
+        )
+
+    def _assign(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        """Commits at once where a new group begins, so that nothing that follows is skipped when the reader ends
+        before its first acknowledgement. A partition that a known group has not seen begins with its oldest record."""
+        committed = consumer.committed(partitions, timeout=_CALL_SECONDS)
+        new = [partition for partition in committed if partition.offset < 0]
+        from_now_on = self.options.begin == "latest" and len(new) == len(committed)
+        for partition in new:
+            oldest, end = consumer.get_watermark_offsets(partition, timeout=_CALL_SECONDS)
+            partition.offset = end if from_now_on else oldest
+        consumer.assign(committed)
+        if new:
+            consumer.commit(offsets=new, asynchronous=False)
+
+
+def _topic_part(value: Any) -> str:
+    text = scalar_text(value)
+    if not _TOPIC.fullmatch(text):
+        raise UnfitValueError(
+            "The value cannot be part of a topic: that has letters, digits, dots, dashes and underscores."
+        )
+    return text
+
+
+def _position(records: Sequence[Record]) -> list[tuple[str, int, int]]:
+    """Topic, partition and next offset of each partition."""
+    offsets = {(record.topic(), record.partition()): record.offset() for record in records}
+    return [(str(topic), int(partition or 0), int(offset or 0) + 1) for (topic, partition), offset in offsets.items()]
 
 
 @connectors.register
 class KafkaCluster(Connector):
-    """Writes each message to a Kafka topic."""
+    """Reads the records of Kafka topics, and writes each message to a topic."""
 
     type = "kafka"
     title = "Kafka cluster"
     connection_model = KafkaConnection
-    capabilities = (KafkaDeliver,)
+    capabilities = (KafkaDeliver, KafkaReadStream)
     example = {
         "bootstrap_servers": "broker-1:9092",
         "security": {"type": "sasl", "mechanism": "SCRAM-SHA-512", "username": "headrace", "password": "s3cret"},
+        "tls": {"type": "tls"},
     }
 
     @staticmethod
     async def check(connection: KafkaConnection) -> str:
-        """Fetches the cluster's metadata, which needs a working login."""
-        errors: list[str] = []
-        try:
-            metadata = await asyncio.to_thread(
-                _checked_metadata, connection, error_cb=lambda error: errors.append(error.str())
-            )
-        except ForbiddenAddressError as error:
-            raise CheckFailedError(str(error), field="bootstrap_servers") from None
-        except KafkaException as error:
-            cause = errors[0] if errors else error.args[0].str()
-            field = "security" if "uthentication" in cause else "bootstrap_servers"
-            raise CheckFailedError(f"No connection to the cluster: {cause}.", field=field) from None
-        return f"Connected to {len(metadata.brokers)} broker(s); {len(metadata.topics)} topics are visible."
+        return await check_cluster(connection)

@@ -91,7 +91,8 @@ class WebhookVerify(Verify[WebhookConnection, Options]):
 
 
 def _same(given: str, expected: str) -> bool:
-    return hmac.compare_digest(given.encode(), expected.encode())
+    """Compares a header as it arrived, an octet for each character, with a text that is sent as UTF-8."""
+    return hmac.compare_digest(given.encode("latin-1", "replace"), expected.encode())
 
 
 @connectors.register

@@ -1,1 +1,1 @@
-"""The delivery engine: sends messages to their outputs, tries again, and gives up in writing."""
+"""The delivery engine: sends messages to their outputs, retries, and ends what cannot be delivered as a dead letter."""

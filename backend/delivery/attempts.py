@@ -1,8 +1,9 @@
-"""What the attempts log and the engine's caller are told of one attempt."""
+"""What the attempts log and the engine's caller receive about one attempt."""
 
 import random
 
 from backend.delivery.client import DeliveryClient
+from backend.delivery.delivery import Delivery
 from backend.delivery.outcomes import Outcome, Suppressed, Undeliverable
 from backend.domain.capabilities import DeliveryError, Receipt
 from backend.domain.masking import redacted
@@ -18,7 +19,7 @@ _HELD = {
 
 
 def succeeded(client: DeliveryClient, number: int, seconds: float, receipt: Receipt) -> list[Attempt]:
-    """The entry of a success, if this is one of the share that is logged."""
+    """The entry of a success, if this is one of those that are logged."""
     if random.random() >= client.runtime.config.logged_successes:
         return []
     response = redacted(receipt.body, client.secrets)
@@ -31,11 +32,11 @@ def failed(error: DeliveryError, number: int, seconds: float) -> Attempt:
     )
 
 
-def not_attempted(admission: Repeat | Held, position: str, attempts: list[Attempt]) -> Outcome:
+def not_attempted(admission: Repeat | Held, delivery: Delivery) -> Outcome:
     """The outcome of a message that was not admitted."""
     if isinstance(admission, Repeat):
-        return Suppressed(admission.position == position, attempts)
-    return Undeliverable(admission.reason, _HELD[admission.reason], attempts, due=admission.due)
+        return Suppressed(admission.position in (delivery.position, *delivery.read_at), delivery.attempts)
+    return Undeliverable(admission.reason, _HELD[admission.reason], delivery.attempts, due=admission.due)
 
 
 def _milliseconds(seconds: float) -> float:

@@ -3,15 +3,17 @@
 import asyncio
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
 
 from backend.delivery import attempts
 from backend.delivery.batching import Pending, Settle
 from backend.delivery.client import DeliveryClient
-from backend.delivery.outcomes import Delivered, Undeliverable
+from backend.delivery.delivery import Delivery
+from backend.delivery.outcomes import Delivered, Outcome, Undeliverable
 from backend.domain.capabilities import BatchRefusedError, DeliveryError, Receipt, internal_error
 from backend.resilience.bulkhead import Bulkhead
-from backend.resilience.gate import Held, OutputGate, Repeat
+from backend.resilience.gate import Held, OutputGate, Repeat, Send
 from backend.resilience.retries import RetriesExhaustedError, with_retries
 from backend.telemetry import events
 from backend.telemetry.recorder import Recorder
@@ -21,18 +23,37 @@ log = logging.getLogger(__name__)
 _NO_BYTES = 0
 
 
-class BatchSender:
-    """``gate`` and ``slots`` are the output's, which all of its clients share."""
+@dataclass(slots=True)
+class _Call:
+    """A batch as its breaker counts it: one call to the receiver is one error, however often it is tried."""
 
-    def __init__(self, client: DeliveryClient, *, gate: OutputGate, slots: Bulkhead, recorder: Recorder) -> None:
+    name: str
+    has_failed: bool = False
+
+
+class BatchSender:
+    """``gate`` and ``slots`` are the output's, which all of its clients share; ``obstacle`` returns what comes of a
+    message that may not be sent although it was admitted."""
+
+    def __init__(
+        self,
+        client: DeliveryClient,
+        *,
+        gate: OutputGate,
+        slots: Bulkhead,
+        recorder: Recorder,
+        obstacle: Callable[[Delivery], Awaitable[Outcome | None]],
+    ) -> None:
         self._client = client
         self._gate = gate
         self._slots = slots
         self._recorder = recorder
+        self._obstacle = obstacle
 
     async def send(self, batch: Sequence[Pending], settle: Settle) -> None:
         """Settles every message. The caller has taken a slot, which the first attempt gives back."""
         remaining = list(batch)
+        call = _Call(batch[0].message.id)
 
         async def attempt(number: int) -> None:
             """Settles what it can. Raises the first of the errors that are worth another attempt."""
@@ -40,7 +61,7 @@ class BatchSender:
             if number > 1:
                 await self._slots.enter(_NO_BYTES)
             try:
-                failed = await self._attempt(remaining, number, settle)
+                failed = await self._attempt(remaining, number, settle, call)
             finally:
                 self._slots.leave(_NO_BYTES)
             remaining = [pending for pending, _ in failed]
@@ -59,41 +80,43 @@ class BatchSender:
             for pending in remaining:
                 last = pending.attempts[-1]
                 outcome = Undeliverable(
-                    last.reason, last.error, pending.attempts, due=exhausted.due, retryable=exhausted.retryable
+                    last.reason,
+                    last.error,
+                    pending.attempts,
+                    due=exhausted.due,
+                    retryable=exhausted.retryable,
                 )
                 settle(pending, outcome)
         except Exception as error:  # a fault of ours must not leave messages without an outcome
             log.exception("A batch could not be delivered.")
             failure = internal_error(error)
             for pending in remaining:
-                settle(pending, Undeliverable(failure.reason, str(failure), pending.attempts, retryable=True))
+                if not pending.outcome.done():
+                    settle(pending, Undeliverable(failure.reason, str(failure), pending.attempts, retryable=True))
 
     async def _attempt(
-        self, batch: Sequence[Pending], number: int, settle: Settle
+        self, batch: Sequence[Pending], number: int, settle: Settle, call: "_Call"
     ) -> list[tuple[Pending, DeliveryError]]:
         """Sends what is admitted; those that failed and are worth another attempt, each with its error."""
-        admissions = await asyncio.gather(
-            *(self._gate.admit(p.kind if number == 1 else "retry", p.message.id) for p in batch)
-        )
-        sent: list[Pending] = []
-        wait, probe = 0.0, False
-        for pending, admission in zip(batch, admissions, strict=True):
-            if isinstance(admission, Repeat | Held):
-                settle(pending, attempts.not_attempted(admission, pending.position, pending.attempts))
-            else:
-                sent.append(pending)
-                wait, probe = max(wait, admission.wait), probe or admission.probe
+        admitted = await self._admitted(batch, number, settle)
+        sent = [pending for pending, _ in admitted]
         if not sent:
             return []
+        wait, probe = (
+            max(admission.wait for _, admission in admitted),
+            any(admission.probe for _, admission in admitted),
+        )
         if wait > 0:
             await asyncio.sleep(wait)
         began = time.perf_counter()
         results = await self._deliver(sent)
         seconds = time.perf_counter() - began
-        if all(isinstance(result, DeliveryError) for result in results):
-            # A batch is one call to the receiver, so it is one failure to its breaker.
-            self._gate.failed(str(results[0])[:300], probe=probe)
-            probe = False
+        errors = [result for result in results if isinstance(result, DeliveryError) and not result.about_message]
+        if len(errors) == len(sent):
+            self._gate.failed(str(errors[0])[:300], call.name, probe=probe, again=call.has_failed)
+            call.has_failed = True
+        else:
+            self._gate.answered(call.name, probe=probe, again=call.has_failed)
         worth_retrying: list[tuple[Pending, DeliveryError]] = []
         for pending, result in zip(sent, results, strict=True):
             if isinstance(result, DeliveryError):
@@ -101,14 +124,33 @@ class BatchSender:
                 if result.retryable:
                     worth_retrying.append((pending, result))
                 else:
-                    settle(pending, Undeliverable(result.reason, str(result), pending.attempts))
+                    settle(
+                        pending,
+                        Undeliverable(result.reason, str(result), pending.attempts, rejected=result.about_message),
+                    )
                 continue
-            self._gate.delivered(pending.message.id, pending.position, probe=probe)
-            probe = False
+            pending.delivery.attempts += attempts.succeeded(self._client, number, seconds, result)
             self._recorder.latency(self._gate.key.pipeline_id, self._gate.key.output, seconds)
-            pending.attempts += attempts.succeeded(self._client, number, seconds, result)
+            self._gate.delivered(pending.message.id, pending.delivery.position, probe=False)
             settle(pending, Delivered(result.status, pending.attempts))
         return worth_retrying
+
+    async def _admitted(self, batch: Sequence[Pending], number: int, settle: Settle) -> list[tuple[Pending, Send]]:
+        """Those that may be sent; the others are settled."""
+        admissions = await asyncio.gather(
+            *(self._gate.admit(p.delivery.kind if number == 1 else "retry", p.message.id) for p in batch)
+        )
+        admitted: list[tuple[Pending, Send]] = []
+        for pending, admission in zip(batch, admissions, strict=True):
+            if isinstance(admission, Repeat | Held):
+                settle(pending, attempts.not_attempted(admission, pending.delivery))
+            else:
+                admitted.append((pending, admission))
+        obstacles = await asyncio.gather(*(self._obstacle(pending.delivery) for pending, _ in admitted))
+        for (pending, _), obstacle in zip(admitted, obstacles, strict=True):
+            if obstacle is not None:
+                settle(pending, obstacle)
+        return [each for each, obstacle in zip(admitted, obstacles, strict=True) if obstacle is None]
 
     async def _deliver(self, batch: Sequence[Pending]) -> Sequence[Receipt | DeliveryError]:
         """One result for each. A batch that is refused for what is in it is halved, so that only the message at

@@ -10,24 +10,29 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 
+from backend.delivery.delivery import Delivery
 from backend.delivery.outcomes import Outcome
 from backend.domain.batching import BatchPolicy
 from backend.domain.message import Message
 from backend.domain.records import Attempt
 from backend.resilience.bulkhead import Bulkhead
-from backend.resilience.gate import Kind
 
 
 @dataclass(eq=False, slots=True)
 class Pending:
     """A message on its way through a batch."""
 
-    message: Message
-    position: str
-    kind: Kind
+    delivery: Delivery
     outcome: asyncio.Future[Outcome]
     since: float = field(default_factory=time.monotonic)
-    attempts: list[Attempt] = field(default_factory=list)
+
+    @property
+    def message(self) -> Message:
+        return self.delivery.message
+
+    @property
+    def attempts(self) -> list[Attempt]:
+        return self.delivery.attempts
 
 
 Settle = Callable[[Pending, Outcome], None]
@@ -57,12 +62,14 @@ class Batcher:
         self._running: set[asyncio.Future[None]] = set()
         self._task = asyncio.create_task(self._run())
 
-    async def deliver(self, pending: Pending) -> Outcome:
+    def add(self, delivery: Delivery) -> asyncio.Future[Outcome]:
+        """The future outcome."""
+        pending = Pending(delivery, asyncio.get_running_loop().create_future())
         self._pending.append(pending)
         self._bytes += len(pending.message.body)
         if self._is_due() or len(self._pending) == 1:
             self._changed.set()
-        return await pending.outcome
+        return pending.outcome
 
     def flush(self) -> None:
         """What is waiting now is sent without waiting for its batch to fill."""
@@ -122,8 +129,10 @@ class Batcher:
                 return
 
     def _take(self) -> list[Pending]:
-        """The next batch, oldest first. What has to wait for its key stays, with all later ones of that key."""
+        """The next batch, oldest first. What has to wait for its key stays, with all later ones of that key. A copy of
+        a message that is in the batch stays too: the ledger only knows what was delivered before."""
         batch: list[Pending] = []
+        ids: set[str] = set()
         left: deque[Pending] = deque()
         keys_left: set[bytes] = set()
         size = 0
@@ -133,11 +142,12 @@ class Batcher:
             if batch and size + body > self._policy.bytes:
                 self._pending.appendleft(pending)
                 break
-            if key in self._busy_keys or key in keys_left:
+            if key in self._busy_keys or key in keys_left or pending.message.id in ids:
                 left.append(pending)
                 keys_left.add(key)
                 continue
             batch.append(pending)
+            ids.add(pending.message.id)
             size += body
             if not self._atomic:
                 keys_left.add(key)

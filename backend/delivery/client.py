@@ -7,14 +7,27 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from backend.domain.capabilities import Deliver, DeliverBatch, DeliveryError, Receipt, internal_error
+from backend.domain.capabilities import (
+    Capability,
+    Collect,
+    CollectedDocument,
+    Deliver,
+    DeliverBatch,
+    DeliveryError,
+    Receipt,
+    internal_error,
+)
+from backend.domain.collected import collected_record
+from backend.domain.connector import connectors
 from backend.domain.message import Message
 from backend.domain.pipeline import RuntimeOutput
 from backend.domain.reasons import Reason
+from backend.domain.records import Record, staged_record
+from backend.domain.registry import UnknownComponentError
 
 log = logging.getLogger(__name__)
 
-Capability = Deliver[Any, Any] | DeliverBatch[Any, Any]
+_Delivering = Deliver[Any, Any] | DeliverBatch[Any, Any]
 
 
 class DeliveryClient:
@@ -28,13 +41,14 @@ class DeliveryClient:
         self.in_flight = 0
         self.last_used = time.monotonic()
         self.secrets: list[str] = []
-        self._opening: asyncio.Task[Capability] | None = None
+        self._opening: asyncio.Task[_Delivering] | None = None
         self._ready: Any = None
         """The capability, once it is open."""
-        capability = self._bound()
-        self.batched = isinstance(capability, DeliverBatch)
-        """Whether messages are delivered in batches."""
-        self.atomic = isinstance(capability, DeliverBatch) and capability.atomic
+        self.stages = self._is_staged()
+        """Whether the output stores files or keeps a collection. A message is delivered to it once it is handed over to
+        the stage that does so, which happens in the transaction that commits its outcome."""
+        self.batched, self.atomic = self._forms()
+        """Whether messages are delivered in batches, and whether the receiver takes all of one or nothing."""
 
     def serves(self, runtime: RuntimeOutput) -> bool:
         """Whether that configuration may use this client."""
@@ -51,9 +65,30 @@ class DeliveryClient:
             async with asyncio.timeout(self.runtime.config.timeout_seconds):
                 capability: Any = self._ready or await self._capability()
                 receipt: Receipt = await capability.deliver(message)
-                return receipt
+            return _checked_receipt(receipt)
         except Exception as error:
             raise self._as_delivery_error(error) from None
+
+    def document(self, message: Message) -> CollectedDocument | None:
+        """What the message is in the output's collection; None if the output stores files. Raises DeliveryError."""
+        if not self._collects():
+            return None
+        try:
+            if self._ready is None:
+                self._ready = self.runtime.config.bind(self.runtime.connector)
+            document: CollectedDocument = self._ready.document(message)
+        except Exception as error:
+            raise self._as_delivery_error(error) from None
+        return document
+
+    def handed_over(self, message: Message, document: CollectedDocument | None, *, workspace_id: str) -> Record:
+        """What hands a message over to the stage that stores files or collections; ``document`` is what it is there."""
+        if not self._collects():
+            return staged_record(message, workspace_id=workspace_id, output=self.runtime.name)
+        assert document is not None
+        return collected_record(
+            message, document, collection=str(self.runtime.config.connector), workspace_id=workspace_id
+        )
 
     async def deliver_batch(self, messages: Sequence[Message]) -> Sequence[Receipt | DeliveryError]:
         """One result for each message. Raises DeliveryError when there is none."""
@@ -86,9 +121,12 @@ class DeliveryClient:
     def _checked(self, results: Sequence[Receipt | DeliveryError], expected: int) -> Sequence[Receipt | DeliveryError]:
         if len(results) != expected:
             raise RuntimeError(f"The connector gave {len(results)} results for {expected} messages.")
-        return [result.without(self.secrets) if isinstance(result, DeliveryError) else result for result in results]
+        return [
+            result.without(self.secrets) if isinstance(result, DeliveryError) else _checked_receipt(result)
+            for result in results
+        ]
 
-    async def _capability(self) -> Capability:
+    async def _capability(self) -> _Delivering:
         """Opened by the first message; the next attempt opens it anew when that failed. Raises DeliveryError."""
         opening = self._opening
         if opening is None or (opening.done() and opening.exception() is not None):
@@ -106,15 +144,30 @@ class DeliveryClient:
         log.error("A connector of type %s failed unexpectedly.", self.runtime.connector.type, exc_info=error)
         return internal_error(error)
 
-    def _bound(self) -> Capability | None:
-        """None when the configuration is refused: each delivery then fails with the reason."""
+    def _is_staged(self) -> bool:
+        """By the connector's type alone: while its secrets cannot be read, messages are staged all the same."""
+        kind = self._kind()
+        return kind is not None and kind.handed_over
+
+    def _collects(self) -> bool:
+        kind = self._kind()
+        return kind is not None and issubclass(kind, Collect)
+
+    def _kind(self) -> type[Capability[Any, Any]] | None:
         try:
-            return self.runtime.config.bind(self.runtime.connector)  # type: ignore[no-any-return]
-        except Exception:
+            return self.runtime.config.capability_of(connectors.get(self.runtime.connector.type))
+        except UnknownComponentError:
             return None
 
-    async def _open(self) -> Capability:
-        capability: Capability = self.runtime.config.bind(self.runtime.connector)
+    def _forms(self) -> tuple[bool, bool]:
+        try:
+            capability = self.runtime.config.bind(self.runtime.connector)
+            return isinstance(capability, DeliverBatch), isinstance(capability, DeliverBatch) and capability.atomic
+        except Exception:  # the configuration is refused: each delivery fails with the reason
+            return False, False
+
+    async def _open(self) -> _Delivering:
+        capability: _Delivering = self.runtime.config.bind(self.runtime.connector)
         self.secrets = capability.secrets()
         try:
             await capability.open()
@@ -124,3 +177,9 @@ class DeliveryClient:
             raise
         self._ready = capability
         return capability
+
+
+def _checked_receipt(receipt: Any) -> Receipt:
+    if not isinstance(receipt, Receipt):
+        raise TypeError(f"The connector gave {type(receipt).__name__} instead of a receipt.")
+    return receipt

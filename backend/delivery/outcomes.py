@@ -15,7 +15,8 @@ class Delivered:
 
 @dataclass(frozen=True, slots=True)
 class Suppressed:
-    """The receiver had the message before. ``same_read`` says that it was this very record, read again."""
+    """The receiver had the message before. ``same_read`` says that it was this very record, read again, or the
+    one that became the dead letter which is redelivered: what was done of it then was not committed."""
 
     same_read: bool
     attempts: list[Attempt] = field(default_factory=list)
@@ -23,13 +24,20 @@ class Suppressed:
 
 @dataclass(frozen=True, slots=True)
 class Undeliverable:
-    """The message is to become a dead letter; ``due`` and ``retryable`` as for ``dead_letter``."""
+    """The message is to become a dead letter; ``due`` and ``retryable`` as for ``dead_letter``. ``rejected`` says that
+    the receiver rejects this very message, and would reject it again."""
 
     reason: str
     error: str
     attempts: list[Attempt] = field(default_factory=list)
     due: float | None = None
     retryable: bool = False
+    rejected: bool = False
 
 
-Outcome = Delivered | Suppressed | Undeliverable
+@dataclass(frozen=True, slots=True)
+class Abandoned:
+    """The message was not sent, since its record is read again."""
+
+
+Outcome = Delivered | Suppressed | Undeliverable | Abandoned

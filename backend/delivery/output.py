@@ -1,20 +1,24 @@
 """One output of a pipeline, whatever the version: bounded room, order per key, retries, breaker and rate limit."""
 
 import asyncio
+import logging
 import time
 
 from backend.delivery import attempts
 from backend.delivery.batch_sender import BatchSender
-from backend.delivery.batching import Batcher, Pending
+from backend.delivery.batching import Batcher
 from backend.delivery.client import DeliveryClient
-from backend.delivery.outcomes import Delivered, Outcome, Suppressed, Undeliverable
+from backend.delivery.commits import COMMITTED, Commit
+from backend.delivery.delivery import Delivery
+from backend.delivery.order import KeyOrder
+from backend.delivery.outcomes import Abandoned, Delivered, Outcome, Suppressed, Undeliverable
+from backend.delivery.shares import Share, Window, WindowSlot
 from backend.domain.batching import BatchPolicy
 from backend.domain.breaker import BreakerPolicy
-from backend.domain.capabilities import DeliveryError
+from backend.domain.capabilities import DeliveryError, Receipt, internal_error
 from backend.domain.message import Message
 from backend.domain.pipeline import OutputConfig, RuntimeOutput
 from backend.domain.reasons import Reason
-from backend.domain.records import Attempt
 from backend.resilience.bulkhead import Bulkhead
 from backend.resilience.gate import Gate, Held, Kind, OutputGate, Repeat, Send
 from backend.resilience.retries import RetriesExhaustedError, with_retries
@@ -22,24 +26,35 @@ from backend.resilience.scripts import OutputKey
 from backend.telemetry import events
 from backend.telemetry.recorder import Recorder
 
+log = logging.getLogger(__name__)
+
 _QUEUE_BYTES = 16 * 1024 * 1024
 _SATURATED_SECONDS = 15.0
 _CLIENT_IDLE_SECONDS = 60.0
 _NO_BYTES = 0
 
 
-class Output:
+class Output(Share):
     """Delivers the messages of all versions of a pipeline to one of its outputs.
 
-    Messages with the same key go one after the other; at most ``concurrency`` deliveries run at the same time, and
-    no more than ``queue`` messages and 16 MiB are in flight or wait for their turn. Further ones wait in line, until
-    ``dismiss_line`` says that others need their place in the window. The newest configuration that was used decides
-    about these bounds; connector, options, timeout and retries are those of each message's own version.
+    Messages with the same key go one after the other, in the order of ``accept``; at most ``concurrency`` deliveries
+    run at the same time. No more than ``queue`` messages and 16 MiB are admitted, and no more than others leave of the
+    window (shares.py). Further ones are queued, until ``evict_queue`` says that others need their slots. The newest
+    configuration that was used decides about these bounds; connector, options, timeout and retries are those of each
+    message's own version.
     """
 
     def __init__(
-        self, pipeline_id: str, runtime: RuntimeOutput, *, recorder: Recorder, gate: Gate, breaker: BreakerPolicy
+        self,
+        pipeline_id: str,
+        runtime: RuntimeOutput,
+        *,
+        recorder: Recorder,
+        gate: Gate,
+        breaker: BreakerPolicy,
+        window: Window | None = None,
     ) -> None:
+        super().__init__(runtime.config.queue, _QUEUE_BYTES, window or Window())
         self.name = runtime.name
         self._pipeline_id = pipeline_id
         self._recorder = recorder
@@ -48,42 +63,67 @@ class Output:
         self._gate: OutputGate = gate.output(
             OutputKey(pipeline_id, self.name), config.breaker or breaker, config.rate_limit
         )
-        self._room = Bulkhead(config.queue, _QUEUE_BYTES)
         self._slots = Bulkhead(config.concurrency, 1)
         self._version = 0
         self._clients: list[DeliveryClient] = []
         self._batchers: dict[DeliveryClient, Batcher] = {}
-        self._tails: dict[bytes, tuple[asyncio.Future[None], DeliveryClient]] = {}
+        self._order = KeyOrder()
         self._closing: set[asyncio.Task[None]] = set()
-        self.in_flight = 0
-        self.last_used = time.monotonic()
-        self._ended = 0
-        self._pace_since = self.last_used
 
-    async def send(
-        self, runtime: RuntimeOutput, version: int, message: Message, position: str, kind: Kind = "first"
-    ) -> Outcome:
-        """Delivers the message, which was read at ``position``, or says why it could not be. Never raises."""
-        self.in_flight += 1
-        self.last_used = time.monotonic()
+    def accept(
+        self,
+        runtime: RuntimeOutput,
+        version: int,
+        message: Message,
+        position: str,
+        *,
+        kind: Kind = "first",
+        slot: WindowSlot | None = None,
+        read_at: tuple[str, ...] = (),
+        commit: Commit = COMMITTED,
+    ) -> Delivery:
+        """Takes the message's turn among those of its key, and its room; ``send`` has to follow.
+
+        Both are taken at once: a message that had room but not its turn would wait for one that has its turn but no
+        room.
+
+        ``position`` names the record it was read from, and ``commit`` is that record's; ``slot`` is its slot in the
+        window, which outputs share.
+        """
+        if version > self._version:
+            self._configure(runtime.config, version)
+        client = self._client(runtime)
+        client.in_flight += 1
+        room = self.arrive(len(message.body))
+        turn = self._order.take(message.key, client)
+        return Delivery(message, position, kind, client, turn, slot, room, read_at, commit)
+
+    async def send(self, delivery: Delivery) -> Outcome:
+        """Delivers the message, or says why it could not be. Never raises."""
+        message, client = delivery.message, delivery.client
+        outcome: Outcome = Abandoned()
         try:
-            outcome = await self._send_with_room(runtime, version, message, position, kind)
+            outcome = await self._send_with_room(delivery)
+        except Exception as error:  # a fault of ours must not leave the message without an outcome
+            log.exception("A message could not be delivered.")
+            failure = internal_error(error)
+            outcome = Undeliverable(failure.reason, str(failure), delivery.attempts, retryable=True)
+        else:
+            if isinstance(outcome, Suppressed) and outcome.same_read and delivery.read_at:
+                # A second copy of this redelivery is to find this position.
+                self._gate.delivered(message.id, delivery.position, probe=False)
         finally:
-            self.in_flight -= 1
-            self._ended += 1
+            self._order.end(message.key, delivery.turn, _awaited_commit(outcome, delivery))
+            client.in_flight -= 1
+            client.last_used = time.monotonic()
+            self.leave(len(message.body))
         self._note(message, outcome)
         return outcome
 
-    def is_slow(self) -> bool:
-        """Whether what waits in line needs more than a second, at the pace since this was last called."""
-        now = time.monotonic()
-        pace = self._ended / max(now - self._pace_since, 0.001)
-        self._ended, self._pace_since = 0, now
-        return self._room.waiting > pace
-
-    def dismiss_line(self) -> None:
-        """What waits for room becomes dead letters, to be delivered later."""
-        self._room.dismiss_line()
+    @property
+    def is_behind(self) -> bool:
+        """Never while it stages: then nobody is waited for, and what the ledger knows must not become a dead letter."""
+        return not self._stages and super().is_behind
 
     def flush(self) -> None:
         """Batches are sent as they are."""
@@ -105,29 +145,24 @@ class Output:
 
     # -- room, client and order ------------------------------------------------
 
-    async def _send_with_room(
-        self, runtime: RuntimeOutput, version: int, message: Message, position: str, kind: Kind
-    ) -> Outcome:
-        size = len(message.body)
-        if not self._room.enter_now(size) and not await self._room.enter(size):
-            return Undeliverable(
-                Reason.OUTPUT_SATURATED,
-                f"The output's {self._room.capacity} places stayed taken while others waited; the message is "
-                "redelivered automatically.",
-                due=time.time() + _SATURATED_SECONDS,
-            )
+    async def _send_with_room(self, delivery: Delivery) -> Outcome:
+        if delivery.room is not None and not await delivery.room:
+            return _saturated("The output was slow while others waited; the message is redelivered automatically.")
+        if delivery.slot is not None:
+            delivery.slot.acquire()
         try:
-            if version > self._version:
-                self._configure(runtime.config, version)
-            client = self._client(runtime)
-            client.in_flight += 1
-            try:
-                return await self._send_in_order(client, message, position, kind)
-            finally:
-                client.in_flight -= 1
-                client.last_used = time.monotonic()
+            await delivery.turn.comes()
+            if not delivery.client.batched:
+                return await self._deliver_with_retries(delivery)
+            outcome = self._batcher(delivery.client).add(delivery)
+            delivery.turn.join()
+            return await outcome
         finally:
-            self._room.leave(size)
+            self.end(len(delivery.message.body))
+
+    @property
+    def _stages(self) -> bool:
+        return bool(self._clients) and self._clients[-1].stages
 
     def _configure(self, config: OutputConfig, version: int) -> None:
         self._version = version
@@ -147,25 +182,6 @@ class Output:
         self._clients.append(client)
         return client
 
-    async def _send_in_order(self, client: DeliveryClient, message: Message, position: str, kind: Kind) -> Outcome:
-        tail = self._tails.get(message.key)
-        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._tails[message.key] = entry = (done, client)
-        try:
-            # A batcher keeps the order of a key itself: waiting here would put each message of a key into a batch
-            # of its own.
-            if tail is not None and not (client.batched and tail[1] is client):
-                await tail[0]
-            if client.batched:
-                return await self._batcher(client).deliver(
-                    Pending(message, position, kind, asyncio.get_running_loop().create_future())
-                )
-            return await self._deliver_with_retries(client, message, position, kind)
-        finally:
-            done.set_result(None)
-            if self._tails.get(message.key) is entry:
-                del self._tails[message.key]
-
     async def _close_client(self, client: DeliveryClient) -> None:
         if client in self._batchers:
             await self._batchers.pop(client).close()
@@ -173,76 +189,93 @@ class Output:
 
     # -- one by one --------------------------------------------------------------
 
-    async def _deliver_with_retries(
-        self, client: DeliveryClient, message: Message, position: str, kind: Kind
-    ) -> Outcome:
-        log_entries: list[Attempt] = []
+    async def _deliver_with_retries(self, delivery: Delivery) -> Outcome:
+        message = delivery.message
 
         async def attempt(number: int) -> Outcome:
-            purpose: Kind = kind if number == 1 else "retry"
+            purpose: Kind = delivery.kind if number == 1 else "retry"
             # Admission takes milliseconds, during which no delivery should hold a slot. A token of a rate limit is
             # for now, though: it is taken by what has a slot already.
             epoch = self._gate.epoch
             admission = await self._gate.admit(purpose, message.id) if self._gate.limit_policy is None else None
             if isinstance(admission, Repeat | Held):
-                return attempts.not_attempted(admission, position, log_entries)
+                return attempts.not_attempted(admission, delivery)
+            if (obstacle := await self._obstacle(delivery)) is not None:
+                return obstacle
             if not self._slots.enter_now(_NO_BYTES):
                 await self._slots.enter(_NO_BYTES)
             try:
                 if admission is None or self._is_outdated(admission, epoch):
                     admission = await self._gate.admit(purpose, message.id)
                 if isinstance(admission, Repeat | Held):
-                    return attempts.not_attempted(admission, position, log_entries)
-                return await self._attempt(client, message, position, admission, number=number, log_entries=log_entries)
+                    return attempts.not_attempted(admission, delivery)
+                return await self._attempt(delivery, admission, number)
             finally:
                 self._slots.leave(_NO_BYTES)
 
         try:
             return await with_retries(
-                client.runtime.config.retry,
+                delivery.client.runtime.config.retry,
                 attempt,
                 opened=self._gate.opened,
                 on_retry=lambda: self._recorder.count(self._pipeline_id, events.retried(self.name)),
             )
         except RetriesExhaustedError as exhausted:
             return Undeliverable(
-                exhausted.reason, str(exhausted), log_entries, due=exhausted.due, retryable=exhausted.retryable
+                exhausted.reason,
+                str(exhausted),
+                delivery.attempts,
+                due=exhausted.due,
+                retryable=exhausted.retryable,
+                rejected=exhausted.rejected,
             )
+
+    async def _obstacle(self, delivery: Delivery) -> Outcome | None:
+        """What comes of a message that may not be sent although it was admitted. Waits for the commit of dead letters
+        that come before it in the order of its key."""
+        if not await self._order.set_aside.committed(delivery.message.key):
+            return _saturated(
+                "A dead letter of the same key could not be stored in time; the message is redelivered automatically."
+            )
+        return Abandoned() if delivery.commit.is_lost else None
 
     def _is_outdated(self, admission: Send, epoch: int) -> bool:
         """Whether the breaker may have opened since it was given."""
         return not admission.probe and self._gate.epoch != epoch
 
-    async def _attempt(
-        self,
-        client: DeliveryClient,
-        message: Message,
-        position: str,
-        admission: Send,
-        *,
-        number: int,
-        log_entries: list[Attempt],
-    ) -> Delivered:
+    async def _attempt(self, delivery: Delivery, admission: Send, number: int) -> Delivered:
         """Raises DeliveryError."""
         if admission.wait > 0:
             await asyncio.sleep(admission.wait)
+        message, client, again = delivery.message, delivery.client, bool(delivery.attempts)
         began = time.perf_counter()
         try:
-            receipt = await client.deliver(message)
+            receipt = self._prepared(delivery) if client.stages else await client.deliver(message)
         except DeliveryError as error:
-            self._gate.failed(str(error)[:300], probe=admission.probe)
-            log_entries.append(attempts.failed(error, number, time.perf_counter() - began))
+            delivery.attempts.append(attempts.failed(error, number, time.perf_counter() - began))
+            if error.about_message:
+                self._gate.answered(message.id, probe=admission.probe, again=again)
+            else:
+                self._gate.failed(str(error)[:300], message.id, probe=admission.probe, again=again)
             raise
-        self._gate.delivered(message.id, position, probe=admission.probe)
         seconds = time.perf_counter() - began
+        delivery.attempts += attempts.succeeded(client, number, seconds, receipt)
         self._recorder.latency(self._pipeline_id, self.name, seconds)
-        log_entries += attempts.succeeded(client, number, seconds, receipt)
-        return Delivered(receipt.status, log_entries)
+        # Last: what the ledger knows is neither sent nor billed again, so nothing may fail after it.
+        self._gate.delivered(message.id, delivery.position, probe=admission.probe, again=again)
+        return Delivered(receipt.status, delivery.attempts)
+
+    def _prepared(self, delivery: Delivery) -> Receipt:
+        """Of a message that is handed over with its outcome. Raises DeliveryError."""
+        delivery.document = delivery.client.document(delivery.message)
+        return Receipt("staged" if delivery.document is None else "collected")
 
     def _batcher(self, client: DeliveryClient) -> Batcher:
         batcher = self._batchers.get(client)
         if batcher is None:
-            sender = BatchSender(client, gate=self._gate, slots=self._slots, recorder=self._recorder)
+            sender = BatchSender(
+                client, gate=self._gate, slots=self._slots, recorder=self._recorder, obstacle=self._obstacle
+            )
             policy = client.runtime.config.batch or BatchPolicy.model_validate({})
             batcher = Batcher(policy, atomic=client.atomic, slots=self._slots, send=sender.send)
             self._batchers[client] = batcher
@@ -263,3 +296,15 @@ class Output:
                     message=outcome.error,
                     message_id=message.id,
                 )
+
+
+def _saturated(text: str) -> Undeliverable:
+    return Undeliverable(Reason.OUTPUT_SATURATED, text, due=time.time() + _SATURATED_SECONDS)
+
+
+def _awaited_commit(outcome: Outcome, delivery: Delivery) -> Commit | None:
+    """What later messages of the key wait for. Not for one that would become a dead letter again, and not under a rate
+    limit, which sets messages aside in any order. A redelivered one was set aside before."""
+    if not isinstance(outcome, Undeliverable) or outcome.rejected or delivery.kind == "redelivery":
+        return None
+    return delivery.commit if outcome.reason != Reason.RATE_LIMITED else None

@@ -7,9 +7,9 @@ opened, used and closed on one event loop.
 
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable, Hashable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 
 import msgspec
 
@@ -19,8 +19,19 @@ from backend.domain.model import StrictModel, VersionedModel
 from backend.domain.reasons import Reason
 
 
+class ConnectorName(NamedTuple):
+    """The type and the name of a connector in the same workspace."""
+
+    type: str
+    name: str
+
+
 class Connection(VersionedModel):
     """Base of a connector type's address and credentials. Secrets are ``SecretStr`` fields."""
+
+    def connectors(self) -> dict[str, ConnectorName]:
+        """Other connectors that it needs, by the field that names them."""
+        return {}
 
     def hosts(self) -> dict[str, list[str]]:
         """The hosts that will be connected to, by the field that names them."""
@@ -42,10 +53,15 @@ class Capability(ABC, Generic[ConnectionT, OptionsT]):
     purpose: ClassVar[str]
     """Completes the sentence "this connector cannot …"."""
     options_model: ClassVar[type[Options]] = Options
+    handed_over: ClassVar[bool] = False
+    """Whether messages are handed over to a stage of its own, in the transaction that commits their outcome, instead of
+    being delivered by the engine."""
 
     def __init__(self, connection: ConnectionT, options: OptionsT) -> None:
         self.connection = connection
         self.options = options
+        self.registered: dict[str, Any] = {}
+        """What the connector's ``Register`` made for this use; empty when it has none."""
 
     async def open(self) -> None:
         """Called once before the first use. Raises DeliveryError."""
@@ -58,12 +74,19 @@ class Capability(ABC, Generic[ConnectionT, OptionsT]):
         return list(secret_values(self.connection))
 
 
+def _encodable(text: str) -> str:
+    """Without surrogates, which a connector may have from bytes that are no text: nothing that is sent may have any."""
+    return text.encode(errors="replace").decode()
+
+
 class DeliveryError(Exception):
     """A call to an outside system that failed.
 
     ``reason`` is a stable word for counting; the message says what happened and what to do. ``retryable``
     distinguishes a transient fault from a final answer; ``retry_after`` is the number of seconds that the other side
-    asked to be left alone. ``status`` and ``response`` are its answer, for the attempts log.
+    asked to be left alone. ``status`` and ``response`` are its answer, for the attempts log. ``about_message`` marks
+    the final refusal of this one message: the receiver works, so its circuit breaker does not count the error.
+    ``option`` is the field of the use's options that is to blame, when one is.
     """
 
     def __init__(
@@ -75,13 +98,17 @@ class DeliveryError(Exception):
         retry_after: float | None = None,
         status: str = "",
         response: str = "",
+        about_message: bool = False,
+        option: str = "",
     ) -> None:
-        super().__init__(message)
+        super().__init__(_encodable(message))
         self.reason = reason
         self.retryable = retryable
         self.retry_after = retry_after
         self.status = status
-        self.response = response
+        self.response = _encodable(response)
+        self.about_message = about_message
+        self.option = option
 
     def without(self, secrets: Sequence[str]) -> "DeliveryError":
         """The same error with a mask in place of each secret."""
@@ -92,6 +119,8 @@ class DeliveryError(Exception):
             retry_after=self.retry_after,
             status=self.status,
             response=redacted(self.response, secrets),
+            about_message=self.about_message,
+            option=self.option,
         )
 
 
@@ -196,8 +225,15 @@ class ReadBatch(Capability[ConnectionT, OptionsT]):
 
     @abstractmethod
     def read(self, breakpoint: Any) -> AsyncIterator[Batch]:
-        """What follows the breakpoint, which is None at the first time. A batch's breakpoint is kept once Kafka has
-        acknowledged its records. Raises DeliveryError."""
+        """What follows the breakpoint, which is None at the first time. Raises DeliveryError.
+
+        A batch's breakpoint is kept within seconds after Kafka has acknowledged its records, also in the middle of a
+        long reading: whoever begins there must miss nothing."""
+
+    async def estimate(self, breakpoint: Any) -> int | None:
+        """About how many records follow the breakpoint, for people, or None when that is not known. Called before
+        ``read``, so it has to be cheap and to limit its own time. Raises DeliveryError."""
+        return None
 
 
 class ReadStream(Capability[ConnectionT, OptionsT]):
@@ -206,14 +242,27 @@ class ReadStream(Capability[ConnectionT, OptionsT]):
     name = "read_stream"
     purpose = "be read as a stream"
     reading: ClassVar[Reading] = Reading.STREAMING
+    keeps_position: ClassVar[bool] = False
+    """Whether the source does not keep every position, so that Headrace does, with the lease."""
+
+    def __init__(self, connection: ConnectionT, options: OptionsT) -> None:
+        super().__init__(connection, options)
+        self.position: Any = None
+        """With ``keeps_position``: the breakpoint of a batch that Kafka has acknowledged, set before ``open``; it may
+        be some seconds old, and is None at the first time."""
 
     @abstractmethod
     def stream(self) -> AsyncIterator[Batch]:
-        """Records as they come. Positions are kept at the source; see ``acknowledge``. Raises DeliveryError."""
+        """Records as they come, after what was acknowledged. Raises DeliveryError."""
 
     @abstractmethod
     async def acknowledge(self, position: Any) -> None:
         """Kafka has everything up to that batch's breakpoint. Raises DeliveryError."""
+
+    async def lag(self) -> int | None:
+        """About how many records wait to be read, for people, or None when that is not known. Called now and then
+        beside ``stream``, within a time limit. Raises DeliveryError."""
+        return None
 
 
 class VerificationError(Exception):
@@ -236,13 +285,11 @@ class Call(Capability[ConnectionT, OptionsT]):
 
     name = "call"
     purpose = "be called by a step"
-    reasons_of_the_message: ClassVar[frozenset[str]] = frozenset()
-    """Reasons of a DeliveryError that blame the message and not the system: its circuit breaker ignores them."""
 
     @abstractmethod
     def request(self) -> Callable[[Any], Hashable]:
         """The request as a function of a document. Equal requests have equal answers, so it is what the cache goes
-        by. The function raises TransformError on a document that does not fit."""
+        by. The function raises ValueError, whose text is for people, on a document that does not fit."""
 
     @abstractmethod
     async def call(self, request: Any) -> bytes:
@@ -258,11 +305,16 @@ class Export(Capability[ConnectionT, OptionsT]):
     nothing behind."""
 
     name = "export"
+    handed_over = True
     purpose = "store files"
+    part_bytes: ClassVar[int] = 8 * 1024 * 1024
+    """Size of each part but the last, which may be smaller: object stores refuse smaller ones, and other stores find
+    the place of a part by its number."""
 
     @abstractmethod
     async def begin(self, path: str) -> Any:
-        """Begins a file; what it returns is passed to the calls below. Raises DeliveryError, as they do."""
+        """Begins a file; what it returns, any JSON value, is passed to the calls below, which another process may
+        make. Raises DeliveryError, as they do."""
 
     @abstractmethod
     async def write(self, upload: Any, number: int, part: bytes) -> None:
@@ -277,19 +329,64 @@ class Export(Capability[ConnectionT, OptionsT]):
         """Removes what was written. May be repeated."""
 
 
+class CollectedDocument(NamedTuple):
+    """What a message is in a collection: its key, the partition to which it belongs of how many, and whether it says
+    that what has its key is deleted."""
+
+    key: bytes
+    partition: int
+    partitions: int
+    deleted: bool
+
+
+class Collect(_Delivering[ConnectionT, OptionsT]):
+    """Keeps messages as documents of a collection. Needs neither ``open`` nor ``close``: the engine hands each message
+    over in the transaction that commits its outcome, and calls nobody."""
+
+    name = "collect"
+    handed_over = True
+    purpose = "keep messages in a collection"
+
+    @abstractmethod
+    def document(self, message: Message) -> CollectedDocument:
+        """What the message is there: the same on every repeat. Raises DeliveryError when it cannot be a document of the
+        collection."""
+
+
+@dataclass(frozen=True, slots=True)
+class RegistrationState:
+    """How that is which was made in another system."""
+
+    warning: str = ""
+    """What endangers it, or the other system because of it, in a sentence; empty when nothing does."""
+    measures: dict[str, float] = field(default_factory=dict)
+    """Numbers by their names, such as retained_bytes, for the metrics."""
+
+
 class Register(Capability[ConnectionT, OptionsT]):
-    """Makes what a use needs in the other system before its pipeline is published, and removes it again."""
+    """Makes what a use needs in the other system before its pipeline is published, and removes it again.
+
+    It prepares the uses whose options are its own: those of a capability with the same ``options_model``. ``name``
+    belongs to one use of one pipeline and stays the same for all its versions. ``made`` is what the last ``register``
+    returned; it is empty at first, and when a call was cut off before its answer was stored. What was made reaches the
+    use itself as ``registered``.
+    """
 
     name = "register"
     purpose = "be prepared in the other system"
 
     @abstractmethod
-    async def register(self) -> dict[str, Any]:
-        """Makes it; the JSON that ``unregister`` needs. May be repeated. Raises DeliveryError."""
+    async def register(self, name: str, made: dict[str, Any]) -> dict[str, Any]:
+        """Makes it, or adapts what was made to these options; JSON without secrets. May be repeated. Raises
+        DeliveryError."""
 
     @abstractmethod
-    async def unregister(self, made: dict[str, Any]) -> None:
-        """Removes what ``register`` made. May be repeated. Raises DeliveryError."""
+    async def unregister(self, name: str, made: dict[str, Any]) -> None:
+        """Removes what was made, if it is there. May be repeated. Raises DeliveryError."""
+
+    async def state(self, name: str, made: dict[str, Any]) -> RegistrationState:
+        """How it is. Asked every minute, also while the pipeline is paused. Raises DeliveryError."""
+        return RegistrationState()
 
 
 CAPABILITIES: tuple[type[Capability[Any, Any]], ...] = (
@@ -300,5 +397,6 @@ CAPABILITIES: tuple[type[Capability[Any, Any]], ...] = (
     Verify,
     Call,
     Export,
+    Collect,
     Register,
 )

@@ -25,12 +25,16 @@ CapabilityT = TypeVar("CapabilityT", bound=Capability[Any, Any])
 class CheckFailedError(Exception):
     """A connection test that failed; the message says what, in the user's terms.
 
-    ``field`` is the connection's field that is to blame, when one is.
+    ``field`` is the connection's field that is to blame, when one is; within another field, its dotted path.
     """
 
     def __init__(self, message: str, *, field: str | None = None) -> None:
         super().__init__(message)
         self.field = field
+
+
+class DoubtfulAnswer(str):
+    """What a connection test says of an answer that may be right or a mistake, such as 404: people have to judge."""
 
 
 class Connector(ABC):
@@ -73,12 +77,14 @@ class Connector(ABC):
 class RuntimeConnector(StrictModel):
     """A connector as the data plane needs it. ``connection`` holds secrets in the clear: memory only.
 
-    ``error`` says why the connection could not be read.
+    ``error`` says why the connection could not be read. ``registered`` is what its ``Register`` made for the uses of
+    the pipeline, by their places.
     """
 
     type: str
     connection: dict[str, Any] = Field(repr=False)
     error: str = ""
+    registered: dict[str, dict[str, Any]] = Field(default_factory=dict)
 
 
 async def check_connection(connector: type[Connector], connection: Connection) -> str:

@@ -13,7 +13,7 @@ from xml.parsers.expat import ExpatError
 import fastavro
 import xmltodict
 
-from backend.domain import json
+from backend.domain import json, limits
 
 _CONFLUENT_HEADER = 5
 """The bytes that a Confluent serializer writes before a datum: zero, and the schema's id in four bytes."""
@@ -24,7 +24,12 @@ def read_csv(data: bytes, delimiter: str, columns: list[str]) -> list[dict[str, 
     rows = csv.reader(io.StringIO(_text(data), newline=""), delimiter=delimiter, strict=True)
     try:
         names = columns or next(rows, [])
-        return [_named(names, row, rows.line_num) for row in rows if row]
+        documents, made = [], limits.FanOut()
+        for row in rows:
+            if row:
+                made.add(0)
+                documents.append(_named(names, row, rows.line_num))
+        return documents
     except csv.Error as error:
         raise ValueError(f"This is not valid CSV: {error}.") from None
 
@@ -34,10 +39,15 @@ def write_csv(document: Any, delimiter: str, columns: list[str]) -> bytes:
     if not isinstance(document, dict):
         raise ValueError("Only an object can be written as CSV.")
     written = io.StringIO()
-    values = [document.get(name) for name in columns]
-    csv.writer(written, delimiter=delimiter, lineterminator="").writerow(
-        "" if value is None else json.text(value) for value in values
-    )
+    texts: list[str] = []
+    size = 0
+    for name in columns:
+        value = document.get(name)
+        text = "" if value is None else json.text(value)
+        size += len(text)
+        limits.check_body(size)
+        texts.append(text)
+    csv.writer(written, delimiter=delimiter, lineterminator="").writerow(texts)
     return written.getvalue().encode()
 
 
@@ -74,23 +84,24 @@ def read_avro(data: bytes, schema: Any) -> Any:
     """Reads one binary datum, with or without the header of a Confluent serializer."""
     if data[:1] == b"\0" and len(data) > _CONFLUENT_HEADER:
         try:
-            return _avro_datum(data[_CONFLUENT_HEADER:], schema)
+            return read_avro_datum(data[_CONFLUENT_HEADER:], schema)
         except ValueError:
             pass  # the zero byte may be part of the datum
-    return _avro_datum(data, schema)
+    return read_avro_datum(data, schema)
 
 
 def write_avro(document: Any, schema: Any) -> bytes:
-    """Writes one binary datum without a header."""
+    """Writes one binary datum without a header. Fields that have a default may be missing."""
     written = io.BytesIO()
     try:
-        fastavro.schemaless_writer(written, schema, _floats(document), strict=True)
+        fastavro.schemaless_writer(written, schema, _floats(document), strict_allow_default=True)
     except Exception as error:
         raise ValueError(f"This does not fit the Avro schema: {error!r:.300}.") from None
     return written.getvalue()
 
 
-def _avro_datum(data: bytes, schema: Any) -> Any:
+def read_avro_datum(data: bytes, schema: Any) -> Any:
+    """Reads one binary datum without a header."""
     source = io.BytesIO(data)
     try:
         datum = fastavro.schemaless_reader(source, schema, None)
@@ -98,15 +109,15 @@ def _avro_datum(data: bytes, schema: Any) -> Any:
         raise ValueError(f"This is not Avro data of the given schema: {error!r:.300}.") from None
     if source.tell() != len(data):
         raise ValueError("This is not Avro data of the given schema: there are bytes after the datum.")
-    return _json_values(datum)
+    return json_values(datum)
 
 
-def _json_values(datum: Any) -> Any:
+def json_values(datum: Any) -> Any:
     """Converts Avro's values to those of JSON: bytes to text, times to ISO 8601."""
     if isinstance(datum, dict):
-        return {str(key): _json_values(value) for key, value in datum.items()}
+        return {str(key): json_values(value) for key, value in datum.items()}
     if isinstance(datum, list | tuple):
-        return [_json_values(value) for value in datum]
+        return [json_values(value) for value in datum]
     if isinstance(datum, bytes):
         return datum.decode("latin-1")
     if datum is None or isinstance(datum, str | bool | int | float | Decimal):

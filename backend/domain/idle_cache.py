@@ -30,6 +30,10 @@ class IdleCache(Generic[K, V]):
         self._entries[key] = (value, [self._clock()])
         self._sweep()
 
+    def discard(self, key: K) -> None:
+        """Drops the value, if there is one."""
+        self._entries.pop(key, None)
+
     def items(self) -> Iterator[tuple[K, V]]:
         """Those held, without counting as a use of them."""
         return ((key, value) for key, (value, _) in list(self._entries.items()))

@@ -7,6 +7,7 @@ import msgspec
 
 _decoder = msgspec.json.Decoder(float_hook=decimal.Decimal)
 _encoder = msgspec.json.Encoder(decimal_format="number")
+_canonical = msgspec.json.Encoder(decimal_format="number", order="sorted")
 
 
 class InvalidJsonError(ValueError):
@@ -24,6 +25,11 @@ def loads(data: bytes | str) -> Any:
 def dumps(value: Any) -> bytes:
     """Encodes a value that consists of JSON's types, Decimal and UUID."""
     return _encoder.encode(value)
+
+
+def canonical(value: Any) -> bytes:
+    """The same for equal values: without spaces, and with the names of objects in their order."""
+    return _canonical.encode(value)
 
 
 def text(value: Any) -> str:

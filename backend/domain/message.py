@@ -37,6 +37,16 @@ REDELIVERY = "redelivery"
 REDELIVERY_OUTPUT = "redelivery-output"
 """The one output it is for; empty for all."""
 
+# Set on messages for outputs that store files.
+EXPORT_OUTPUT = "export-output"
+EXPORT_WORKSPACE = "export-workspace"
+
+# Set on dead letters and redelivered messages.
+READ_AT = "read-at"
+"""Positions at which a message was read and became a dead letter before anybody looked whether it was delivered."""
+
+_POSITIONS_KEPT = 20
+
 KafkaHeaders = Iterable[tuple[str, bytes | None]]
 
 
@@ -49,6 +59,8 @@ class Redelivery(msgspec.Struct, frozen=True):
 
     dead_letter: str
     output: str
+    read_at: tuple[str, ...] = ()
+    """Positions at which it was read before; what was done of it there was not committed."""
 
 
 class Message(msgspec.Struct, frozen=True):
@@ -71,16 +83,15 @@ class Message(msgspec.Struct, frozen=True):
 
     def headers(self) -> list[tuple[str, bytes]]:
         """The Kafka headers of this message."""
-        pairs = {
-            PIPELINE: self.pipeline_id,
-            VERSION: str(self.version),
-            MESSAGE_ID: self.id,
-            RECEIVED_AT: self.received_at,
-            CONTENT_TYPE: self.content_type,
-            ROUTING_SLIP: ",".join(self.slip),
-            **self.extra,
-        }
-        return [(name, value.encode()) for name, value in pairs.items()]
+        return [
+            (PIPELINE, self.pipeline_id.encode()),
+            (VERSION, str(self.version).encode()),
+            (MESSAGE_ID, self.id.encode()),
+            (RECEIVED_AT, self.received_at.encode()),
+            (CONTENT_TYPE, self.content_type.encode()),
+            (ROUTING_SLIP, ",".join(self.slip).encode()),
+            *[(name, value.encode()) for name, value in self.extra.items()],
+        ]
 
     @classmethod
     def from_kafka(cls, *, key: bytes | None, value: bytes | None, headers: KafkaHeaders) -> "Message":
@@ -115,8 +126,14 @@ class Message(msgspec.Struct, frozen=True):
         if REDELIVERY not in self.extra:
             return self, None
         extra = dict(self.extra)
-        redelivery = Redelivery(extra.pop(REDELIVERY), extra.pop(REDELIVERY_OUTPUT, ""))
+        read_at = tuple(extra.pop(READ_AT, "").split())
+        redelivery = Redelivery(extra.pop(REDELIVERY), extra.pop(REDELIVERY_OUTPUT, ""), read_at)
         return replace(self, extra=extra), redelivery
+
+
+def read_at(message: Message, positions: Iterable[str]) -> Message:
+    """The message with the positions at which it was read, of which the last ones matter."""
+    return replace(message, extra=message.extra | {READ_AT: " ".join(list(positions)[-_POSITIONS_KEPT:])})
 
 
 def new_message_id() -> str:

@@ -1,8 +1,9 @@
 """From what an input received to messages: their id, ordering key, route and index."""
 
+import hashlib
 from typing import Any
 
-from backend.domain import json, paths, routing
+from backend.domain import json, limits, paths, routing
 from backend.domain.filters.fields import index_of
 from backend.domain.inputs.base import OrderedInput
 from backend.domain.message import INDEX, Message, new_message_id
@@ -43,7 +44,8 @@ class MessageMaker:
         """One message, with an id of its own unless one is given.
 
         It is ordered by the pipeline's ordering key, without one by ``key``, and is otherwise independent.
-        Raises InvalidJsonError when the content type says JSON and the body is something else.
+        Raises InvalidJsonError when the content type says JSON and the body is something else, and TooLargeError
+        for an index that is too large.
         """
         document = json.loads(body) if is_json(content_type) else None
         message_id = message_id or new_message_id()
@@ -51,7 +53,7 @@ class MessageMaker:
             id=message_id,
             pipeline_id=self._pipeline_id,
             version=self._version,
-            key=self._key_of(document) or key or message_id.encode(),
+            key=_bounded(self._key_of(document) or key or message_id.encode()),
             body=body,
             content_type=content_type,
             received_at=received_at,
@@ -66,3 +68,8 @@ class MessageMaker:
         if value is paths.MISSING or value is None:
             return None
         return value.encode() if isinstance(value, str) else json.dumps(value)
+
+
+def _bounded(key: bytes) -> bytes:
+    """Every record that follows from a message carries its key."""
+    return key if len(key) <= limits.KEY_BYTES else hashlib.sha256(key).hexdigest().encode()

@@ -8,7 +8,27 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 ADVANCED: dict[str, Any] = {"advanced": True}
 """``json_schema_extra`` of a field whose default rarely changes: forms collapse it."""
 
-_ACRONYMS = {"http": "HTTP", "url": "URL", "tls": "TLS", "sasl": "SASL", "id": "ID", "api": "API"}
+_ACRONYMS = {
+    "http": "HTTP",
+    "url": "URL",
+    "tls": "TLS",
+    "sasl": "SASL",
+    "sql": "SQL",
+    "ssh": "SSH",
+    "id": "ID",
+    "api": "API",
+    "ca": "CA",
+    "oauth": "OAuth",
+    "mongodb": "MongoDB",
+    "csv": "CSV",
+    "sas": "SAS",
+    "sftp": "SFTP",
+    "gcs": "GCS",
+    "mqtt": "MQTT",
+    "qos": "QoS",
+    "sqs": "SQS",
+    "fifo": "FIFO",
+}
 
 
 def label(name: str) -> str:
@@ -70,7 +90,7 @@ class VersionedModel(StrictModel):
         for number in range(version, cls.schema_version):
             try:
                 data = cls.upgrade(data, number)
-            except (KeyError, TypeError, ValueError, AttributeError) as error:
+            except Exception as error:
                 raise UnreadableConfigError(f"It cannot be upgraded from version {number}: {error!r}.") from None
         return data
 
@@ -85,3 +105,8 @@ class VersionedModel(StrictModel):
             raise UnreadableConfigError(
                 f"The stored configuration cannot be read: {where}: {first['msg']}. Save it again."
             ) from None
+        except UnreadableConfigError:
+            raise
+        except Exception as error:  # of a validator that does not expect what is stored
+            text = f"The stored configuration cannot be read: {type(error).__name__}. Save it again."
+            raise UnreadableConfigError(text) from error

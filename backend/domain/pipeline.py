@@ -8,9 +8,10 @@ from pydantic import ConfigDict, Field, ValidationInfo, field_validator, model_v
 
 from backend.domain.batching import BatchPolicy
 from backend.domain.breaker import BreakerPolicy
-from backend.domain.capabilities import Capability, Deliver, DeliverBatch
+from backend.domain.capabilities import Capability, Collect, Deliver, DeliverBatch, Export
 from backend.domain.connector import Connector, RuntimeConnector
 from backend.domain.examples import Example
+from backend.domain.export_policy import ExportPolicy
 from backend.domain.filters.fields import IndexedField
 from backend.domain.inputs.base import Input, inputs
 from backend.domain.inputs.http import HttpInput
@@ -37,12 +38,17 @@ class OutputConfig(Use, Named):
 
     model_config = ConfigDict(title="Output")
 
-    capabilities = (Deliver, DeliverBatch)
+    capabilities = (Deliver, DeliverBatch, Export, Collect)
 
     batch: BatchPolicy | None = Field(
         None,
         description="Sends many messages at a time. Without it each is sent by itself, unless the connector only "
         "takes batches.",
+    )
+    files: ExportPolicy | None = Field(
+        None,
+        description="Stores messages as files. A connector that can only store files does so without it, with these "
+        "defaults.",
     )
     timeout_seconds: float = Field(
         10.0, gt=0, le=120, description="Longest time for one attempt, in seconds.", json_schema_extra=ADVANCED
@@ -60,8 +66,8 @@ class OutputConfig(Use, Named):
         ge=1,
         le=2000,
         description="Messages that may be in flight to this output or wait for their turn, per task. While other "
-        "outputs need room, those beyond it are set aside and delivered later, so that a slow output never slows "
-        "another.",
+        "outputs need room, those beyond it are deferred: moved to dead letters and redelivered automatically, so "
+        "that a slow output never slows another.",
         json_schema_extra=ADVANCED,
     )
     retry: RetryPolicy = Field(
@@ -69,20 +75,35 @@ class OutputConfig(Use, Named):
     )
     breaker: BreakerPolicy | None = Field(
         None,
-        description="When an output that fails is left alone. Without it, the installation's default is used.",
+        description="When the circuit breaker opens. Without it, the installation's default is used.",
         json_schema_extra=ADVANCED,
     )
     logged_successes: float = Field(
         0.05,
         ge=0,
         le=1,
-        description="Share of the successful deliveries that the attempts log keeps; all failures are kept.",
+        description="Fraction of the successful deliveries that the attempts log keeps; all failures are kept.",
         json_schema_extra=ADVANCED,
     )
 
     @property
+    def place(self) -> str:
+        return f"output.{self.name}"
+
+    @property
     def breaker_name(self) -> str:
         return self.name
+
+    @property
+    def file_policy(self) -> ExportPolicy:
+        """How messages become files, if the connector stores files."""
+        return self.files or ExportPolicy.model_validate({})
+
+    @model_validator(mode="after")
+    def _check_one_of_files_and_batch(self) -> "OutputConfig":
+        if self.files is not None and self.batch is not None:
+            raise ValueError("An output either stores files or sends batches: remove one of the two.")
+        return self
 
     @model_validator(mode="after")
     def _check_batch_fits_queue(self) -> "OutputConfig":
@@ -94,15 +115,24 @@ class OutputConfig(Use, Named):
         return self
 
     def capability_of(self, connector: type[Connector]) -> type[Capability[Any, Any]] | None:
-        """With a batch policy DeliverBatch and without one Deliver, or the one of the two that there is."""
-        preferred = DeliverBatch if self.batch is not None else Deliver
+        """With files Export, with a batch policy DeliverBatch and with neither Deliver, or the first that there is."""
+        preferred = Export if self.files is not None else DeliverBatch if self.batch is not None else Deliver
         return connector.capability(preferred) or super().capability_of(connector)
 
     def refusals(self, connector: type[Connector], connector_name: str) -> dict[str, str]:
         capability = self.capability_of(connector)
-        if self.batch is not None and capability is not None and not issubclass(capability, DeliverBatch):
-            return {"batch": f"{connector_name} cannot {DeliverBatch.purpose}."}
+        if capability is not None:
+            if self.files is not None and not issubclass(capability, Export):
+                return {"files": f"{connector_name} cannot {Export.purpose}."}
+            if self.batch is not None and issubclass(capability, Export):
+                return {"batch": f"{connector_name} stores files, which have limits of their own: see Files."}
+            if self.batch is not None and not issubclass(capability, DeliverBatch):
+                return {"batch": f"{connector_name} cannot {DeliverBatch.purpose}."}
         return super().refusals(connector, connector_name)
+
+
+DEFAULT_INPUT = HttpInput()
+"""Where the messages of a pipeline come from whose configuration says nothing about it."""
 
 
 class PipelineConfig(VersionedModel):
@@ -110,7 +140,7 @@ class PipelineConfig(VersionedModel):
 
     schema_version = 2
 
-    input: AnyInput = Field(HttpInput(), description="Where messages come from.")
+    input: AnyInput = Field(DEFAULT_INPUT, description="Where messages come from.")
     transforms: list[AnyTransform] = Field(
         default_factory=list, max_length=100, description="Steps applied to each message, in order."
     )
@@ -155,8 +185,8 @@ class PipelineConfig(VersionedModel):
 
     @field_validator("input", mode="before")
     @classmethod
-    def _default_to_http(cls, value: Any) -> Any:
-        return {"type": "http", **value} if isinstance(value, dict) else value
+    def _default_type(cls, value: Any) -> Any:
+        return {"type": DEFAULT_INPUT.type, **value} if isinstance(value, dict) else value
 
     @field_validator("index")
     @classmethod

@@ -5,6 +5,7 @@ at most ``messages + burst``. This is the reference for the script in Redis, and
 limit of an engine while Redis is unavailable.
 """
 
+import math
 from dataclasses import dataclass
 
 from pydantic import ConfigDict, Field
@@ -22,9 +23,7 @@ class RateLimitPolicy(StrictModel):
 
     messages: int = Field(ge=1, le=1_000_000, description="At most this many attempts…", examples=[100])
     period_seconds: float = Field(1.0, gt=0, le=86400, description="…in any period of this length, in seconds.")
-    burst: int = Field(
-        0, ge=0, le=1_000_000, description="This many may come on top of it after a quiet time, all at once."
-    )
+    burst: int = Field(0, ge=0, le=1_000_000, description="Extra messages allowed in a burst after an idle period.")
 
     @property
     def interval(self) -> float:
@@ -51,3 +50,9 @@ class RateLimit:
     def next_at(self, now: float) -> float:
         """When the next token may be used."""
         return max(now, self.full_at - self.policy.burst * self.policy.interval)
+
+    def available(self, now: float) -> int:
+        """How many tokens may be used at once."""
+        waiting = max(self.full_at - now, 0.0) / self.policy.interval
+        # Redis rounds times to microseconds.
+        return max(math.floor(self.policy.burst + 1 - waiting + 1e-4), 0)

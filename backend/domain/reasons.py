@@ -1,7 +1,7 @@
 """Why a message could not be delivered: Headrace's own reasons.
 
-Connectors add their own: a word, or ``http_STATUS`` and ``kafka_CODE`` for another system's answer. The console has a
-label for each in every language (``reasons`` in its catalogues).
+Connectors add ``{system}_{code}`` for another system's answer, such as ``http_503``. The console's catalogues have a
+label for each reason in every language: ``reasons`` for whole reasons, ``answers`` for systems, whose code is quoted.
 """
 
 from enum import StrEnum
@@ -16,7 +16,10 @@ class Reason(StrEnum):
     CONFIGURATION = "configuration"
     CONFIGURATION_UNAVAILABLE = "configuration_unavailable"
     INTERNAL = "internal"
+    TEMPLATE = "template"
     TRANSFORM_FAILED = "transform_failed"
+    TOO_LARGE = "too_large"
+    REFUSED_BY_KAFKA = "refused_by_kafka"
     CALL_FAILED = "call_failed"
     DEDUPLICATION_UNAVAILABLE = "deduplication_unavailable"
     ADAPTING_SATURATED = "adapting_saturated"
@@ -31,3 +34,7 @@ class Reason(StrEnum):
     NOT_JSON = "not_json"
     ANSWER = "answer"
     READ_FAILED = "read_failed"
+    UNFIT_VALUE = "unfit_value"
+    TOO_MANY_FIELDS = "too_many_fields"
+    STAGING_UNAVAILABLE = "staging_unavailable"
+    PIPELINE_DELETED = "pipeline_deleted"

@@ -11,8 +11,12 @@ ADAPTED = "firehose_adapted"
 DEAD_LETTER = "firehose_dead_letter"
 BILLING = "firehose_billing"
 ATTEMPTS = "firehose_attempts"
+EXPORT = "firehose_export"
+"""Messages that are delivered to outputs that store files."""
+COLLECTION = "firehose_collection"
+"""Messages that are delivered to outputs that keep a collection, by the partition of the collection."""
 
-TOPICS = (INPUT, TRANSFORMER, TRANSFORMER_SLOW, FILTER, ADAPTED, DEAD_LETTER, BILLING, ATTEMPTS)
+TOPICS = (INPUT, TRANSFORMER, TRANSFORMER_SLOW, FILTER, ADAPTED, DEAD_LETTER, BILLING, ATTEMPTS, EXPORT, COLLECTION)
 
 
 def processing_source(pipeline_id: str) -> str:

@@ -13,9 +13,13 @@ class Form(StrEnum):
     QUERY = "query"
     """A Structured Streaming query in real-time mode: a task slot for each partition that it reads."""
     LANE = "lane"
-    """Lane tasks that read a topic (``spark_jobs/streaming/lane.py``)."""
+    """Lane tasks that read a topic (``spark_jobs/streaming/lane_task.py``)."""
     INPUT = "input"
     """Lane tasks that read leased inputs (``spark_jobs/streaming/input_lane.py``)."""
+    STORE = "store"
+    """Tasks that store the messages of a topic (``run_slot`` in the module of the stage's name)."""
+    SQL = "sql"
+    """Structured Streaming queries, as statements make and end them (``spark_jobs/jobs/stream_sql.py``)."""
 
 
 @dataclass(frozen=True)
@@ -58,6 +62,8 @@ FILTERING = Stage(
     "filtering", Form.LANE, routing.FILTER, next=(routing.TRANSFORMER, routing.FILTER, routing.ADAPTED), redelivers=True
 )
 SYNDICATING = Stage("syndicating", Form.LANE, routing.ADAPTED, redelivers=True)
+EXPORTER = Stage("exporter", Form.STORE, routing.EXPORT)
+COLLECTIONS = Stage("collections", Form.STORE, routing.COLLECTION)
 
 STAGES: tuple[Stage, ...] = (
     INPUT_BATCHING,
@@ -67,7 +73,12 @@ STAGES: tuple[Stage, ...] = (
     ADAPTING_SLOW,
     FILTERING,
     SYNDICATING,
+    EXPORTER,
+    COLLECTIONS,
 )
+
+STREAM_SQL = Stage("stream_sql", Form.SQL, next=(routing.FILTER, routing.ADAPTED))
+"""Runs in an application of its own, and only while there are queries."""
 
 
 def stage_named(name: str) -> Stage:
@@ -75,4 +86,4 @@ def stage_named(name: str) -> Stage:
     return _BY_NAME[name]
 
 
-_BY_NAME = {stage.name: stage for stage in STAGES}
+_BY_NAME = {stage.name: stage for stage in (*STAGES, STREAM_SQL)}

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, Field
 
-from backend.domain import json, paths
+from backend.domain import json, limits, paths
 
 _PLACEHOLDER = re.compile(r"\{\{\s*(.+?)\s*\}\}")
 
@@ -21,21 +21,33 @@ class MissingFieldError(ValueError):
 
 def check(template: Any) -> Any:
     """Returns the template unchanged. Raises PathError if a placeholder is not a field path."""
-    for text in _texts(template):
-        for placeholder in _PLACEHOLDER.findall(text):
-            paths.parse_path(placeholder)
+    for placeholder in placeholders(template):
+        paths.parse_path(placeholder)
     return template
 
+
+def placeholders(template: Any) -> list[str]:
+    """The field paths in the template, as they are written there."""
+    return [placeholder for text in _texts(template) for placeholder in _PLACEHOLDER.findall(text)]
+
+
+def without_placeholders(text: str) -> str:
+    return _PLACEHOLDER.sub("", text)
+
+
+Get = Callable[[Any, tuple[str, ...]], Any]
+"""Gives the value at a path, or MISSING."""
 
 TextTemplate = Annotated[str, Field(max_length=10_000), AfterValidator(check)]
 
 
 def compile_text(
-    template: str, write: Callable[[Any], str] = json.text, *, missing: Any = paths.MISSING
+    template: str, write: Callable[[Any], str] = json.text, *, missing: Any = paths.MISSING, get: Get = paths.get
 ) -> Callable[[Any], str]:
     """Compiles a text to a function of the document. ``write`` converts a value to text.
 
-    ``missing`` replaces the value of a missing field; without it the function raises MissingFieldError.
+    ``missing`` replaces the value of a missing field; without it the function raises MissingFieldError. It raises
+    TooLargeError for a text that is larger than a message may be.
     """
     # Alternating: text, placeholder, text, …, text.
     parts = _PLACEHOLDER.split(template)
@@ -43,19 +55,23 @@ def compile_text(
 
     def render(document: Any) -> str:
         written = [first]
+        size = 0
         for placeholder, steps, text in rest:
-            value = paths.get(document, steps)
+            value = get(document, steps)
             if value is paths.MISSING:
                 if missing is paths.MISSING:
                     raise MissingFieldError(placeholder)
                 value = missing
-            written += (write(value), text)
+            value = write(value)
+            size += len(value)
+            limits.check_body(size)
+            written += (value, text)
         return "".join(written)
 
     return render
 
 
-def compile_value(template: Any) -> Callable[[Any], Any]:
+def compile_value(template: Any, get: Get = paths.get) -> Callable[[Any], Any]:
     """Compiles a JSON value to a function of the document, which raises MissingFieldError.
 
     A text that consists of a single placeholder becomes the field's value with its type.
@@ -64,22 +80,22 @@ def compile_value(template: Any) -> Callable[[Any], Any]:
         case str():
             whole = _PLACEHOLDER.fullmatch(template)
             if whole is None or len(_PLACEHOLDER.findall(template)) > 1:
-                return compile_text(template)
-            return _field(whole.group(1))
+                return compile_text(template, get=get)
+            return _field(whole.group(1), get)
         case dict():
-            members = {key: compile_value(value) for key, value in template.items()}
+            members = {key: compile_value(value, get) for key, value in template.items()}
             return lambda document: {key: render(document) for key, render in members.items()}
         case list():
-            items = [compile_value(value) for value in template]
+            items = [compile_value(value, get) for value in template]
             return lambda document: [render(document) for render in items]
     return lambda _: template
 
 
-def _field(placeholder: str) -> Callable[[Any], Any]:
+def _field(placeholder: str, get: Get) -> Callable[[Any], Any]:
     steps = paths.parse_path(placeholder)
 
     def render(document: Any) -> Any:
-        value = paths.get(document, steps)
+        value = get(document, steps)
         if value is paths.MISSING:
             raise MissingFieldError(placeholder)
         return value

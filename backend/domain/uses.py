@@ -1,6 +1,6 @@
 """Where a pipeline uses connectors. A connector is named nowhere else."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Annotated, Any, ClassVar, NamedTuple
 from uuid import UUID
 
@@ -17,7 +17,7 @@ from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 from pydantic_core.core_schema import SerializationInfo
 
-from backend.domain.capabilities import Capability, DeliveryError
+from backend.domain.capabilities import Capability, DeliveryError, Register
 from backend.domain.connector import Connector, RuntimeConnector, connectors
 from backend.domain.model import StrictModel
 from backend.domain.reasons import Reason
@@ -74,6 +74,12 @@ class Use(StrictModel):
     )
 
     @property
+    def place(self) -> str:
+        """What it is called within its pipeline; versions in which it has the same place use what was registered for
+        it."""
+        return "input"
+
+    @property
     def breaker_name(self) -> str | None:
         """Under which its circuit breaker and rate limit are kept, if it has them."""
         return None
@@ -81,6 +87,11 @@ class Use(StrictModel):
     def capability_of(self, connector: type[Connector]) -> type[Capability[Any, Any]] | None:
         """The capability that it takes of a connector of that type; None when it has none that fits."""
         return next((offered for kind in self.capabilities if (offered := connector.capability(kind))), None)
+
+    def register_of(self, connector: type[Connector]) -> type[Register[Any, Any]] | None:
+        """What prepares this use, in a connector of that type; None when it needs no preparation."""
+        register, used = connector.capability(Register), self.capability_of(connector)
+        return register if register and used and register.options_model is used.options_model else None
 
     def refusals(self, connector: type[Connector], connector_name: str) -> dict[str, str]:
         """Fields of this use that do not suit a connector of that type, each with a sentence."""
@@ -93,26 +104,9 @@ class Use(StrictModel):
 
         Raises DeliveryError when the configuration no longer fits, or could not be read.
         """
-        if connector.error:
-            raise DeliveryError(Reason.CONFIGURATION, connector.error, retryable=True)
-        try:
-            connector_type = connectors.get(connector.type)
-            if reason := connector_type.unavailable():
-                raise DeliveryError(Reason.CONFIGURATION, reason, retryable=True)
-            capability = self.capability_of(connector_type)
-            if capability is None:
-                raise DeliveryError(
-                    Reason.CONFIGURATION,
-                    f"The connector type {connector.type} cannot {self.capabilities[0].purpose}.",
-                    retryable=False,
-                )
-            return capability(
-                connector_type.connection_model.model_validate(connector.connection),
-                capability.options_model.model_validate(self.options),
-            )
-        except (UnknownComponentError, ValidationError) as error:
-            text = f"The configuration is rejected: {error}"
-            raise DeliveryError(Reason.CONFIGURATION, text, retryable=False) from None
+        bound = bind(connector, self.options, self.capability_of, self.capabilities[0].purpose)
+        bound.registered = connector.registered.get(self.place, {})
+        return bound
 
     @classmethod
     def __get_pydantic_json_schema__(cls, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
@@ -122,6 +116,32 @@ class Use(StrictModel):
         properties["connector"] |= {"format": "connector", "capabilities": [kind.name for kind in cls.capabilities]}
         properties["options"]["format"] = "connector-options"
         return described
+
+
+def bind(
+    connector: RuntimeConnector,
+    options: Mapping[str, Any],
+    capability_of: Callable[[type[Connector]], type[Capability[Any, Any]] | None],
+    purpose: str,
+) -> Any:
+    """A capability with connection and options, not yet open. Raises DeliveryError."""
+    if connector.error:
+        raise DeliveryError(Reason.CONFIGURATION, connector.error, retryable=True)
+    try:
+        connector_type = connectors.get(connector.type)
+        if reason := connector_type.unavailable():
+            raise DeliveryError(Reason.CONFIGURATION, reason, retryable=True)
+        capability = capability_of(connector_type)
+        if capability is None:
+            text = f"The connector type {connector.type} cannot {purpose}."
+            raise DeliveryError(Reason.CONFIGURATION, text, retryable=False)
+        return capability(
+            connector_type.connection_model.model_validate(connector.connection),
+            capability.options_model.model_validate(options),
+        )
+    except (UnknownComponentError, ValidationError) as error:
+        text = f"The configuration is rejected: {error}"
+        raise DeliveryError(Reason.CONFIGURATION, text, retryable=False) from None
 
 
 class PlacedUse(NamedTuple):

@@ -4,6 +4,7 @@ import base64
 import binascii
 import hashlib
 import hmac
+import re
 import time
 from collections.abc import Iterable
 
@@ -15,6 +16,7 @@ TOLERANCE_SECONDS = 300
 """A timestamp that differs from the current time by more than this is rejected."""
 
 _PREFIX = "whsec_"
+_TIMESTAMP = re.compile(r"[0-9]{1,12}")
 
 
 def key_of(secret: str) -> bytes:
@@ -36,7 +38,7 @@ def sign(keys: Iterable[bytes], message_id: str, timestamp: int, body: bytes) ->
 
 def is_valid(keys: Iterable[bytes], message_id: str, timestamp: str, signature: str, body: bytes) -> bool:
     """Whether one of the signatures was made with one of the keys and the timestamp is within the tolerance."""
-    if not timestamp.isdigit() or abs(time.time() - int(timestamp)) > TOLERANCE_SECONDS:
+    if not _TIMESTAMP.fullmatch(timestamp) or abs(time.time() - int(timestamp)) > TOLERANCE_SECONDS:
         return False
     signatures = signature.split()
     expected = sign(keys, message_id, int(timestamp), body).split()

@@ -8,17 +8,19 @@ import contextlib
 import logging
 from typing import Any
 
-from confluent_kafka import KafkaException
+from confluent_kafka import KafkaError, KafkaException
 
-from backend.domain import json
+from backend.domain import json, limits
 from backend.domain.inputs.http import HttpInput
 from backend.domain.pipeline import PipelineSnapshot
 from backend.ingest import idempotency, requests
 from backend.ingest.idempotency import IdempotentRequests
 from backend.ingest.problems import Problem
+from backend.ingest.requests import RequestBody
 from backend.kafka.client.producer import AsyncProducer
 from backend.manager_api.client import ConfigClient, ConfigUnavailableError
-from backend.manager_api.credentials import channel_credentials
+from backend.manager_api.credentials import manager_access
+from backend.network.files import raise_file_limit
 from backend.settings import platform_settings
 from backend.telemetry import events
 from backend.telemetry.metrics_server import serve_metrics
@@ -29,6 +31,13 @@ log = logging.getLogger(__name__)
 _ACKNOWLEDGE_SECONDS = 5.0
 _PROBE_SECONDS = 1.0
 _JSON = [(b"content-type", b"application/json")]
+_OF_THE_MESSAGE = {
+    KafkaError.MSG_SIZE_TOO_LARGE,
+    KafkaError.INVALID_MSG,
+    KafkaError.INVALID_RECORD,
+    KafkaError._INVALID_ARG,
+}
+"""Errors that say nothing about Kafka: it takes other messages."""
 
 
 class Ingest:
@@ -42,10 +51,14 @@ class Ingest:
         if scope["type"] == "lifespan":
             await self._lifespan(receive, send)
         elif scope["type"] == "http":
+            sent_headers = dict(scope["headers"])
+            request_body = RequestBody(sent_headers, receive)
             try:
-                status, headers, body = await self._handle(scope, receive)
+                status, headers, body = await self._handle(scope, sent_headers, request_body)
             except Problem as problem:
                 status, headers, body = problem.status, problem.headers(), problem.body()
+                if not await request_body.discard():
+                    headers.append((b"connection", b"close"))
             await send(
                 {
                     "type": "http.response.start",
@@ -58,21 +71,17 @@ class Ingest:
     async def _lifespan(self, receive: Any, send: Any) -> None:
         await receive()
         settings = platform_settings()
-        serve_metrics()
+        raise_file_limit()
+        serve_metrics("ingest")
         self._recorder = Recorder(settings.redis_url)
         self._idempotent = IdempotentRequests(settings.redis_url)
-        self._config = ConfigClient(
-            manager_address=settings.manager_address,
-            service_token=settings.service_token.get_secret_value(),
-            redis_url=settings.redis_url,
-            credentials=channel_credentials(settings),
-        )
+        self._config = ConfigClient(redis_url=settings.redis_url, **manager_access(settings))
         self._producer = AsyncProducer(
             {
-                "bootstrap.servers": settings.kafka_bootstrap_servers,
+                **settings.kafka.client(),
                 "linger.ms": 2,
                 "compression.type": "lz4",
-                "message.max.bytes": 4 * requests.MAX_BODY_BYTES,
+                "message.max.bytes": limits.RECORD_BYTES,
                 "message.timeout.ms": int(_ACKNOWLEDGE_SECONDS * 1000),
                 "reconnect.backoff.max.ms": 1000,
             }
@@ -89,12 +98,14 @@ class Ingest:
         await self._idempotent.close()
         await send({"type": "lifespan.shutdown.complete"})
 
-    async def _handle(self, scope: dict[str, Any], receive: Any) -> tuple[int, list[tuple[bytes, bytes]], bytes]:
+    async def _handle(
+        self, scope: dict[str, Any], headers: requests.Headers, body: RequestBody
+    ) -> tuple[int, list[tuple[bytes, bytes]], bytes]:
         match scope["path"].strip("/").split("/"):
             case ["v1", "pipelines", pipeline_id, "messages"]:
                 if scope["method"] != "POST":
                     raise Problem(405, "Method not allowed", "Post messages with the method POST.")
-                ids = await self._accept(pipeline_id, dict(scope["headers"]), receive)
+                ids = await self._accept(pipeline_id, headers, body)
                 return 202, _JSON, json.dumps({"message_ids": ids})
             case ["health", "live"]:
                 return 200, _JSON, b'{"status":"live"}'
@@ -102,15 +113,16 @@ class Ingest:
                 return self._ready()
         raise Problem(404, "Not found", "Messages are posted to /v1/pipelines/{id}/messages.")
 
-    async def _accept(self, pipeline_id: str, headers: requests.Headers, receive: Any) -> list[str]:
+    async def _accept(self, pipeline_id: str, headers: requests.Headers, request_body: RequestBody) -> list[str]:
+        content_type = requests.declared_type(headers)
+        request_body.check_declared()
         if not self._config.loaded:
             raise Problem(
                 503, "Starting", "The configuration is not loaded yet; send the request again.", retry_after=1
             )
         verified = requests.verified_pipeline(self._config, pipeline_id)
         pipeline = verified or requests.authorized_pipeline(self._config, pipeline_id, headers)
-        content_type = requests.declared_type(headers)
-        body = await requests.read_body(headers, receive)
+        body = await request_body.read()
         if verified:
             await requests.verify(self._config, pipeline, headers, body)
         key = idempotency.key_of(headers)
@@ -140,8 +152,17 @@ class Ingest:
             else:
                 await asyncio.gather(*sent)
         except KafkaException as error:
-            self._suspect_kafka(error.args[0].str())
-            raise self._unavailable(error.args[0].str()) from None
+            cause: KafkaError = error.args[0]
+            if cause.code() in _OF_THE_MESSAGE:
+                raise Problem(
+                    422,
+                    "Rejected by Kafka",
+                    f"Kafka takes no such message ({cause.str()}). Change it before it is sent again; of a batch, "
+                    "other messages may have been accepted.",
+                ) from None
+            if cause.code() != KafkaError._QUEUE_FULL:
+                self._suspect_kafka(cause.str())
+            raise self._unavailable(cause.str()) from None
         self._recorder.count(str(pipeline.id), events.ACCEPTED, len(messages))
         return [message.id for message in messages]
 

@@ -1,10 +1,11 @@
 """Turns an HTTP request into messages: every check of the input, and no I/O except reading the body."""
 
+import asyncio
 import hashlib
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from backend.domain import json
+from backend.domain import json, limits
 from backend.domain.capabilities import DeliveryError, VerificationError, Verify
 from backend.domain.inputs.http import HttpInput, Verification
 from backend.domain.message import TRACEPARENT, Message, utc_now
@@ -13,8 +14,13 @@ from backend.domain.pipeline import PipelineSnapshot
 from backend.ingest.problems import Problem
 from backend.manager_api.client import ConfigClient, ConfigUnavailableError, UnknownPipelineError
 
-MAX_BODY_BYTES = 1024 * 1024
-"""Largest body, a whole NDJSON batch included."""
+MAX_BODY_BYTES = 1024 * 1024 - 1
+"""Largest body, a whole NDJSON batch included: it is below 1 MiB."""
+MAX_LINES = 10_000
+"""Most messages of a batch: the producer has room for 100,000 messages of all clients."""
+
+_MOST_DISCARDED = 16 * 1024 * 1024
+_DISCARD_SECONDS = 10.0
 
 NDJSON = "application/x-ndjson"
 
@@ -74,9 +80,7 @@ def authorized_pipeline(config: ConfigClient, pipeline_id: str, headers: Headers
 
 def _check_accepting(pipeline: PipelineSnapshot) -> None:
     if not isinstance(pipeline.config.input, HttpInput):
-        raise Problem(
-            409, "Not an HTTP input", "This pipeline's input takes no requests; its configuration says what it reads."
-        )
+        raise Problem(409, "Not an HTTP input", "This pipeline's input does not accept HTTP requests.")
     if not pipeline.accepting:
         raise Problem(
             503, "Pipeline paused", "The pipeline is paused; send the request again once it is resumed.", retry_after=60
@@ -85,39 +89,76 @@ def _check_accepting(pipeline: PipelineSnapshot) -> None:
 
 def declared_type(headers: Headers) -> str:
     """The content type. Raises Problem 415 without one."""
-    content_type = headers.get(b"content-type", b"").decode("latin-1").strip()
+    sent = headers.get(b"content-type", b"")
+    try:
+        content_type = sent.decode().strip()
+    except UnicodeDecodeError:
+        content_type = sent.decode("latin-1").strip()
     if not content_type:
         raise Problem(415, "No content type", "Send a Content-Type header, such as application/json.")
     return content_type
 
 
-async def read_body(headers: Headers, receive: Receive) -> bytes:
-    """The whole body. Raises Problem 413 as soon as it is too large, 400 when the client disconnects."""
-    declared = headers.get(b"content-length", b"0")
-    if declared.isdigit() and int(declared) > MAX_BODY_BYTES:
-        raise _too_large()
-    chunks: list[bytes] = []
-    size = 0
-    while True:
-        event = await receive()
+class RequestBody:
+    """The body of one request, as it arrives."""
+
+    def __init__(self, headers: Headers, receive: Receive) -> None:
+        declared = headers.get(b"content-length", b"0")
+        self._declared = int(declared) if declared.isdigit() else 0
+        self._expects_continue = headers.get(b"expect", b"").lower() == b"100-continue"
+        self._receive = receive
+        self._received = 0
+        self._ended = False
+
+    def check_declared(self) -> None:
+        """Raises Problem 413 when the client announces a body that is too large."""
+        if self._declared > MAX_BODY_BYTES:
+            raise _too_large()
+
+    async def read(self) -> bytes:
+        """The whole body. Raises Problem 413 as soon as it is too large, 400 when the client disconnects."""
+        chunks: list[bytes] = []
+        while not self._ended:
+            chunks.append(await self._next())
+            if self._received > MAX_BODY_BYTES:
+                raise _too_large()
+        return chunks[0] if len(chunks) == 1 else b"".join(chunks)
+
+    async def discard(self) -> bool:
+        """Reads what is left, since many clients read no answer before they have sent everything. Returns whether that
+        was the whole body: with more than a bounded rest the connection has to be closed."""
+        if self._expects_continue and not self._received:
+            return True  # the client waits for the answer before it sends anything
+        if self._declared > _MOST_DISCARDED:
+            return False
+        try:
+            async with asyncio.timeout(_DISCARD_SECONDS):
+                while not self._ended and self._received <= _MOST_DISCARDED:
+                    await self._next()
+        except (TimeoutError, Problem):
+            return False
+        return self._ended
+
+    async def _next(self) -> bytes:
+        event = await self._receive()
         if event["type"] == "http.disconnect":
             raise Problem(400, "Incomplete body", "The connection ended before the body was complete.")
-        chunk = event.get("body", b"")
-        size += len(chunk)
-        if size > MAX_BODY_BYTES:
-            raise _too_large()
-        chunks.append(chunk)
-        if not event.get("more_body"):
-            return chunks[0] if len(chunks) == 1 else b"".join(chunks)
+        chunk: bytes = event.get("body", b"")
+        self._received += len(chunk)
+        self._ended = not event.get("more_body")
+        return chunk
 
 
 def messages(pipeline: PipelineSnapshot, content_type: str, body: bytes, headers: Headers) -> tuple[str, list[Message]]:
-    """The entry topic and the messages of a request: all of them, or Problem 400 for the first invalid one."""
+    """The entry topic and the messages of a request: all of them, or Problem 400 or 413 for the first invalid one."""
     if content_type.partition(";")[0].strip().lower() == NDJSON:
         bodies = [line for line in body.splitlines() if line.strip()]
         content_type = "application/json"
         if not bodies:
             raise Problem(400, "Empty batch", "The batch is empty; send one JSON document per line.")
+        if len(bodies) > MAX_LINES:
+            text = f"The batch has {len(bodies):,} lines; send at most {MAX_LINES:,} in one request."
+            raise Problem(413, "Too many messages", text)
         where = "Line {} is not JSON: {} Nothing of the batch was accepted."
     else:
         bodies = [body]
@@ -132,6 +173,8 @@ def messages(pipeline: PipelineSnapshot, content_type: str, body: bytes, headers
             made.append(maker.make(part, content_type, received_at=received_at, headers=extra))
         except json.InvalidJsonError as error:
             raise Problem(400, "Broken JSON", where.format(number, error)) from None
+        except limits.TooLargeError as error:
+            raise Problem(413, "Too large", f"Message {number}: {error} Nothing was accepted.") from None
     return maker.topic, made
 
 

@@ -1,17 +1,15 @@
 """The data plane's copy of the configuration."""
 
 import asyncio
-import contextlib
 import logging
 import random
 import time
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any, TypeVar
 from uuid import UUID
 
 import grpc
-from pydantic import ValidationError
 from redis.exceptions import RedisError
 
 from backend.domain import json
@@ -21,7 +19,9 @@ from backend.domain.pipeline import PipelineSnapshot, RuntimeOutput
 from backend.manager_api import snapshot as stored
 from backend.manager_api.generated import manager_pb2 as pb
 from backend.manager_api.generated.manager_pb2_grpc import ManagerStub
+from backend.manager_api.published import PublishedConfiguration, WorkspaceFilters
 from backend.manager_api.snapshot import IngestKey
+from backend.network import tasks
 from backend.network.redis_client import async_redis_client
 
 log = logging.getLogger(__name__)
@@ -34,7 +34,10 @@ _CALL_SECONDS = 5.0
 _RUNTIME_FRESH_SECONDS = 60.0
 _VERSION_IDLE_SECONDS = 3600.0
 _SILENCE_SECONDS = 150.0
-"""The manager sends a snapshot every minute; a stream that is silent for longer is dead."""
+"""The manager sends an event every minute; a stream that is silent for longer is dead."""
+_SCANNED = 500
+"""How many entries are read from Redis at a time."""
+_CHANNEL_OPTIONS = [("grpc.max_receive_message_length", 16 * 1024 * 1024)]
 
 
 class ConfigUnavailableError(Exception):
@@ -78,21 +81,20 @@ class ConfigClient:
         credentials: grpc.ChannelCredentials | None = None,
     ) -> None:
         if credentials is None:
-            self._channel = grpc.aio.insecure_channel(manager_address)
+            self._channel = grpc.aio.insecure_channel(manager_address, _CHANNEL_OPTIONS)
         else:
-            self._channel = grpc.aio.secure_channel(manager_address, credentials)
+            self._channel = grpc.aio.secure_channel(manager_address, credentials, _CHANNEL_OPTIONS)
         self._stub = ManagerStub(self._channel)  # type: ignore[no-untyped-call]
         self._metadata = (("authorization", f"Bearer {service_token}"),)
         self._redis_url = redis_url
-        self._pipelines: dict[str, PipelineSnapshot] = {}
-        self._keys: dict[str, IngestKey] = {}
+        self._published = PublishedConfiguration()
+        self._arrived: tuple[set[str], set[str]] | None = None
+        """The pipelines and keys that the stream has named, until its snapshot is complete."""
         self._versions: IdleCache[_Version, PipelineSnapshot] = IdleCache(_VERSION_IDLE_SECONDS)
         self._runtime: IdleCache[_Version, tuple[float, RuntimePipeline]] = IdleCache(_VERSION_IDLE_SECONDS)
         self._fetches: dict[tuple[Any, _Version], asyncio.Task[Any]] = {}
         self._loaded = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
-        self.revision = 0
-        """Grows with each change of the published pipelines."""
         self.connected = False
         """Whether the manager's stream is open now."""
 
@@ -106,15 +108,14 @@ class ConfigClient:
             async with asyncio.timeout(timeout):
                 await self._loaded.wait()
         except TimeoutError:
+            await tasks.cancel(self._task)
             raise ConfigUnavailableError(
                 "Neither the manager nor Redis answered with the configuration; check that both are running."
             ) from None
 
     async def close(self) -> None:
         if self._task is not None:
-            self._task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._task
+            await tasks.cancel(self._task)
         await self._channel.close(None)
 
     @property
@@ -123,27 +124,25 @@ class ConfigClient:
 
     def pipeline(self, pipeline_id: str) -> PipelineSnapshot | None:
         """The published version, or None."""
-        return self._pipelines.get(pipeline_id)
+        return self._published.pipeline(pipeline_id)
 
-    def pipelines(self) -> Iterable[tuple[str, PipelineSnapshot]]:
-        """The published versions, by id."""
-        return self._pipelines.items()
+    def filters(self, workspace_id: UUID) -> WorkspaceFilters | None:
+        """The workspace's published filters, or None when it has none."""
+        return self._published.filters(workspace_id)
 
     def key(self, hashed: str) -> IngestKey | None:
         """The unexpired key with that SHA-256, or None."""
-        key = self._keys.get(hashed)
-        if key is None or (key.expires_at and key.expires_at <= time.time()):
-            return None
-        return key
+        return self._published.key(hashed)
 
     async def version(self, pipeline_id: str, version: int) -> PipelineSnapshot:
         """A version, published or past. Raises UnknownPipelineError, ConfigUnavailableError."""
-        current = self._pipelines.get(pipeline_id)
-        if current is not None and current.version == version:
-            return current
+        if self._published.version_of(pipeline_id) == version:
+            current = self._published.pipeline(pipeline_id)
+            if current is not None:
+                return current
         known = self._versions.get((pipeline_id, version))
         if known is None:
-            known = await self._fetch(self._fetch_version, (pipeline_id, version))
+            known = await asyncio.shield(self._fetch(self._fetch_version, (pipeline_id, version)))
         return known
 
     async def runtime(self, pipeline_id: str, version: int) -> RuntimePipeline:
@@ -160,15 +159,15 @@ class ConfigClient:
         if held is not None and age < 2 * _RUNTIME_FRESH_SECONDS:
             return held  # the next message uses the fresh one
         try:
-            return await fetch
+            return await asyncio.shield(fetch)
         except ConfigUnavailableError:
             if held is None:
                 raise
             self._runtime[key] = (time.monotonic(), held)
             return held
 
-    def _fetch(self, fetch: Callable[[_Version], Coroutine[Any, Any, T]], key: _Version) -> asyncio.Future[T]:
-        """One call to the manager for all messages that wait for the same thing."""
+    def _fetch(self, fetch: Callable[[_Version], Coroutine[Any, Any, T]], key: _Version) -> asyncio.Task[T]:
+        """One call to the manager for all messages that wait for the same thing, none of which may cancel it."""
         task: asyncio.Task[T] | None = self._fetches.get((fetch, key))
         if task is None:
             task = self._fetches[fetch, key] = asyncio.create_task(fetch(key))
@@ -179,7 +178,7 @@ class ConfigClient:
                     done.exception()  # perhaps no task awaits it: marks it as retrieved
 
             task.add_done_callback(forget)
-        return asyncio.shield(task)
+        return task
 
     async def _fetch_version(self, key: _Version) -> PipelineSnapshot:
         answer = await self._call(self._stub.GetPipeline, *key)
@@ -194,7 +193,10 @@ class ConfigClient:
             snapshot,
             {
                 UUID(connector_id): RuntimeConnector(
-                    type=connector.type, connection=json.loads(connector.connection or b"{}"), error=connector.error
+                    type=connector.type,
+                    connection=json.loads(connector.connection or b"{}"),
+                    error=connector.error,
+                    registered={place: json.loads(made) for place, made in connector.registered.items()},
                 )
                 for connector_id, connector in answer.connectors.items()
             },
@@ -221,6 +223,7 @@ class ConfigClient:
         while True:
             try:
                 stream = self._stub.WatchPipelines(pb.WatchRequest(), metadata=self._metadata)
+                self._arrived = set(), set()
                 while True:
                     # Not wait_for(): in Python 3.11 it loses a cancellation that comes with an event.
                     async with asyncio.timeout(_SILENCE_SECONDS):
@@ -230,7 +233,7 @@ class ConfigClient:
                     self._apply(event)
                     self.connected, delay = True, 0.2
             except (grpc.aio.AioRpcError, TimeoutError) as error:
-                reason = error.details() if isinstance(error, grpc.aio.AioRpcError) else "no snapshot in time"
+                reason = error.details() if isinstance(error, grpc.aio.AioRpcError) else "no event in time"
                 log.warning("The manager's stream ended (%s); continuing with the current configuration.", reason)
             self.connected = False
             if not self._loaded.is_set():
@@ -240,33 +243,31 @@ class ConfigClient:
 
     def _apply(self, event: pb.WatchEvent) -> None:
         match event.WhichOneof("event"):
-            case "snapshot":
-                loaded = (_load(p.snapshot) for p in event.snapshot.pipelines)
-                self._replace(
-                    {str(p.id): p for p in loaded if p is not None},
-                    [IngestKey(k.hash, UUID(k.workspace_id), k.expires_at) for k in event.snapshot.keys],
-                )
-            case "pipeline_changed":
-                changed = _load(event.pipeline_changed.snapshot)
-                if changed is not None:
-                    self._pipelines[str(changed.id)] = changed
-                    self.revision += 1
-                    self._forget_runtime(str(changed.id))
-            case "pipeline_removed":
-                self._pipelines.pop(event.pipeline_removed, None)
-                self.revision += 1
-                self._forget_runtime(event.pipeline_removed)
-            case "key_changed":
-                k = event.key_changed
-                self._keys[k.hash] = IngestKey(k.hash, UUID(k.workspace_id), k.expires_at)
-            case "key_removed":
-                self._keys.pop(event.key_removed, None)
+            case "snapshot_piece":
+                self._apply_piece(event.snapshot_piece)
+            case "changes":
+                self._apply_piece(event.changes)
+            case "snapshot_end" if self._arrived is not None:
+                for pipeline_id in self._published.keep_only(*self._arrived):
+                    self._forget_runtime(pipeline_id)
+                self._arrived = None
+                self._loaded.set()
 
-    def _replace(self, pipelines: dict[str, PipelineSnapshot], keys: list[IngestKey]) -> None:
-        self._pipelines = pipelines
-        self.revision += 1
-        self._keys = {key.hash: key for key in keys}
-        self._loaded.set()
+    def _apply_piece(self, piece: pb.Piece) -> None:
+        """The stream is in order, so that a piece is newer than everything here."""
+        for pipeline in piece.pipelines:
+            if self._published.put(pipeline.id, pipeline.snapshot):
+                self._forget_runtime(pipeline.id)
+        for pipeline_id in piece.pipelines_removed:
+            self._published.remove(pipeline_id)
+            self._forget_runtime(pipeline_id)
+        for key in piece.keys:
+            self._published.put_key(IngestKey(key.hash, UUID(key.workspace_id), key.expires_at))
+        for hashed in piece.keys_removed:
+            self._published.remove_key(hashed)
+        if self._arrived is not None:
+            self._arrived[0].update(pipeline.id for pipeline in piece.pipelines)
+            self._arrived[1].update(key.hash for key in piece.keys)
 
     def _forget_runtime(self, pipeline_id: str) -> None:
         # Kept, but stale: it serves while the manager is unavailable.
@@ -276,26 +277,18 @@ class ConfigClient:
 
     async def _load_from_redis(self) -> None:
         client = async_redis_client(self._redis_url)
+        empty = True
         try:
-            pipelines: dict[bytes, bytes] = await client.hgetall(stored.PIPELINES)  # type: ignore[assignment]
-            keys: dict[bytes, bytes] = await client.hgetall(stored.INGEST_KEYS)  # type: ignore[assignment]
+            async for name, entry in client.hscan_iter(stored.PIPELINES, count=_SCANNED):
+                self._published.put(name.decode(), entry)
+                empty = False
+            async for _, entry in client.hscan_iter(stored.INGEST_KEYS, count=_SCANNED):
+                self._published.put_key(IngestKey.from_json(entry))
+                empty = False
         except (RedisError, OSError) as error:
             log.warning("The configuration cannot be read from Redis: %s", error)
             return
         finally:
             await client.aclose()
-        if pipelines or keys:
-            loaded = (_load(data) for data in pipelines.values())
-            self._replace(
-                {str(p.id): p for p in loaded if p is not None},
-                [IngestKey.from_json(data) for data in keys.values()],
-            )
-
-
-def _load(data: bytes) -> PipelineSnapshot | None:
-    """None for an unreadable pipeline, which must not affect the others."""
-    try:
-        return stored.load_pipeline(data)
-    except ValidationError as error:
-        log.error("A published pipeline cannot be read by this release: %s", error)
-        return None
+        if not empty:
+            self._loaded.set()

@@ -1,6 +1,7 @@
 """How the manager and the data plane authenticate each other: with certificates, or with the service token alone."""
 
 from pathlib import Path
+from typing import TypedDict
 
 import grpc
 
@@ -32,6 +33,22 @@ def channel_credentials(environment: Settings) -> grpc.ChannelCredentials | None
         return None
     certificate, key, authority = files
     return grpc.ssl_channel_credentials(authority, key, certificate)
+
+
+class ManagerAccess(TypedDict):
+    """What every client of the manager in the data plane is made with."""
+
+    manager_address: str
+    service_token: str
+    credentials: grpc.ChannelCredentials | None
+
+
+def manager_access(environment: Settings) -> ManagerAccess:
+    return {
+        "manager_address": environment.manager_address,
+        "service_token": environment.service_token.get_secret_value(),
+        "credentials": channel_credentials(environment),
+    }
 
 
 def _files(environment: Settings) -> tuple[bytes, bytes, bytes] | None:

@@ -1,6 +1,6 @@
 """Leases of inputs, for their readers (manager.proto)."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,6 +12,8 @@ from backend.manager_api.generated import manager_pb2 as pb
 from backend.manager_api.generated.manager_pb2_grpc import ManagerStub
 
 _CALL_SECONDS = 10.0
+_PIECE_BYTES = 1024 * 1024
+"""About how much is sent in one call."""
 _READINGS = {Reading.BATCHING: pb.BATCHING, Reading.STREAMING: pb.STREAMING}
 
 
@@ -31,6 +33,24 @@ class InputLease:
     version: int
     token: str
     breakpoint: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """What a reader has read since it got its lease.
+
+    ``breakpoint`` is JSON, and empty as long as it is where the lease began; Kafka has acknowledged everything before
+    it. ``estimate`` is how many rows a batch was expected to have when it began, or how many wait in a stream.
+    ``failure`` is why the input cannot be read, empty when it can, and None as long as the reader does not know.
+    """
+
+    breakpoint: bytes = b""
+    rows: int = 0
+    estimate: int | None = None
+    failure: str | None = None
+
+
+Held = tuple[InputLease, Progress]
 
 
 class LeaseClient:
@@ -53,17 +73,30 @@ class LeaseClient:
         answer = await self._call(self._stub.LeaseInputs, request)
         return [_lease(lease) for lease in answer.leases]
 
-    async def renew(self, leases: Iterable[InputLease]) -> list[InputLease]:
-        """The renewed leases; those that are missing are lost. Raises LeasesUnavailableError."""
-        held = [pb.HeldLease(pipeline_id=lease.pipeline_id, token=lease.token) for lease in leases]
-        answer = await self._call(self._stub.Heartbeat, pb.HeartbeatRequest(leases=held))
-        return [_lease(lease) for lease in answer.leases]
+    async def renew(self, held: Iterable[Held]) -> list[InputLease]:
+        """Records progress; the renewed leases, of which those that are missing are lost. Raises
+        LeasesUnavailableError."""
+        renewed: list[InputLease] = []
+        for piece in _pieces(held):
+            answer = await self._call(self._stub.Heartbeat, pb.HeartbeatRequest(leases=piece))
+            renewed += [_lease(lease) for lease in answer.leases]
+        return renewed
 
-    async def complete(self, lease: InputLease, *, breakpoint: Any = None, failure: str = "") -> None:
-        """Ends a batch: the next begins at the breakpoint or, with a failure, where this one did. Raises
+    async def release(self, held: Iterable[Held]) -> None:
+        """Returns leases whose readers have stopped, with their progress. Raises LeasesUnavailableError."""
+        for piece in _pieces(held):
+            await self._call(self._stub.ReleaseInputs, pb.ReleaseInputsRequest(leases=piece))
+
+    async def complete(self, lease: InputLease, progress: Progress) -> None:
+        """Ends a batch: the next begins at the breakpoint; with a failure, this one is read again from there. Raises
         LeaseLostError and LeasesUnavailableError."""
+        unchanged = b"" if progress.failure else json.dumps(lease.breakpoint)
         request = pb.CompleteBatchRequest(
-            pipeline_id=lease.pipeline_id, token=lease.token, breakpoint=json.dumps(breakpoint), failure=failure
+            pipeline_id=lease.pipeline_id,
+            token=lease.token,
+            breakpoint=progress.breakpoint or unchanged,
+            failure=progress.failure or "",
+            rows=progress.rows,
         )
         await self._call(self._stub.CompleteBatch, request)
 
@@ -77,6 +110,22 @@ class LeaseClient:
             if error.code() == grpc.StatusCode.FAILED_PRECONDITION:
                 raise LeaseLostError(error.details()) from None
             raise LeasesUnavailableError(f"The manager did not answer: {error.details()}") from None
+
+
+def _pieces(held: Iterable[Held]) -> Iterator[list[pb.HeldLease]]:
+    piece: list[pb.HeldLease] = []
+    size = 0
+    for lease, progress in held:
+        reported = pb.Progress(
+            breakpoint=progress.breakpoint, rows=progress.rows, estimate=progress.estimate, failure=progress.failure
+        )
+        piece.append(pb.HeldLease(pipeline_id=lease.pipeline_id, token=lease.token, progress=reported))
+        size += piece[-1].ByteSize()
+        if size > _PIECE_BYTES:
+            yield piece
+            piece, size = [], 0
+    if piece:
+        yield piece
 
 
 def _lease(lease: pb.InputLease) -> InputLease:

@@ -8,16 +8,26 @@ from dataclasses import dataclass
 from typing import Literal
 from uuid import UUID
 
+import msgspec
 from redis.exceptions import RedisError
 
 from backend.domain import json
-from backend.domain.pipeline import PipelineSnapshot
+from backend.domain.inputs.filter import FilterInput
+from backend.domain.pipeline import DEFAULT_INPUT, PipelineSnapshot
+from backend.domain.registry import type_name
 from backend.network.redis_client import redis_client
 
 log = logging.getLogger(__name__)
 
 PIPELINES = "headrace:config:pipelines"
 """Hash: pipeline id to PipelineSnapshot as JSON. No TTL."""
+
+REVISIONS = "headrace:config:revisions"
+"""Hash: pipeline id to the revision that its entry was written from, empty when that is not known. Its fields are those
+of PIPELINES, and unreadable pipelines."""
+
+LARGEST_PIPELINE = 1024 * 1024
+"""Bytes of a configuration, so that every pipeline fits into one gRPC message."""
 
 INGEST_KEYS = "headrace:config:ingest-keys"
 """Hash: SHA-256 of a key to IngestKey as JSON. No TTL."""
@@ -46,8 +56,8 @@ class IngestKey:
 def announce(kind: Literal["pipeline", "key"], name: str, entry: bytes | None) -> None:
     """Writes a pipeline or key into the snapshot, or removes it without an ``entry``, and announces the change.
 
-    While Redis is unavailable the change only takes longer: every minute the manager sends the data plane the
-    whole configuration, and rewrites the snapshot.
+    While Redis is unavailable the change only takes longer: every few seconds the manager compares what it has sent
+    with the database, and every minute the snapshot.
     """
     stored = PIPELINES if kind == "pipeline" else INGEST_KEYS
     try:
@@ -56,12 +66,52 @@ def announce(kind: Literal["pipeline", "key"], name: str, entry: bytes | None) -
                 batch.hdel(stored, name)
             else:
                 batch.hset(stored, name, entry)
+            if kind == "pipeline":
+                batch.hset(REVISIONS, name, b"")
             batch.publish(CHANGES, f"{kind}:{name}")
             batch.execute()
     except RedisError as error:
         log.warning(
-            "The data plane receives the %s %s only within a minute, because Redis failed: %s", kind, name, error
+            "The data plane receives the %s %s only within seconds, because Redis failed: %s", kind, name, error
         )
+
+
+class PublishedPipeline:
+    """A published pipeline as it was received, of which only a few fields have been read. It takes a fraction of the
+    memory of its PipelineSnapshot."""
+
+    __slots__ = ("accepting", "data", "is_filter", "version", "workspace_id")
+
+    def __init__(self, data: bytes) -> None:
+        """Raises msgspec.ValidationError when the data is no snapshot at all; ``load`` checks the rest."""
+        head = _HEAD.decode(data)
+        self.data = data
+        self.workspace_id = head.workspace_id
+        self.version = head.version
+        self.accepting = head.accepting
+        self.is_filter = head.config.input.type == type_name(FilterInput)
+
+    def load(self) -> PipelineSnapshot:
+        """Raises ValidationError when another release wrote what this one cannot read."""
+        return load_pipeline(self.data)
+
+
+class _InputHead(msgspec.Struct):
+    type: str = DEFAULT_INPUT.type
+
+
+class _ConfigHead(msgspec.Struct):
+    input: _InputHead = msgspec.field(default_factory=_InputHead)
+
+
+class _Head(msgspec.Struct):
+    workspace_id: UUID
+    version: int
+    accepting: bool
+    config: _ConfigHead
+
+
+_HEAD = msgspec.json.Decoder(_Head)
 
 
 def load_pipeline(data: bytes) -> PipelineSnapshot:

@@ -4,16 +4,20 @@ import asyncio
 import select
 import socket
 import ssl
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Collection
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+from weakref import WeakKeyDictionary
 
 import pycurl
 
+from backend.network.files import file_limit
 from backend.network.outbound import ForbiddenAddressError, outbound_policy
 
 _READ_BYTES = 1024 * 1024
-"""The transfer of a longer response body is aborted."""
+"""The transfer of a longer response body is aborted, unless more of it is to be kept."""
 _IDLE_HANDLES = 512
+_IDLE_CONNECTIONS = 1024
 
 _EPOLL = {
     pycurl.POLL_IN: select.EPOLLIN,
@@ -36,30 +40,84 @@ class HttpError(Exception):
 @dataclass(frozen=True, slots=True)
 class Response:
     """A response. ``retry_after`` is in seconds. ``body`` holds at most the client's ``kept_bytes``; ``complete`` tells
-    whether that is the whole body."""
+    whether that is the whole body. ``headers`` are those that the client asks for, by their lower-case names."""
 
     status: int
     body: bytes
     retry_after: float | None
     complete: bool = True
+    headers: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class _Settings:
+    verify_tls: bool
+    authorities: str
+    connect_timeout: float
+    read_timeout: float | None
+    kept_bytes: int
+    kept_headers: frozenset[bytes]
 
 
 class _Exchange:
     """One request in progress on a reusable handle."""
 
-    __slots__ = ("body", "forbidden", "future", "handle", "kept", "read")
+    __slots__ = ("body", "forbidden", "future", "handle", "headers", "kept", "most", "read", "settings")
 
-    def __init__(self, handle: Any, kept: int) -> None:
-        self.handle = handle
-        self.kept = kept
+    def __init__(self) -> None:
+        self.settings: _Settings | None = None
+        self.handle = handle = pycurl.Curl()
+        handle.setopt(pycurl.NOSIGNAL, 1)
+        handle.setopt(pycurl.PROTOCOLS, pycurl.PROTO_HTTP | pycurl.PROTO_HTTPS)
+        handle.setopt(pycurl.PROXY, "")
+        handle.setopt(pycurl.HTTP_VERSION, pycurl.CURL_HTTP_VERSION_2TLS)
+        handle.setopt(pycurl.TCP_NODELAY, 1)
         handle.setopt(pycurl.WRITEFUNCTION, self._write)
         handle.setopt(pycurl.OPENSOCKETFUNCTION, self._open_socket)
 
-    def begin(self, future: asyncio.Future[Response]) -> None:
-        self.future = future
+    def prepare(self, settings: _Settings, method: str, url: str, headers: list[str], body: bytes | None) -> None:
+        handle = self.handle
+        if settings is not self.settings:
+            self._configure(settings)
+        handle.setopt(pycurl.URL, url)
+        handle.setopt(pycurl.HTTPHEADER, [header.encode() for header in headers])
+        if body is not None:
+            handle.setopt(pycurl.POSTFIELDS, body)
+        else:
+            handle.setopt(pycurl.HTTPGET, 1)  # otherwise the previous request's body would be sent again
+        handle.setopt(pycurl.CUSTOMREQUEST, method)
+        self.future: asyncio.Future[Response] = asyncio.get_running_loop().create_future()
         self.body = bytearray()
         self.forbidden = ""
+        self.headers: dict[str, str] = {}
         self.read = 0
+
+    def _configure(self, settings: _Settings) -> None:
+        self.settings = settings
+        self.kept = settings.kept_bytes
+        self.most = max(_READ_BYTES, settings.kept_bytes)
+        handle, seconds = self.handle, settings.read_timeout
+        handle.setopt(pycurl.CONNECTTIMEOUT_MS, int(settings.connect_timeout * 1000))
+        handle.setopt(pycurl.LOW_SPEED_LIMIT, 1 if seconds is not None else 0)
+        handle.setopt(pycurl.LOW_SPEED_TIME, max(1, round(seconds)) if seconds is not None else 0)
+        # Called for each header, so only where they are wanted.
+        handle.setopt(pycurl.HEADERFUNCTION, self._keep_header if settings.kept_headers else None)
+        handle.setopt(pycurl.SSL_VERIFYPEER, int(settings.verify_tls))
+        handle.setopt(pycurl.SSL_VERIFYHOST, 2 if settings.verify_tls else 0)
+        self._trust(settings.authorities)
+
+    def _trust(self, authorities: str) -> None:
+        """Trusts these authorities alone, or those of the operating system if there are none."""
+        for option in (pycurl.CAINFO_BLOB, pycurl.CAINFO, pycurl.CAPATH):  # of the settings before
+            self.handle.unsetopt(option)
+        trusted = ssl.get_default_verify_paths()
+        if authorities:
+            self.handle.setopt(pycurl.CAINFO_BLOB, authorities.encode())
+            return
+        if trusted.cafile:
+            self.handle.setopt(pycurl.CAINFO, trusted.cafile)
+        if trusted.capath:
+            self.handle.setopt(pycurl.CAPATH, trusted.capath)
 
     def _open_socket(self, _purpose: int, address: Any) -> Any:
         """Checks the address that libcurl is about to connect to, since a name may resolve differently each time."""
@@ -68,35 +126,91 @@ class _Exchange:
         except ForbiddenAddressError as error:
             self.forbidden = str(error)
             return pycurl.SOCKET_BAD
-        return socket.socket(address.family, address.socktype, address.protocol)
+        try:
+            return socket.socket(address.family, address.socktype, address.protocol)
+        except OSError:  # no file handle is left, which libcurl reports
+            return pycurl.SOCKET_BAD
 
     def _write(self, chunk: bytes) -> int | None:
         self.read += len(chunk)
         if len(self.body) < self.kept:
             self.body += chunk[: self.kept - len(self.body)]
-        return None if self.read <= _READ_BYTES else 0
+        return None if self.read <= self.most else 0
+
+    def _keep_header(self, line: bytes) -> None:
+        assert self.settings is not None
+        name, separator, value = line.partition(b":")
+        name = name.strip().lower()
+        if separator and name in self.settings.kept_headers:
+            values = filter(None, (self.headers.get(name.decode()), value.strip().decode("latin-1")))
+            self.headers[name.decode()] = ", ".join(values)
 
 
 class HttpClient:
-    """Sends requests to one receiver. Must be created, used and closed on the same event loop.
+    """Sends requests with certain settings. Must be created, used and closed on the same event loop, whose clients
+    share their connections.
 
     Times are in seconds. ``read_timeout`` limits how long no data may arrive; callers limit the whole exchange by
-    cancelling it. ``kept_bytes`` is how much of a response body is kept.
+    cancelling it. ``kept_bytes`` is how much of a response body is kept, and ``kept_headers`` which of its headers.
+    ``authorities`` are certificates in PEM format that are trusted instead of the operating system's.
     """
 
     def __init__(
         self,
         *,
         verify_tls: bool = True,
+        authorities: str = "",
         connect_timeout: float = 10.0,
         read_timeout: float | None = None,
         kept_bytes: int = 2048,
+        kept_headers: Collection[str] = (),
     ) -> None:
-        self._loop = asyncio.get_running_loop()
-        self._verify_tls = verify_tls
-        self._connect_timeout = connect_timeout
-        self._read_timeout = read_timeout
-        self._kept_bytes = kept_bytes
+        names = frozenset(name.lower().encode() for name in kept_headers)
+        self._settings = _Settings(verify_tls, authorities, connect_timeout, read_timeout, kept_bytes, names)
+        self._running: set[_Exchange] = set()
+        self._transfers = _Transfers.of_this_loop()
+        self._transfers.clients.add(self)
+
+    async def request(self, method: str, url: str, headers: list[str], body: bytes | None = None) -> Response:
+        """Sends a request and awaits the response; redirects are not followed. Headers are sent as UTF-8; the URL is
+        ASCII. Raises HttpError."""
+        exchange = self._transfers.begin(self._settings, method, url, headers, body)
+        self._running.add(exchange)
+        try:
+            return await exchange.future
+        except asyncio.CancelledError:
+            self._transfers.abort(exchange)
+            raise
+        finally:
+            self._running.discard(exchange)
+
+    async def close(self) -> None:
+        """Pending requests fail with HttpError. The last client of the event loop closes all connections."""
+        for exchange in list(self._running):
+            self._transfers.abort(exchange)
+            if not exchange.future.done():
+                exchange.future.set_exception(HttpError("connection", "The connection was closed."))
+        self._transfers.clients.discard(self)
+        if not self._transfers.clients:
+            self._transfers.close()
+
+
+class _Transfers:
+    """libcurl's transfers of one event loop, and their connections."""
+
+    _by_loop: ClassVar[WeakKeyDictionary[asyncio.AbstractEventLoop, "_Transfers"]] = WeakKeyDictionary()
+
+    @classmethod
+    def of_this_loop(cls) -> "_Transfers":
+        loop = asyncio.get_running_loop()
+        transfers = cls._by_loop.get(loop)
+        if transfers is None:
+            transfers = cls._by_loop[loop] = cls(loop)
+        return transfers
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self.clients: set[HttpClient] = set()
         self._idle: list[_Exchange] = []
         self._running: dict[Any, _Exchange] = {}
         # libcurl registers and removes sockets with each request, which costs the event loop much more than it costs
@@ -107,69 +221,36 @@ class HttpClient:
         self._multi = pycurl.CurlMulti()
         self._multi.setopt(pycurl.M_SOCKETFUNCTION, self._watch)
         self._multi.setopt(pycurl.M_TIMERFUNCTION, self._set_timer)
-        self._multi.setopt(pycurl.M_MAXCONNECTS, _IDLE_HANDLES)
-        self._loop.add_reader(self._epoll.fileno(), self._act_on_ready)
+        # Kafka, Redis and the process itself need handles too. Idle connections make room for new ones, the longest
+        # idle first; beyond the total, requests wait for a connection.
+        limit = file_limit()
+        self._multi.setopt(pycurl.M_MAXCONNECTS, min(_IDLE_CONNECTIONS, limit // 4))
+        self._multi.setopt(pycurl.M_MAX_TOTAL_CONNECTIONS, limit // 2)
+        loop.add_reader(self._epoll.fileno(), self._act_on_ready)
 
-    async def request(self, method: str, url: str, headers: list[str], body: bytes | None = None) -> Response:
-        """Sends a request and awaits the response; redirects are not followed. Raises HttpError."""
-        exchange = self._idle.pop() if self._idle else _Exchange(self._new_handle(), self._kept_bytes)
-        handle = exchange.handle
-        handle.setopt(pycurl.URL, url)
-        handle.setopt(pycurl.HTTPHEADER, headers)
-        if body is not None:
-            handle.setopt(pycurl.POSTFIELDS, body)
-        else:
-            handle.setopt(pycurl.HTTPGET, 1)  # otherwise the previous request's body would be sent again
-        handle.setopt(pycurl.CUSTOMREQUEST, method)
-        future: asyncio.Future[Response] = self._loop.create_future()
-        exchange.begin(future)
-        self._running[handle] = exchange
-        self._multi.add_handle(handle)
-        try:
-            return await future
-        except asyncio.CancelledError:
-            if self._running.pop(handle, None) is not None:
-                self._multi.remove_handle(handle)
-                handle.close()
-            raise
+    def begin(self, settings: _Settings, method: str, url: str, headers: list[str], body: bytes | None) -> _Exchange:
+        exchange = self._idle.pop() if self._idle else _Exchange()
+        exchange.prepare(settings, method, url, headers, body)
+        self._running[exchange.handle] = exchange
+        self._multi.add_handle(exchange.handle)
+        return exchange
 
-    async def close(self) -> None:
-        """Closes all connections; pending requests fail with HttpError."""
+    def abort(self, exchange: _Exchange) -> None:
+        if self._running.pop(exchange.handle, None) is not None:
+            self._multi.remove_handle(exchange.handle)
+            exchange.handle.close()
+
+    def close(self) -> None:
+        """Once nothing runs."""
+        self._by_loop.pop(self._loop, None)
         if self._timer is not None:
             self._timer.cancel()
-        for handle, exchange in self._running.items():
-            self._multi.remove_handle(handle)
-            if not exchange.future.done():
-                exchange.future.set_exception(HttpError("connection", "The connection was closed."))
-        self._running.clear()
         for exchange in self._idle:
             exchange.handle.close()
         self._idle.clear()
         self._multi.close()
         self._loop.remove_reader(self._epoll.fileno())
         self._epoll.close()
-
-    def _new_handle(self) -> Any:
-        handle = pycurl.Curl()
-        handle.setopt(pycurl.NOSIGNAL, 1)
-        handle.setopt(pycurl.PROTOCOLS, pycurl.PROTO_HTTP | pycurl.PROTO_HTTPS)
-        handle.setopt(pycurl.PROXY, "")
-        handle.setopt(pycurl.HTTP_VERSION, pycurl.CURL_HTTP_VERSION_2TLS)
-        handle.setopt(pycurl.CONNECTTIMEOUT_MS, int(self._connect_timeout * 1000))
-        handle.setopt(pycurl.TCP_NODELAY, 1)
-        if self._read_timeout is not None:
-            handle.setopt(pycurl.LOW_SPEED_LIMIT, 1)
-            handle.setopt(pycurl.LOW_SPEED_TIME, max(1, round(self._read_timeout)))
-        if self._verify_tls:
-            trusted = ssl.get_default_verify_paths()
-            if trusted.cafile:
-                handle.setopt(pycurl.CAINFO, trusted.cafile)
-            if trusted.capath:
-                handle.setopt(pycurl.CAPATH, trusted.capath)
-        else:
-            handle.setopt(pycurl.SSL_VERIFYPEER, 0)
-            handle.setopt(pycurl.SSL_VERIFYHOST, 0)
-        return handle
 
     # -- libcurl's callbacks and the loop's ------------------------------------
 
@@ -221,12 +302,19 @@ class HttpClient:
                 status = handle.getinfo(pycurl.RESPONSE_CODE)
                 complete = len(exchange.body) == exchange.read
                 exchange.future.set_result(
-                    Response(status, bytes(exchange.body), float(retry_after) if retry_after else None, complete)
+                    Response(
+                        status,
+                        bytes(exchange.body),
+                        float(retry_after) if retry_after else None,
+                        complete,
+                        exchange.headers,
+                    )
                 )
             elif exchange.forbidden:
                 exchange.future.set_exception(HttpError("forbidden", exchange.forbidden))
             else:
                 exchange.future.set_exception(HttpError(_kind(code), text or f"libcurl error {code}"))
+        exchange.body = bytearray()
         if code == 0 and len(self._idle) < _IDLE_HANDLES:
             self._idle.append(exchange)
         else:

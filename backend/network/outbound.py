@@ -53,6 +53,17 @@ class OutboundPolicy:
         for *_, address in resolved:
             self.check_address(str(address[0]))
 
+    def address_of(self, host: str) -> str:
+        """The address to connect to, for clients that do not check it themselves: a second resolution of the name
+        could lead elsewhere. Raises ForbiddenAddressError, and OSError when the host is unknown."""
+        try:
+            resolved: list[Any] = socket.getaddrinfo(host.strip("[]"), None, type=socket.SOCK_STREAM)
+        except UnicodeError:
+            raise socket.gaierror(socket.EAI_NONAME, "Name or service not known") from None
+        address = str(resolved[0][-1][0])
+        self.check_address(address)
+        return address
+
 
 @lru_cache
 def outbound_policy() -> OutboundPolicy:

@@ -14,7 +14,7 @@ class Bulkhead:
         self._max_messages = messages
         self._max_bytes = bytes
         self.messages = 0
-        self._bytes = 0
+        self.bytes = 0
         self._queue: deque[tuple[asyncio.Future[bool], int]] = deque()
 
     @property
@@ -29,15 +29,11 @@ class Bulkhead:
     def resize(self, messages: int) -> None:
         """Changes the number of messages; those that were admitted stay."""
         self._max_messages = messages
-        self._admit_from_line()
+        self._admit_queued()
 
     async def enter(self, size: int) -> bool:
-        """Waits for room and takes it; False when the queue was dismissed."""
-        if self.enter_now(size):
-            return True
-        place: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
-        self._queue.append((place, size))
-        return await place
+        """Waits for room and takes it; False when the queue was evicted."""
+        return self.enter_now(size) or await self.enqueue(size)
 
     def enter_now(self, size: int) -> bool:
         """Takes room if there is some."""
@@ -46,31 +42,37 @@ class Bulkhead:
         self._take(size)
         return True
 
+    def enqueue(self, size: int) -> asyncio.Future[bool]:
+        """Appends to the queue; the result is whether there was room, or False when the queue was evicted."""
+        has_room: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        self._queue.append((has_room, size))
+        return has_room
+
     def leave(self, size: int) -> None:
         self.messages -= 1
-        self._bytes -= size
-        self._admit_from_line()
+        self.bytes -= size
+        self._admit_queued()
 
     @property
     def waiting(self) -> int:
         return len(self._queue)
 
-    def dismiss_line(self) -> None:
-        for place, _ in self._queue:
-            if not place.done():
-                place.set_result(False)
+    def evict_queue(self) -> None:
+        for has_room, _ in self._queue:
+            if not has_room.done():
+                has_room.set_result(False)
         self._queue.clear()
 
-    def _admit_from_line(self) -> None:
+    def _admit_queued(self) -> None:
         while self._queue and self._has_room(self._queue[0][1]):
-            place, size = self._queue.popleft()
-            if not place.done():  # otherwise the waiting task was cancelled
+            has_room, size = self._queue.popleft()
+            if not has_room.done():  # otherwise the waiting task was cancelled
                 self._take(size)
-                place.set_result(True)
+                has_room.set_result(True)
 
     def _has_room(self, size: int) -> bool:
-        return self.messages == 0 or (self.messages < self._max_messages and self._bytes + size <= self._max_bytes)
+        return self.messages == 0 or (self.messages < self._max_messages and self.bytes + size <= self._max_bytes)
 
     def _take(self, size: int) -> None:
         self.messages += 1
-        self._bytes += size
+        self.bytes += size

@@ -2,7 +2,7 @@
 
 All requests of an output that arrive during one round trip go into the next: Redis is called
 once per batch. While Redis is unavailable, each output continues with its own breaker and its
-share of the rate limit, and reports to Redis once it is available again.
+fraction of the rate limit, and reports to Redis once it is available again.
 """
 
 import asyncio
@@ -20,17 +20,19 @@ from redis.exceptions import NoScriptError, RedisError
 from backend.domain.breaker import PROBE_SECONDS, Breaker, BreakerPolicy, BreakerState
 from backend.domain.rate_limit import RateLimit, RateLimitPolicy
 from backend.domain.reasons import Reason
+from backend.network import tasks
 from backend.network.redis_client import async_redis_client
-from backend.resilience.scripts import EVENTS, OutputKey, Script, script
+from backend.resilience.scripts import EVENTS, LEDGER_HORIZON, OutputKey, Script, script
 
 log = logging.getLogger(__name__)
 
 TOKEN_HORIZON_SECONDS = 1.0
 """A message waits at most this long for its token; otherwise it becomes a dead letter with a due time."""
 
-LEDGER_SECONDS = 300.0
-"""Deliveries are remembered for at least this long: much longer than what a killed Spark query repeats."""
-_LEDGER_KEPT_SECONDS = 86400
+_LEDGER_MOST = 5_000_000
+"""Deliveries of an output in each half of the ledger, 54 bytes each, whatever the horizon."""
+_LEDGER_KEPT_SECONDS = 30 * 86400
+"""For outputs that are not used any more: longer than any message stays in Kafka."""
 _ANSWER_SECONDS = 1.0
 _UNAVAILABLE_SECONDS = 1.0
 _BATCH = 500
@@ -77,7 +79,8 @@ class _Request:
 class _Report:
     """Outcomes that have not been reported to Redis yet."""
 
-    errors: list[str] = field(default_factory=list)
+    errors: list[tuple[str, str]] = field(default_factory=list)
+    """A message and the cause of its error, or no cause once it was delivered after all; in the order of events."""
     probe: Literal["", "ok", "failed"] = ""
     delivered: deque[tuple[bytes, str]] = field(default_factory=lambda: deque(maxlen=_MARKS_KEPT))
 
@@ -110,7 +113,7 @@ class OutputGate:
             self._limit = self._local_limit()
 
     def _local_limit(self) -> RateLimit | None:
-        return RateLimit(self._gate.share_of(self.limit_policy)) if self.limit_policy else None
+        return RateLimit(self._gate.fraction_of(self.limit_policy)) if self.limit_policy else None
 
     async def admit(self, kind: Kind, message_id: str) -> Admission:
         """Decides whether an attempt may be made now. The ledger is consulted for all but retries."""
@@ -119,21 +122,29 @@ class OutputGate:
         self._gate.has_work(self)
         return await answer
 
-    def delivered(self, message_id: str, position: str, *, probe: bool) -> None:
+    def delivered(self, message_id: str, position: str, *, probe: bool, again: bool = False) -> None:
+        """``again`` as for ``failed``."""
         self._report.delivered.append((_as_bytes(message_id), position))
-        if probe:
-            self._report.probe = "ok"
+        self.answered(message_id, probe=probe, again=again)
         self._gate.has_work(self)
 
-    def succeeded(self, *, probe: bool) -> None:
-        """For calls without a ledger: only a probe's success is reported."""
+    def answered(self, message_id: str = "", *, probe: bool, again: bool = False) -> None:
+        """The receiver works, though it may have rejected the message; the ledger is not updated."""
+        if again:
+            self._report.errors.append((_as_bytes(message_id).hex(), ""))
         if probe:
             self._report.probe = "ok"
+        if again or probe:
             self._gate.has_work(self)
 
-    def failed(self, cause: str, *, probe: bool) -> None:
+    def failed(self, cause: str, message_id: str = "", *, probe: bool, again: bool = False) -> None:
+        """An attempt failed, and not because of the message. ``again`` says that an earlier attempt for the message
+        was reported: each message counts once."""
+        if again and not probe:
+            return
         self.epoch += 1
-        self._report.errors.append(cause)
+        if not again:
+            self._report.errors.append((_as_bytes(message_id).hex(), cause or "Failed without a cause."))
         if probe:
             self._report.probe = "failed"
         self._gate.has_work(self)
@@ -157,10 +168,16 @@ class OutputGate:
 
     def decide_locally(self, requests: list[_Request], report: _Report, now: float) -> None:
         """Decides without Redis. The ledger is unavailable, so a message may be delivered twice."""
-        for _ in report.errors:
-            self.breaker.failed(now, probe=report.probe == "failed")
-        if report.probe == "ok":
-            self.breaker.succeeded(probe=True)
+        for message, cause in report.errors:
+            if cause:
+                self.breaker.failed(now, probe=False, message=message)
+            else:
+                self.breaker.recovered(message)
+        if self.breaker.state is BreakerState.HALF_OPEN and report.probe:
+            if report.probe == "ok":
+                self.breaker.succeeded(probe=True)
+            else:
+                self.breaker.failed(now, probe=True)
         self._report.delivered.extendleft(reversed(report.delivered))
         for request in requests:
             if not request.answer.done():
@@ -188,14 +205,14 @@ class OutputGate:
 class Gate:
     """Batches every output's requests to one Redis. Started and closed on one event loop.
 
-    ``share`` is this task's part of a rate limit while Redis, which counts for all tasks, is unavailable.
+    ``rate_fraction`` is this task's part of each rate limit while Redis, which counts for all tasks, is unavailable.
     ``clock`` replaces Redis' clock in tests.
     """
 
-    def __init__(self, redis_url: str, *, share: float = 1.0, clock: Callable[[], float] | None = None) -> None:
+    def __init__(self, redis_url: str, *, rate_fraction: float = 1.0, clock: Callable[[], float] | None = None) -> None:
         # A batch sent twice would take its tokens twice.
         self._redis = async_redis_client(redis_url, seconds=_ANSWER_SECONDS, repeat=False)
-        self._share = share
+        self._rate_fraction = rate_fraction
         self._clock = clock
         self._dirty: dict[OutputGate, None] = {}
         self._wake = asyncio.Event()
@@ -214,9 +231,7 @@ class Gate:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(2 * _ANSWER_SECONDS):
                     await self.settled()
-            self._task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._task
+            await tasks.cancel(self._task)
         await self._redis.aclose()
 
     async def settled(self) -> None:
@@ -227,12 +242,15 @@ class Gate:
     def output(self, key: OutputKey, breaker: BreakerPolicy, limit: RateLimitPolicy | None) -> OutputGate:
         return OutputGate(key, breaker, limit, self)
 
-    def share_of(self, limit: RateLimitPolicy) -> RateLimitPolicy:
-        if self._share == 1.0:
+    def fraction_of(self, limit: RateLimitPolicy) -> RateLimitPolicy:
+        if self._rate_fraction == 1.0:
             return limit
         # A longer period instead of fewer messages, which would round to none.
         return limit.model_copy(
-            update={"period_seconds": limit.period_seconds / self._share, "burst": int(limit.burst * self._share)}
+            update={
+                "period_seconds": limit.period_seconds / self._rate_fraction,
+                "burst": int(limit.burst * self._rate_fraction),
+            }
         )
 
     def has_work(self, output: OutputGate) -> None:
@@ -329,10 +347,10 @@ class Gate:
         _evaluate(
             batch,
             script("report"),
-            [output.key.breaker, output.key.errors, *output.key.ledger, EVENTS],
+            [output.key.breaker, output.key.errors, *output.key.ledger, EVENTS, LEDGER_HORIZON],
             [self._now(), policy.errors, policy.window_seconds, policy.open_seconds],
-            [LEDGER_SECONDS, _LEDGER_KEPT_SECONDS, output.key.name(), report.probe],
-            [len(report.errors), *report.errors, *marks],
+            [_LEDGER_MOST, _LEDGER_KEPT_SECONDS, output.key.name(), report.probe],
+            [len(report.errors), *(f"{message}|{cause}" for message, cause in report.errors), *marks],
         )
 
     def _add_requests(self, batch: Any, output: OutputGate, requests: list[_Request]) -> None:

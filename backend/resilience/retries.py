@@ -16,11 +16,13 @@ _LONGEST_WAIT_SECONDS = 30.0
 
 
 class RetriesExhaustedError(Exception):
-    """No further attempt is made here. ``due`` and ``retryable`` as for ``dead_letter``."""
+    """No further attempt is made here. ``due`` and ``retryable`` as for ``dead_letter``, ``rejected`` as for
+    ``Undeliverable``."""
 
     def __init__(self, error: DeliveryError, *, due: float | None = None, retryable: bool = False) -> None:
         super().__init__(str(error))
         self.reason = error.reason
+        self.rejected = error.about_message
         self.due = due
         self.retryable = retryable
 

@@ -10,6 +10,9 @@ from backend.domain import json
 EVENTS = "headrace:events"
 """Stream of events of outputs: ``kind``, ``output`` (JSON), ``state``, ``until``, ``cause``."""
 
+LEDGER_HORIZON = "headrace:ledger-horizon"
+"""Unix time, by Redis' clock: no copy of a message that was delivered before it can arrive any more."""
+
 
 @dataclass(frozen=True, slots=True)
 class Script:
@@ -43,7 +46,7 @@ class OutputKey:
 
     @property
     def errors(self) -> str:
-        """List of the latest errors, newest first: ``time|cause``."""
+        """List of the latest errors, newest first: ``time|message|cause``."""
         return self._key("breaker-errors")
 
     @property

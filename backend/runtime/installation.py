@@ -23,26 +23,42 @@ _SERVER_SECONDS = 60.0
 _SERVICE_SECONDS = 60.0
 _SPARK_SECONDS = 120.0
 _LOOK_SECONDS = 1.0
+_DATABASE, _CONSOLE = "postgresql", "console"
 
 
-def up(layout: Layout) -> None:
-    """Starts everything and waits until messages can be processed. Raises CannotStartError."""
+def up(layout: Layout) -> list[str]:
+    """Starts everything that is wanted and waits until it works. Returns a sentence about everything that does not
+    run, or not yet: the console is there to repair it.
+
+    Raises CannotStartError when there can be no console.
+    """
     supervisor = Supervisor(layout)
     if supervisor.is_running():
         raise CannotStartError("Headrace is already running; see `manage.py status`.")
     _end_leftovers(layout)
     stack.check_ports(layout)
     prepared = stack.prepare(layout)
-    started = time.time()
+    began = time.time()
     supervisor.start([*prepared.servers, *prepared.services], prepared.environment)
     try:
-        supervisor.start_processes(prepared.servers, _SERVER_SECONDS)
-        stack.run_manage(prepared.environment, "prepare")
-        supervisor.start_processes(prepared.services, _SERVICE_SECONDS)
-        _wait_for_spark(layout, prepared.environment, started)
+        problems = supervisor.start_processes(prepared.servers, _SERVER_SECONDS)
+        if _DATABASE in problems:
+            raise CannotStartError(problems[_DATABASE])
+        wanted = json.loads(stack.run_manage(prepared.environment, "prepare", "--json"))
+        problems |= supervisor.start_processes(prepared.services, _SERVICE_SECONDS)
+        if _CONSOLE in problems:
+            raise CannotStartError(problems[_CONSOLE])
+        running = [job for job, desired in wanted["jobs"].items() if desired == "running"]
+        late = _wait_for_spark(layout, prepared.environment, running, began)
     except BaseException:
         down(layout)
         raise
+    stopped = [
+        f"The Spark application {job} is stopped; start it on the page Jobs of the console."
+        for job, desired in wanted["jobs"].items()
+        if desired == "stopped"
+    ]
+    return [*problems.values(), *wanted["problems"], *stopped, *late]
 
 
 def down(layout: Layout) -> None:
@@ -98,6 +114,8 @@ def status(layout: Layout) -> dict[str, Any]:
             "ingest": ingest,
             "manager_grpc": environment["HEADRACE_MANAGER_ADDRESS"],
             "kafka": environment["HEADRACE_KAFKA_BOOTSTRAP_SERVERS"],
+            "read_gateway": environment["HEADRACE_GATEWAY_LISTEN"],
+            "schema_registry": f"http://{environment['HEADRACE_GATEWAY_HTTP_LISTEN']}",
             "redis": environment["HEADRACE_REDIS_URL"],
             "postgresql": f"127.0.0.1:{layout.port('postgresql')}",
         },
@@ -114,24 +132,31 @@ def _components(console: str) -> dict[str, str]:
         return {"console": "The console is unavailable."}
 
 
-def _heartbeat(environment: dict[str, str]) -> dict[str, Any] | None:
+def _heartbeat(environment: dict[str, str], job: str = keys.DEFAULT_JOB) -> dict[str, Any] | None:
     try:
-        payload: Any = redis_client(environment["HEADRACE_REDIS_URL"]).get(keys.job_heartbeat(keys.DEFAULT_JOB))
+        payload: Any = redis_client(environment["HEADRACE_REDIS_URL"]).get(keys.job_heartbeat(job))
     except RedisError:
         return None
     return json.loads(payload) if payload else None
 
 
-def _wait_for_spark(layout: Layout, environment: dict[str, str], since: float) -> None:
+def _wait_for_spark(layout: Layout, environment: dict[str, str], jobs: list[str], since: float) -> list[str]:
+    """Waits until the applications run. Returns a sentence about each that does not; it goes on being started."""
+
+    def runs(job: str) -> bool:
+        heartbeat = _heartbeat(environment, job)
+        return heartbeat is not None and heartbeat["at"] > since and heartbeat["state"] == "running"
+
     deadline = time.monotonic() + _SPARK_SECONDS
-    while True:
-        heartbeat = _heartbeat(environment)
-        if heartbeat is not None and heartbeat["at"] > since and heartbeat["state"] == "running":
-            return
-        if time.monotonic() > deadline:
-            log = layout.log / f"spark-{keys.DEFAULT_JOB}.log"
-            raise CannotStartError(f"The Spark application did not send a heartbeat in time; see {log}.")
+    waiting = list(jobs)
+    while waiting and time.monotonic() < deadline:
         time.sleep(0.2)
+        waiting = [job for job in waiting if not runs(job)]
+    return [
+        f"The Spark application {job} does not run yet, and messages wait in Kafka. It is started again and again; "
+        f"see {layout.log / f'spark-{job}.log'}."
+        for job in waiting
+    ]
 
 
 def _drain_spark(layout: Layout) -> None:

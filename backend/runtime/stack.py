@@ -2,12 +2,9 @@
 
 import json
 import os
-import secrets
 import socket
 import subprocess
 import sys
-import urllib.error
-import urllib.request
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,14 +15,18 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 from redis.exceptions import RedisError
 
+from backend.apps.connectors.secrets import create_keys_file
 from backend.kafka.proxy.config import ConfigError, ProxyConfig, load
 from backend.network.redis_client import redis_client
 from backend.runtime import servers
+from backend.runtime.documentation import ensure_documentation
 from backend.runtime.errors import CannotStartError
+from backend.runtime.health import http_ready
 from backend.runtime.jars import ensure_jars
 from backend.runtime.java import java_home
-from backend.runtime.layout import PORTS, ROOT, Layout, write_private
+from backend.runtime.layout import PORTS, Layout, write_private
 from backend.runtime.node import ensure_frontend
+from backend.settings import ROOT, EmbeddedSettings, KafkaSettings
 
 _READY_SECONDS = 2.0
 _LOOPBACK = "127.0.0.0/8,::1/128"
@@ -60,15 +61,19 @@ def prepare(layout: Layout) -> Stack:
     home = java_home(layout)
     ensure_jars(layout, home)
     ensure_frontend(layout)
+    ensure_documentation()
     servers.postgresql_prepare(layout.var / "postgresql", layout.secret("postgresql-password"))
-    servers.kafka_prepare(
-        layout.var / "kafka", layout.port("kafka"), layout.port("kafka_controller"), home, layout.jars
-    )
-    _secret_keys(layout)
+    if not _has_own_kafka():
+        servers.kafka_prepare(
+            layout.var / "kafka", layout.port("kafka"), layout.port("kafka_controller"), home, layout.jars
+        )
+    secret_keys = layout.secrets / "secret-keys.json"
+    if not secret_keys.exists():
+        create_keys_file(secret_keys)
     proxy = _kafka_proxy_config()
     environment = _environment(layout, home, proxy)
     write_private(layout.environment_file, json.dumps(environment, indent=1))
-    services = _services(layout)
+    services = _services(layout, environment)
     if proxy is not None:
         services.append(_kafka_proxy(*proxy))
     return Stack(_servers(layout, home, environment), services, environment)
@@ -76,7 +81,8 @@ def prepare(layout: Layout) -> Stack:
 
 def check_ports(layout: Layout) -> None:
     """Raises CannotStartError, which names every port that another process uses."""
-    taken = [f"{layout.port(name)} ({name})" for name in PORTS if not _is_free(layout.port(name))]
+    unused = {"kafka", "kafka_controller"} if _has_own_kafka() else set()
+    taken = [f"{layout.port(name)} ({name})" for name in PORTS.keys() - unused if not _is_free(layout.port(name))]
     if taken:
         raise CannotStartError(
             f"These ports are in use: {', '.join(taken)}. Stop the processes that use them, or move "
@@ -95,13 +101,6 @@ def _is_free(port: int) -> bool:
     return True
 
 
-def _secret_keys(layout: Layout) -> None:
-    """Creates the manager's encryption key, in the format of backend.apps.connectors.secrets."""
-    path = layout.secrets / "secret-keys.json"
-    if not path.exists():
-        write_private(path, json.dumps({"current": "k1", "keys": {"k1": secrets.token_bytes(64).hex()}}))
-
-
 def _environment(layout: Layout, home: Path, proxy: tuple[Path, ProxyConfig] | None) -> dict[str, str]:
     proxies = f"http://{proxy[1].operations}" if proxy is not None and proxy[1].operations is not None else ""
     password = layout.secret("postgresql-password")
@@ -111,7 +110,6 @@ def _environment(layout: Layout, home: Path, proxy: tuple[Path, ProxyConfig] | N
         "HEADRACE_EMBEDDED": "true",
         "HEADRACE_DATABASE_URL": f"postgresql://{servers.DATABASE}:{password}@127.0.0.1:{layout.port('postgresql')}/postgres",
         "HEADRACE_REDIS_URL": f"redis://127.0.0.1:{layout.port('redis')}/0",
-        "HEADRACE_KAFKA_BOOTSTRAP_SERVERS": f"127.0.0.1:{layout.port('kafka')}",
         "HEADRACE_MANAGER_ADDRESS": f"127.0.0.1:{layout.port('manager')}",
         "HEADRACE_SERVICE_TOKEN": layout.secret("service-token"),
         "HEADRACE_DJANGO_SECRET_KEY": layout.secret("django-secret-key"),
@@ -119,14 +117,41 @@ def _environment(layout: Layout, home: Path, proxy: tuple[Path, ProxyConfig] | N
         "HEADRACE_PUBLIC_URL": f"http://127.0.0.1:{layout.port('console')}",
         "HEADRACE_INGEST_URL": f"http://127.0.0.1:{layout.port('ingest')}",
         "HEADRACE_JAVA_HOME": str(home),
+        "HEADRACE_STAGING_URL": os.environ.get("HEADRACE_STAGING_URL", "") or str(layout.var / "staging"),
+        "HEADRACE_COLLECTIONS_URL": os.environ.get("HEADRACE_COLLECTIONS_URL", "") or str(layout.var / "collections"),
+        **_gateway_settings(layout),
+        **_kafka_settings(layout),
         "HEADRACE_KAFKA_PROXIES": os.environ.get("HEADRACE_KAFKA_PROXIES", "") or proxies,
         "HEADRACE_OUTBOUND_ALLOW": ",".join(filter(None, [_LOOPBACK, os.environ.get("HEADRACE_OUTBOUND_ALLOW")])),
     }
 
 
+def _gateway_settings(layout: Layout) -> dict[str, str]:
+    addresses = {"LISTEN": layout.port("gateway"), "HTTP_LISTEN": layout.port("gateway_http")}
+    names = {f"HEADRACE_GATEWAY_{name}": f"127.0.0.1:{port}" for name, port in addresses.items()}
+    return {name: os.environ.get(name, "") or address for name, address in names.items()}
+
+
+def _has_own_kafka() -> bool:
+    """Whether the operator names a Kafka cluster, so that none is started."""
+    return bool(os.environ.get("HEADRACE_KAFKA_BOOTSTRAP_SERVERS"))
+
+
+def _kafka_settings(layout: Layout) -> dict[str, str]:
+    """Raises CannotStartError."""
+    names = [f"HEADRACE_KAFKA_{name}".upper() for name in KafkaSettings.model_fields]
+    settings = {name: value for name in names if (value := os.environ.get(name))}
+    if settings and not _has_own_kafka():
+        raise CannotStartError(
+            f"{', '.join(sorted(settings))}: these settings are for a Kafka cluster of your own; name its brokers in "
+            "HEADRACE_KAFKA_BOOTSTRAP_SERVERS."
+        )
+    return settings or {"HEADRACE_KAFKA_BOOTSTRAP_SERVERS": f"127.0.0.1:{layout.port('kafka')}"}
+
+
 def _servers(layout: Layout, home: Path, environment: dict[str, str]) -> list[Process]:
     postgresql = layout.var / "postgresql"
-    return [
+    started = [
         Process(
             "postgresql",
             servers.postgresql_command(postgresql, layout.port("postgresql")),
@@ -139,18 +164,22 @@ def _servers(layout: Layout, home: Path, environment: dict[str, str]) -> list[Pr
             servers.redis_command(layout.var / "redis", layout.port("redis")),
             lambda: redis_ready(environment["HEADRACE_REDIS_URL"]),
         ),
-        Process(
-            "kafka",
-            servers.kafka_command(layout.var / "kafka", home, layout.jars),
-            lambda: kafka_ready(environment["HEADRACE_KAFKA_BOOTSTRAP_SERVERS"]),
-            stop_seconds=30,
-        ),
     ]
+    if not _has_own_kafka():
+        started.append(
+            Process(
+                "kafka",
+                servers.kafka_command(layout.var / "kafka", home, layout.jars),
+                lambda: kafka_ready(KafkaSettings(bootstrap_servers=environment["HEADRACE_KAFKA_BOOTSTRAP_SERVERS"])),
+                stop_seconds=30,
+            )
+        )
+    return started
 
 
 def _kafka_proxy_config() -> tuple[Path, ProxyConfig] | None:
     """The configuration of the Kafka proxy that ``up`` starts, if any. Raises CannotStartError."""
-    name = os.environ.get("HEADRACE_KAFKA_PROXY_CONFIG", "")
+    name = EmbeddedSettings().kafka_proxy_config
     path = Path(name).resolve()
     try:
         return (path, load(path)) if name else None
@@ -168,7 +197,7 @@ def _kafka_proxy(path: Path, config: ProxyConfig) -> Process:
     )
 
 
-def _services(layout: Layout) -> list[Process]:
+def _services(layout: Layout, environment: dict[str, str]) -> list[Process]:
     python = [sys.executable, "-m"]
     manage = [sys.executable, str(ROOT / "manage.py")]
     beat = layout.run / "celerybeat-schedule"
@@ -179,7 +208,7 @@ def _services(layout: Layout) -> list[Process]:
             "worker",
             [
                 *(*python, "celery", "-A", "backend.config.celery", "worker", "--beat", "--pool", "threads"),
-                *("--concurrency", "2", "--loglevel", "WARNING", "--schedule", str(beat)),
+                *("--loglevel", "WARNING", "--schedule", str(beat)),
                 *("--without-gossip", "--without-mingle", "--without-heartbeat"),
             ],
             lambda: True,  # it is ready once the Spark application has sent a heartbeat
@@ -202,6 +231,11 @@ def _services(layout: Layout) -> list[Process]:
             lambda: http_ready(f"http://127.0.0.1:{console}/health/live"),
         ),
         Process("workers", [*manage, "workers"], lambda: True),
+        Process(
+            "read-gateway",
+            [*manage, "read_gateway"],
+            lambda: is_listening(environment["HEADRACE_GATEWAY_HTTP_LISTEN"]),
+        ),
     ]
 
 
@@ -234,9 +268,9 @@ def redis_ready(url: str) -> bool:
         return False
 
 
-def kafka_ready(bootstrap_servers: str) -> bool:
+def kafka_ready(kafka: KafkaSettings) -> bool:
     try:
-        AdminClient({"bootstrap.servers": bootstrap_servers, "log_level": 0}).list_topics(timeout=_READY_SECONDS)
+        AdminClient({**kafka.client(), "log_level": 0}).list_topics(timeout=_READY_SECONDS)
     except KafkaException:
         return False
     return True
@@ -251,9 +285,11 @@ def grpc_ready(port: int) -> bool:
     return True
 
 
-def http_ready(url: str) -> bool:
+def is_listening(address: str) -> bool:
+    """Whether the service accepts connections, which may be encrypted."""
+    host, _, port = address.rpartition(":")
     try:
-        with urllib.request.urlopen(url, timeout=_READY_SECONDS):
-            return True
-    except (urllib.error.URLError, OSError):
+        socket.create_connection((host, int(port)), _READY_SECONDS).close()
+    except OSError:
         return False
+    return True

@@ -16,8 +16,9 @@ from typing import Any
 from supervisor.xmlrpc import SupervisorTransport
 
 from backend.runtime.errors import CannotStartError
-from backend.runtime.layout import ROOT, Layout
+from backend.runtime.layout import Layout
 from backend.runtime.stack import Process
+from backend.settings import ROOT
 
 _START_SECONDS = 10.0
 _LOG_BYTES = "20MB"
@@ -63,25 +64,24 @@ class Supervisor:
                 raise CannotStartError(f"The supervisor did not start; see {self._layout.log / 'supervisord.log'}.")
             time.sleep(0.05)
 
-    def start_processes(self, processes: list[Process], timeout: float) -> None:
+    def start_processes(self, processes: list[Process], timeout: float) -> dict[str, str]:
         """Starts the processes together and waits until each is ready, at most ``timeout`` seconds.
 
-        Raises CannotStartError with the end of the log of one that is not.
+        Returns by name, for each that is not, a sentence with the end of its log. It goes on being started.
         """
         for process in processes:
             self.start_process(process.name)
         waiting = list(processes)
         deadline = time.monotonic() + timeout
-        while waiting:
+        while waiting and time.monotonic() < deadline:
             waiting = [process for process in waiting if not process.ready()]
-            for process in waiting:
-                if self.state(process.name) in ("FATAL", "UNKNOWN") or time.monotonic() > deadline:
-                    raise CannotStartError(
-                        f"{process.name} did not become ready. The end of its log, {self.log_file(process.name)}:\n"
-                        + "\n".join(self.log_tail(process.name, 15))
-                    )
             if waiting:
                 time.sleep(0.1)
+        return {
+            process.name: f"{process.name} did not become ready. The end of its log, {self.log_file(process.name)}:\n"
+            + "\n".join(self.log_tail(process.name, 15))
+            for process in waiting
+        }
 
     def start_process(self, name: str) -> None:
         """Starts a process without waiting until it is ready."""

@@ -1,6 +1,6 @@
 from functools import lru_cache
 
-from backend.runtime.layout import ROOT
+from backend.settings import ROOT
 
 
 @lru_cache

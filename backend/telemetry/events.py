@@ -15,6 +15,19 @@ MATCHED = "filtering.matched"
 """Messages of other pipelines that a pipeline's filter accepted."""
 
 
+STEP = "step."
+
+
+def step_dropped(number: int) -> str:
+    """Messages that the step with this number, counted from 1, dropped; DROPPED counts them too."""
+    return f"{STEP}{number}.dropped"
+
+
+def step_dead(number: int) -> str:
+    """Messages that became dead letters in this step; ADAPTING_DEAD counts them too."""
+    return f"{STEP}{number}.dead"
+
+
 LATENCY = "latency."
 LATENCY_BOUNDS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000, 30_000, 120_000)
 """Upper bounds of the latency histogram's buckets, in milliseconds."""
@@ -28,6 +41,16 @@ def latency(output: str, seconds: float) -> str:
 
 def delivered(output: str) -> str:
     return f"output.{output}.delivered"
+
+
+def is_delivered(event: str) -> bool:
+    """Whether it counts deliveries, of any output."""
+    return event.startswith("output.") and event.endswith(".delivered")
+
+
+def is_dead(event: str) -> bool:
+    """Whether it counts messages that became dead letters, in any stage."""
+    return event == ADAPTING_DEAD or (event.startswith("output.") and event.endswith(".dead"))
 
 
 def retried(output: str) -> str:

@@ -3,6 +3,8 @@
 SECONDS_KEPT = 2 * 3600
 HOURS_KEPT = 8 * 86400
 ERRORS_KEPT = 50
+UNUSED_KEPT = 30 * 86400
+"""Seconds after the last write; so the state of a deleted pipeline goes too."""
 
 
 def by_second(pipeline_id: str, minute: int) -> str:
@@ -16,17 +18,21 @@ def by_hour(pipeline_id: str, hour: int) -> str:
 
 
 def totals(pipeline_id: str) -> str:
-    """Hash of all counts since the pipeline was created; its fields are events."""
+    """Hash of all counts; its fields are events. It begins anew after UNUSED_KEPT without counts."""
     return f"headrace:counts:total:{pipeline_id}"
 
 
 def errors(pipeline_id: str) -> str:
-    """List of the latest errors as JSON, newest first."""
+    """List of the latest errors as JSON, newest first; kept for UNUSED_KEPT."""
     return f"headrace:errors:{pipeline_id}"
 
 
+HEARTBEAT_KEPT_SECONDS = 3600
+
+
 def job_heartbeat(job: str) -> str:
-    """JSON that a Spark application writes about itself every two seconds."""
+    """JSON that a Spark application writes about itself every two seconds. It expires HEARTBEAT_KEPT_SECONDS after
+    it was written, so its time to live tells its age by Redis's own clock."""
     return f"headrace:job:{job}:heartbeat"
 
 

@@ -1,7 +1,7 @@
 """Counts and errors of one data-plane process, written to Redis once a second."""
 
 import asyncio
-import contextlib
+import itertools
 import logging
 import time
 from collections import Counter, deque
@@ -10,6 +10,7 @@ from redis.exceptions import RedisError
 
 from backend.domain import json
 from backend.domain.message import utc_now
+from backend.network import tasks
 from backend.network.redis_client import async_redis_client
 from backend.telemetry import events, keys
 
@@ -17,17 +18,23 @@ log = logging.getLogger(__name__)
 
 _INTERVAL = 1.0
 _ERRORS_PER_FLUSH = 200
+_COUNTS_PER_BATCH = 2_000
+_COUNTS_KEPT = 20_000
+"""More than these, while Redis is unavailable, are kept by the minute, then by the hour, then as one."""
+
+_Counts = Counter[tuple[str, str, int]]
+"""By pipeline, event and second (Unix time)."""
 
 
 class Recorder:
     """Counts in memory and flushes every second, so that the hot path never waits.
 
-    While Redis is unavailable the counts are kept in memory.
+    While Redis is unavailable the counts are kept in memory: none is lost, only when it happened becomes less exact.
     """
 
     def __init__(self, redis_url: str) -> None:
         self._redis = async_redis_client(redis_url)
-        self._counts: Counter[tuple[str, str, int]] = Counter()
+        self._counts: _Counts = Counter()
         self._errors: deque[tuple[str, bytes]] = deque(maxlen=_ERRORS_PER_FLUSH)
         self._task: asyncio.Task[None] | None = None
 
@@ -48,9 +55,7 @@ class Recorder:
     async def close(self) -> None:
         """Stops the task and flushes what is still in memory."""
         if self._task is not None:
-            self._task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._task
+            await tasks.cancel(self._task)
         await self._flush()
         await self._redis.aclose()
 
@@ -65,6 +70,20 @@ class Recorder:
         counts, self._counts = self._counts, Counter()
         errors = list(self._errors)
         self._errors.clear()
+        try:
+            while counts or errors:
+                some = dict(itertools.islice(counts.items(), _COUNTS_PER_BATCH))
+                await self._write(some, errors)
+                for key in some:
+                    del counts[key]
+                errors = []
+        except (RedisError, OSError) as error:
+            log.warning("Live counts could not be written to Redis and will be retried: %s", error)
+            self._counts.update(counts)
+            self._counts = _bounded(self._counts)
+            self._errors.extendleft(reversed(errors))
+
+    async def _write(self, counts: dict[tuple[str, str, int], int], errors: list[tuple[str, bytes]]) -> None:
         batch = self._redis.pipeline(transaction=True)
         for (pipeline_id, event, second), n in counts.items():
             minute_key = keys.by_second(pipeline_id, second // 60)
@@ -74,12 +93,22 @@ class Recorder:
             batch.hincrby(hour_key, event, n)
             batch.expire(hour_key, keys.HOURS_KEPT)
             batch.hincrby(keys.totals(pipeline_id), event, n)
+            batch.expire(keys.totals(pipeline_id), keys.UNUSED_KEPT)
         for pipeline_id, entry in errors:
             batch.lpush(keys.errors(pipeline_id), entry)
             batch.ltrim(keys.errors(pipeline_id), 0, keys.ERRORS_KEPT - 1)
-        try:
-            await batch.execute()
-        except (RedisError, OSError) as error:
-            log.warning("Live counts could not be written to Redis and will be retried: %s", error)
-            self._counts.update(counts)
-            self._errors.extendleft(reversed(errors))
+            batch.expire(keys.errors(pipeline_id), keys.UNUSED_KEPT)
+        await batch.execute()
+
+
+def _bounded(counts: _Counts) -> _Counts:
+    """The same totals with as few times as are needed. What is left then grows with pipelines and events only."""
+    for step in (60, 3600, None):
+        if len(counts) <= _COUNTS_KEPT:
+            break
+        newest = max(second for _, _, second in counts)
+        coarser: _Counts = Counter()
+        for (pipeline_id, event, second), n in counts.items():
+            coarser[pipeline_id, event, newest if step is None else second // step * step] += n
+        counts = coarser
+    return counts

@@ -1,18 +1,20 @@
 """Adapting for pipelines with transforms: applies the steps of the version under which a message was accepted and
 forwards the results, exactly once from Kafka to Kafka.
 
-Steps may wait, mostly for external APIs. Each pipeline has a bulkhead in this lane for such messages; those beyond it
-go through the slow lane (adapting_slow).
+Steps may wait, mostly for external APIs. Each pipeline has a share of this lane's window for such messages; those
+beyond it go through the slow lane (adapting_slow).
 """
 
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 from msgspec.structs import replace
 
 from backend.api_calls.services import ApiCalls
-from backend.domain import routing
+from backend.delivery.shares import Party, Share, Window, make_room
+from backend.domain import limits, routing
 from backend.domain.filters.fields import IndexedField, index_of
 from backend.domain.idle_cache import IdleCache
 from backend.domain.message import INDEX, Message, Redelivery, child_message_id
@@ -22,10 +24,9 @@ from backend.domain.records import Record, dead_letter, resolved
 from backend.domain.stages import ADAPTING_SLOW, ADAPTING_TRANSFORMER
 from backend.domain.stream_processing import CONTENT_TYPE
 from backend.domain.transforms.base import TransformError
-from backend.domain.transforms.chain import Chain, Result
+from backend.domain.transforms.chain import Chain, Dropped, Result
 from backend.manager_api.client import UnknownPipelineError
-from backend.manager_api.waiting import WaitingConfig
-from backend.resilience.bulkhead import Bulkhead
+from backend.manager_api.waiting import ConfigQueue, EvictedError, WaitingConfig
 from backend.resilience.gate import Gate
 from backend.telemetry import events
 from spark_jobs.streaming.diversion import Diversion
@@ -34,6 +35,7 @@ from spark_jobs.streaming.lane import Handler, Lane, LaneServices, Position
 _MESSAGES = 100
 _BYTES = 4 * 1024 * 1024
 _VERSION_IDLE_SECONDS = 3600.0
+_SHARE_IDLE_SECONDS = 600.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +66,7 @@ class Transformer:
         self._versions: IdleCache[tuple[str, int], Version] = IdleCache(_VERSION_IDLE_SECONDS)
         self._api_calls = ApiCalls(
             environment.redis_url,
-            gate=Gate(environment.redis_url, share=1 / services.slots),
+            gate=Gate(environment.redis_url, rate_fraction=1 / services.slots),
             breaker=environment.breaker,
             recorder=services.recorder,
         )
@@ -74,7 +76,7 @@ class Transformer:
         return self._versions.get((message.pipeline_id, message.version))
 
     async def version(self, message: Message) -> Version:
-        """Raises UnknownPipelineError."""
+        """Raises UnknownPipelineError, EvictedError."""
         version = self.known(message)
         if version is None:
             snapshot = await self._config.version(message)
@@ -92,6 +94,8 @@ class Transformer:
             records = self._moved(message, version, version.chain.run(message.body))
         except TransformError as error:
             records = [self.dead(message, error)]
+        except limits.TooLargeError as error:
+            records = [self._dead(message, Reason.TOO_LARGE, str(error))]
         return self._with_outcome(records, message, redelivery)
 
     async def run_waiting(self, message: Message, version: Version) -> list[Record]:
@@ -100,19 +104,29 @@ class Transformer:
             runtime = await self._config.runtime(message)
             resources = self._api_calls.resources(message.pipeline_id, message.id, runtime.connectors)
             records = self._moved(message, version, await version.chain.run_waiting(message.body, resources))
-        except UnknownPipelineError as error:
-            records = [self.unknown(message, error)]
+        except (UnknownPipelineError, EvictedError) as error:
+            records = [self.without_configuration(message, error)]
         except TransformError as error:
             records = [self.dead(message, error)]
+        except limits.TooLargeError as error:
+            records = [self._dead(message, Reason.TOO_LARGE, str(error))]
         return self._with_outcome(records, message, redelivery)
 
     def dead(self, message: Message, error: TransformError) -> Record:
         """The dead letter of a message that a step rejected or failed on."""
+        if error.step is not None:
+            self._recorder.count(message.pipeline_id, events.step_dead(error.step))
         return self._dead(message, error.reason, str(error), due=error.due, retryable=error.retryable)
 
-    def unknown(self, message: Message, error: UnknownPipelineError) -> Record:
+    def without_configuration(self, message: Message, error: UnknownPipelineError | EvictedError) -> Record:
         plain, _ = message.split_redelivery()
+        if isinstance(error, EvictedError):
+            return self._dead(plain, error.reason, str(error), due=error.due)
         return self._dead(plain, Reason.UNKNOWN_PIPELINE, str(error))
+
+    def waiting(self) -> list[ConfigQueue]:
+        """What waits for its configuration."""
+        return self._config.queues()
 
     def saturated(self, message: Message, due: float) -> Record:
         plain, _ = message.split_redelivery()
@@ -126,14 +140,22 @@ class Transformer:
         await self._api_calls.close()
 
     def _moved(self, message: Message, version: Version, results: list[Result]) -> list[Record]:
-        self._recorder.count(message.pipeline_id, events.TRANSFORMED if results else events.DROPPED)
+        """Raises TransformError and TooLargeError."""
         topic, moved = message.advanced()
+        if isinstance(results, Dropped):
+            self._recorder.count(message.pipeline_id, events.step_dropped(results.step))
         if version.write is not None:
-            written = [replace(r, body=version.write(r.document), content_type=CONTENT_TYPE) for r in results]
-            return [Record.of(topic, made) for made, _ in _messages(moved, written)]
-        if topic == routing.FILTER:
-            return [Record.of(topic, _indexed(made, version.index, r)) for made, r in _messages(moved, results)]
-        return [Record.of(topic, made) for made, _ in _messages(moved, results)]
+            results = [replace(r, body=version.write(r.document), content_type=CONTENT_TYPE) for r in results]
+            for result in results:
+                limits.check_body(len(result.body))
+        records, made = [], limits.FanOut(limits.TRANSACTION_BYTES)
+        for one, result in _messages(moved, results):
+            indexed = _indexed(one, version.index, result) if routing.FILTER in (topic, *moved.slip) else one
+            records.append(Record.of(topic, indexed))
+            if len(results) > 1:  # a single record keeps the limits that a message has
+                made.add(records[-1].size)
+        self._recorder.count(message.pipeline_id, events.TRANSFORMED if results else events.DROPPED)
+        return records
 
     @staticmethod
     def _with_outcome(records: list[Record], message: Message, redelivery: Redelivery | None) -> list[Record]:
@@ -146,45 +168,57 @@ class Transformer:
         self, message: Message, reason: str, error: str, *, due: float | None = None, retryable: bool = False
     ) -> Record:
         self._recorder.count(message.pipeline_id, events.ADAPTING_DEAD)
+        error = error[: limits.ERROR_CHARACTERS]
         self._recorder.error(message.pipeline_id, stage="adapting", reason=reason, message=error, message_id=message.id)
         return dead_letter(
             message, stage=ADAPTING_TRANSFORMER.name, reason=reason, error=error, due=due, retryable=retryable
         )
 
 
-class Bulkheads:
-    """A bulkhead for each pipeline that has messages in the lane."""
+class PipelineShares:
+    """How the pipelines whose steps wait share the window of their lane."""
 
-    def __init__(self, messages: int, bytes: int) -> None:
+    def __init__(self, messages: int, bytes: int, lane: Lane) -> None:
+        """No more than so many messages and bytes of a pipeline are admitted."""
+        self.window = Window(lane.window, lane.window_bytes)
         self._messages = messages
         self._bytes = bytes
-        self._by_pipeline: dict[str, Bulkhead] = {}
+        self._by_pipeline: IdleCache[str, Share] = IdleCache(_SHARE_IDLE_SECONDS)
 
-    def of(self, pipeline_id: str) -> Bulkhead:
-        bulkhead = self._by_pipeline.get(pipeline_id)
-        if bulkhead is None:
-            bulkhead = self._by_pipeline[pipeline_id] = Bulkhead(self._messages, self._bytes)
-        return bulkhead
+    def of(self, pipeline_id: str) -> Share:
+        share = self._by_pipeline.get(pipeline_id)
+        if share is None:
+            share = self._by_pipeline[pipeline_id] = Share(self._messages, self._bytes, self.window)
+        return share
 
-    def forget_empty(self, pipeline_id: str) -> None:
-        bulkhead = self._by_pipeline.get(pipeline_id)
-        if bulkhead is not None and bulkhead.is_empty:
-            del self._by_pipeline[pipeline_id]
+    def all(self) -> list[Share]:
+        return [share for _, share in self._by_pipeline.items()]
 
-    def used(self) -> list[Bulkhead]:
-        return [bulkhead for bulkhead in self._by_pipeline.values() if bulkhead.messages]
+    def pipelines(self) -> list[str]:
+        """Those with messages in the lane within the last minutes."""
+        return [pipeline_id for pipeline_id, _ in self._by_pipeline.items()]
+
+    @contextlib.contextmanager
+    def admitted(self, share: Share, size: int) -> Iterator[None]:
+        """While a message that has room is processed."""
+        self.window.acquire(size)
+        try:
+            yield
+        finally:
+            self.window.release(size)
+            share.end(size)
 
 
 class TransformerHandler(Handler):
-    """Handles messages whose steps never wait immediately; others enter their pipeline's bulkhead or, when that is
-    full, the slow lane."""
+    """Handles messages whose steps never wait immediately; others take a slot of their pipeline's share of the window
+    or, when it has none left, the slow lane."""
 
     def __init__(self, services: LaneServices) -> None:
         self._transformer = Transformer(services)
         self._recorder = services.recorder
-        self._bulkheads = Bulkheads(_MESSAGES, _BYTES)
+        self._shares = PipelineShares(_MESSAGES, _BYTES, LANE)
         self._diversion = Diversion(
-            services.environment.kafka_bootstrap_servers,
+            services.environment.kafka,
             topic=routing.TRANSFORMER_SLOW,
             group=ADAPTING_SLOW.group,
             committed=services.committed,
@@ -192,30 +226,41 @@ class TransformerHandler(Handler):
 
     def handle_now(self, message: Message, position: Position) -> list[Record] | None:
         version = self._transformer.known(message)
-        if version is None or version.chain.waits or self._diversion.follows(message.pipeline_id, position):
+        if (
+            version is None
+            or version.chain.waits
+            or self._diversion.is_undecided(message.pipeline_id, position)
+            or self._diversion.follows(message.pipeline_id, position)
+        ):
             return None
         return self._transformer.run(message, version)
 
     async def handle(self, message: Message, position: Position) -> list[Record]:
+        with self._diversion.turn(message.pipeline_id, position) as turn_comes:
+            try:
+                version = await self._transformer.version(message)
+            except (UnknownPipelineError, EvictedError) as error:
+                return [self._transformer.without_configuration(message, error)]
+            if version.chain.waits:
+                await self._diversion.known(position)
+            await turn_comes()
+            diverted = self._diversion.follows(message.pipeline_id, position, waits=version.chain.waits)
+            if not diverted and not version.chain.waits:
+                return self._transformer.run(message, version)
+            share, size = self._shares.of(message.pipeline_id), len(message.body)
+            if diverted or not self._shares.window.leaves(0, 0) or not share.arrive_now(size):
+                self._diversion.divert(message.pipeline_id, position)
+                self._recorder.count(message.pipeline_id, events.DIVERTED)
+                return [Record.of(routing.TRANSFORMER_SLOW, message)]
         try:
-            version = await self._transformer.version(message)
-        except UnknownPipelineError as error:
-            return [self._transformer.unknown(message, error)]
-        if version.chain.waits:
-            await self._diversion.known(position)
-            diverted = self._diversion.follows(message.pipeline_id, position, waits=True)
-            bulkhead = self._bulkheads.of(message.pipeline_id)
-            if not diverted and bulkhead.enter_now(len(message.body)):
-                try:
-                    return await self._transformer.run_waiting(message, version)
-                finally:
-                    bulkhead.leave(len(message.body))
-                    self._bulkheads.forget_empty(message.pipeline_id)
-        elif not self._diversion.follows(message.pipeline_id, position):
-            return self._transformer.run(message, version)
-        self._diversion.divert(message.pipeline_id, position)
-        self._recorder.count(message.pipeline_id, events.DIVERTED)
-        return [Record.of(routing.TRANSFORMER_SLOW, message)]
+            with self._shares.admitted(share, size):
+                return await self._transformer.run_waiting(message, version)
+        finally:
+            share.leave(size)
+
+    def make_room(self) -> None:
+        parties: list[Party] = [*self._shares.all(), *self._transformer.waiting()]
+        make_room(self._shares.window, parties, is_alone=False, is_late=False)
 
     def assigned(self, partition: int) -> None:
         self._diversion.assigned(partition)

@@ -1,12 +1,12 @@
 """Filtering: matches each indexed message against the filters of the workspace's other pipelines, and forwards it
 along its own routing slip."""
 
-from collections import defaultdict
 from uuid import UUID
 
 from msgspec.structs import replace
 
-from backend.domain import json, routing
+from backend.delivery.shares import Window, make_room
+from backend.domain import json, limits, routing
 from backend.domain.filters.conditions import Index
 from backend.domain.filters.fields import index_of
 from backend.domain.filters.index import PredicateIndex
@@ -17,7 +17,7 @@ from backend.domain.reasons import Reason
 from backend.domain.records import Record, dead_letter, resolved
 from backend.domain.stages import FILTERING
 from backend.manager_api.client import ConfigClient, UnknownPipelineError
-from backend.manager_api.waiting import WaitingConfig
+from backend.manager_api.waiting import EvictedError, WaitingConfig
 from backend.telemetry import events
 from spark_jobs.streaming.lane import Handler, Lane, LaneServices, Position
 
@@ -27,34 +27,26 @@ class Filters:
 
     def __init__(self, config: ConfigClient) -> None:
         self._config = config
-        self._revision = -1
-        self._by_workspace: dict[UUID, dict[str, int]] = {}
-        self._indexes: dict[UUID, PredicateIndex[str]] = {}
+        self._indexes: dict[UUID, tuple[int, PredicateIndex[str]]] = {}
 
-    def of(self, workspace: UUID) -> PredicateIndex[str]:
-        """Its keys are pipeline ids. It is built on first use after a change of the workspace's filters."""
-        if self._revision != self._config.revision:
-            self._regroup()
-        index = self._indexes.get(workspace)
-        if index is None:
-            snapshots = ((key, self._config.pipeline(key)) for key in self._by_workspace.get(workspace, ()))
-            index = self._indexes[workspace] = PredicateIndex(
+    def of(self, workspace: UUID) -> PredicateIndex[str] | None:
+        """Its keys are pipeline ids; None when the workspace has no filters. It is built on first use after a change of
+        the workspace's filters."""
+        filters = self._config.filters(workspace)
+        if filters is None:
+            self._indexes.pop(workspace, None)
+            return None
+        revision, index = self._indexes.get(workspace, (None, None))
+        if index is None or revision != filters.revision:
+            revision = filters.revision
+            snapshots = ((key, self._config.pipeline(key)) for key in list(filters.pipeline_ids))
+            index = PredicateIndex(
                 (key, snapshot.config.input.condition)
                 for key, snapshot in snapshots
                 if snapshot is not None and isinstance(snapshot.config.input, FilterInput)
             )
+            self._indexes[workspace] = revision, index
         return index
-
-    def _regroup(self) -> None:
-        self._revision = self._config.revision
-        grouped: defaultdict[UUID, dict[str, int]] = defaultdict(dict)
-        for key, snapshot in self._config.pipelines():
-            if snapshot.accepting and isinstance(snapshot.config.input, FilterInput):
-                grouped[snapshot.workspace_id][key] = snapshot.version
-        for workspace in list(self._indexes):
-            if grouped.get(workspace) != self._by_workspace.get(workspace):
-                del self._indexes[workspace]
-        self._by_workspace = dict(grouped)
 
 
 class FilteringHandler(Handler):
@@ -65,6 +57,7 @@ class FilteringHandler(Handler):
         self._recorder = services.recorder
         self._waiting = WaitingConfig(services.config, services.recorder, FILTERING.name)
         self._filters = Filters(services.config)
+        self._window = Window(LANE.window, LANE.window_bytes)
 
     async def handle(self, message: Message, position: Position) -> list[Record]:
         message, redelivery = message.split_redelivery()
@@ -73,25 +66,39 @@ class FilteringHandler(Handler):
             records = self._filter(message, workspace)
         except UnknownPipelineError as error:
             return [dead_letter(message, stage=FILTERING.name, reason=Reason.UNKNOWN_PIPELINE, error=str(error))]
+        except EvictedError as error:
+            return [error.dead_letter(message, stage=FILTERING.name)]
         except json.InvalidJsonError as error:
             text = f"The header {INDEX} is not a JSON object: {error}"
             return [dead_letter(message, stage=FILTERING.name, reason=Reason.MALFORMED, error=text)]
+        except limits.TooLargeError as error:
+            return [dead_letter(message, stage=FILTERING.name, reason=Reason.TOO_LARGE, error=str(error))]
         return records if redelivery is None else [*records, resolved(message, redelivery.dead_letter)]
+
+    def make_room(self) -> None:
+        # Only what waits for its configuration stays in the window for long.
+        make_room(self._window, self._waiting.queues(), is_alone=False, is_late=False)
 
     def _filter(self, message: Message, workspace: UUID) -> list[Record]:
         extra = dict(message.extra)
         index: Index = _object(extra.pop(INDEX, "{}"))
         passed = [*filter(None, extra.pop(FILTERED, "").split(",")), message.pipeline_id]
         self._recorder.count(message.pipeline_id, events.OFFERED)
-        records = []
-        for key in self._filters.of(workspace).matches(index):
-            subscriber = self._config.pipeline(key)
-            if subscriber is None or key in passed:
-                continue
-            self._recorder.count(key, events.MATCHED)
-            records.append(_record_for(subscriber, replace(message, extra=extra), passed))
+        filters = self._filters.of(workspace)
+        matching = [
+            subscriber
+            for key in (filters.matches(index) if filters is not None else ())
+            if key not in passed and (subscriber := self._config.pipeline(key)) is not None
+        ]
+        message = replace(message, extra=extra)
+        records, made = [], limits.FanOut(limits.TRANSACTION_BYTES)
+        for subscriber in matching:
+            records.append(_record_for(subscriber, message, passed))
+            made.add(records[-1].size)
+        for subscriber in matching:
+            self._recorder.count(str(subscriber.id), events.MATCHED)
         if message.slip:
-            records.append(Record.of(*replace(message, extra=extra).advanced()))
+            records.append(Record.of(*message.advanced()))
         return records
 
 
@@ -103,22 +110,24 @@ def _object(text: str) -> Index:
 
 
 def _record_for(subscriber: PipelineSnapshot, message: Message, passed: list[str]) -> Record:
+    """The subscriber's message on its way, or its dead letter: what is wrong with it concerns nobody else."""
     topic, slip = routing.route(subscriber.config, str(subscriber.id))
-    extra = message.extra | {FILTERED: ",".join(passed)}
-    if topic == routing.FILTER:
-        extra[INDEX] = index_of(subscriber.config.index, _document(message.body)).decode()
     key = str(subscriber.id)
-    return Record.of(
-        topic,
-        replace(
-            message,
-            id=filtered_message_id(message.id, key),
-            pipeline_id=key,
-            version=subscriber.version,
-            slip=slip,
-            extra=extra,
-        ),
+    offered = replace(
+        message,
+        id=filtered_message_id(message.id, key),
+        pipeline_id=key,
+        version=subscriber.version,
+        slip=slip,
+        extra=message.extra | {FILTERED: ",".join(passed)},
     )
+    if topic != routing.FILTER:
+        return Record.of(topic, offered)
+    try:
+        index = index_of(subscriber.config.index, _document(message.body)).decode()
+    except limits.TooLargeError as error:
+        return dead_letter(offered, stage=FILTERING.name, reason=Reason.TOO_LARGE, error=str(error))
+    return Record.of(topic, replace(offered, extra=offered.extra | {INDEX: index}))
 
 
 def _document(body: bytes) -> object:

@@ -1,6 +1,7 @@
 """Delivers adapted messages to their outputs through the delivery engine."""
 
 from backend.delivery.engine import DeliveryEngine
+from backend.delivery.shares import Window
 from backend.domain.message import Message
 from backend.domain.records import Record
 from backend.domain.stages import SYNDICATING
@@ -13,14 +14,18 @@ class SyndicatingHandler(Handler):
 
     def __init__(self, services: LaneServices) -> None:
         environment = services.environment
-        gate = Gate(environment.redis_url, share=1 / services.slots)
-        self._engine = DeliveryEngine(services.config, services.recorder, gate, environment.breaker)
+        gate = Gate(environment.redis_url, rate_fraction=1 / services.slots)
+        window = Window(LANE.window, LANE.window_bytes)
+        self._engine = DeliveryEngine(services.config, services.recorder, gate, environment.breaker, window)
 
     async def handle(self, message: Message, position: Position) -> list[Record]:
-        return await self._engine.deliver(message, str(position))
+        return await self._engine.deliver(message, str(position), position.commit)
+
+    def make_room(self) -> None:
+        self._engine.make_room()
 
     def relieve(self) -> None:
-        self._engine.relieve()
+        self._engine.flush()
 
     def flush(self) -> None:
         self._engine.flush()

@@ -1,129 +1,143 @@
 """Decides which messages go through the slow lane, so that the order of each key is kept.
 
 Once a message of a pipeline was sent there, the pipeline's later messages of the same partition follow it until the
-slow lane has caught up: both topics have the same partitions. What the partition's previous owner sent there is
-unknown, so after an assignment the slow lane has to catch up as well.
+slow lane has finished the pipeline's messages: both topics have the same partitions. Which pipelines have messages
+there is read from the slow lane's topic, after an assignment as well, since a previous owner may have sent them.
+
+A message that were diverted after a later one was handled here would be overtaken by it. So the messages of a pipeline
+take turns, in the order they were read.
 """
 
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable
+import time
+from collections.abc import Awaitable, Callable, Iterator
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import KafkaException
 
+from backend.network import tasks
+from backend.settings import KafkaSettings
+from spark_jobs.streaming.backlog import Backlog, BacklogReader
 from spark_jobs.streaming.lane import Position
 
 log = logging.getLogger(__name__)
 
 _CHECK_SECONDS = 1.0
-_ANSWER_SECONDS = 5.0
+_PATIENCE_SECONDS = 10.0
+"""How long messages wait, after an assignment, until the slow lane's backlog is read."""
 
 
 class Diversion:
     """Created, used and closed on one event loop. ``committed`` as in LaneServices."""
 
-    def __init__(self, bootstrap_servers: str, *, topic: str, group: str, committed: Callable[[int], int]) -> None:
-        # It never joins the group: it only reads the group's committed offsets and whether records follow them.
-        self._consumer = Consumer(
-            {
-                "bootstrap.servers": bootstrap_servers,
-                "group.id": group,
-                "enable.auto.commit": False,
-                "auto.offset.reset": "earliest",
-                "isolation.level": "read_uncommitted",
-                "enable.partition.eof": True,
-                "fetch.wait.max.ms": 10,
-                "fetch.message.max.bytes": 64 * 1024,
-                "queued.max.messages.kbytes": 256,
-            }
-        )
-        self._topic = topic
+    def __init__(self, kafka: KafkaSettings, *, topic: str, group: str, committed: Callable[[int], int]) -> None:
+        self._reader = BacklogReader(kafka, topic, group)
         self._committed = committed
         self._last: dict[tuple[int, str], int] = {}
         """The newest diverted message, by partition and pipeline: its offset here."""
-        self._unknown: dict[int, asyncio.Event] = {}
-        self._behind: set[int] = set()
+        self._backlogs: dict[int, Backlog] = {}
+        """The partitions in which pipelines follow, or may have to."""
+        self._turns: dict[tuple[int, str], asyncio.Future[None]] = {}
+        """The last message that is undecided, by partition and pipeline."""
         self._wake = asyncio.Event()
         self._task = asyncio.create_task(self._check_forever())
 
     def assigned(self, partition: int) -> None:
         self._last = {key: offset for key, offset in self._last.items() if key[0] != partition}
-        self._behind.add(partition)
-        self._unknown[partition] = asyncio.Event()
+        self._backlogs[partition] = Backlog()
         self._wake.set()
 
+    @contextlib.contextmanager
+    def turn(self, pipeline_id: str, position: Position) -> Iterator[Callable[[], Awaitable[None]]]:
+        """While it is undecided which way the message goes. What it yields waits until earlier ones are decided."""
+        key = (position.partition, pipeline_id)
+        before = self._turns.get(key)
+        decided = self._turns[key] = asyncio.get_running_loop().create_future()
+
+        async def comes() -> None:
+            if before is not None:
+                await asyncio.shield(before)
+
+        def end(_: object = None) -> None:
+            decided.set_result(None)
+            if self._turns.get(key) is decided:
+                del self._turns[key]
+
+        try:
+            yield comes
+        finally:
+            if before is None or before.done():
+                end()
+            else:  # cancelled, or a dead letter meanwhile; later messages still wait for earlier ones
+                before.add_done_callback(end)
+
+    def is_undecided(self, pipeline_id: str, position: Position) -> bool:
+        """Whether an earlier message of the pipeline is."""
+        return bool(self._turns) and (position.partition, pipeline_id) in self._turns
+
     async def known(self, position: Position) -> None:
-        """Waits until it is known whether the slow lane still has messages of the partition."""
-        unknown = self._unknown.get(position.partition)
-        if unknown is not None:
-            await unknown.wait()
+        """Waits until it is known which pipelines have messages in the slow lane; with a large backlog not for
+        long."""
+        backlog = self._backlogs.get(position.partition)
+        if backlog is not None and not backlog.complete.is_set():
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(backlog.created + _PATIENCE_SECONDS - time.monotonic()):
+                    await backlog.complete.wait()
 
     def follows(self, pipeline_id: str, position: Position, *, waits: bool = False) -> bool:
-        """Whether a message has to follow others into the slow lane. ``waits`` says that its steps
-        may wait, so that the partition's previous owner may have sent the pipeline's messages there."""
-        if waits and position.partition in self._behind:
-            return True
-        return bool(self._last) and (position.partition, pipeline_id) in self._last
+        """Whether a message has to follow others into the slow lane. ``waits`` says that its steps may wait: then it
+        also follows while it is unknown what a previous owner has sent there."""
+        if not self._backlogs:
+            return False
+        backlog = self._backlogs.get(position.partition)
+        return backlog is not None and (
+            pipeline_id in backlog
+            or (position.partition, pipeline_id) in self._last
+            or (waits and not backlog.complete.is_set())
+        )
 
     def divert(self, pipeline_id: str, position: Position) -> None:
         """Notes that the message goes through the slow lane."""
         key = (position.partition, pipeline_id)
         self._last[key] = max(position.offset, self._last.get(key, 0))
+        if position.partition not in self._backlogs:
+            backlog = self._backlogs[position.partition] = Backlog()
+            backlog.complete.set()  # the slow lane had caught up
         self._wake.set()
 
     async def close(self) -> None:
-        self._task.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await self._task
-        await asyncio.to_thread(self._consumer.close)
+        await tasks.cancel(self._task)
+        await asyncio.to_thread(self._reader.close)
 
     async def _check_forever(self) -> None:
         while True:
             await self._wake.wait()
-            if not self._last and not self._behind:
+            if not self._backlogs:
                 self._wake.clear()
                 continue
+            read_all = True
             try:
-                await self._check()
+                read_all = await self._check()
             except KafkaException as error:
                 log.warning("The slow lane's progress cannot be determined: %s", error.args[0].str())
-            await asyncio.sleep(_CHECK_SECONDS)
+            if read_all:
+                await asyncio.sleep(_CHECK_SECONDS)
 
-    async def _check(self) -> None:
-        partitions = {partition for partition, _ in self._last} | self._behind
-        # The check below only covers messages that were produced before it.
+    async def _check(self) -> bool:
+        """Whether every partition was read to its end. Raises KafkaException."""
+        backlogs = dict(self._backlogs)
+        # The reading below finds only messages that were produced before it.
         produced = {key: offset for key, offset in self._last.items() if offset < self._committed(key[0])}
-        caught_up = await asyncio.to_thread(self._caught_up, partitions)
-        for partition in partitions:
-            if partition in caught_up:
-                self._behind.discard(partition)
-            known = self._unknown.pop(partition, None)
-            if known is not None:
-                known.set()
-        for key, offset in produced.items():
-            if key[0] in caught_up and self._last.get(key) == offset:
-                del self._last[key]
-
-    def _caught_up(self, partitions: set[int]) -> set[int]:
-        """The partitions of which the slow lane has no messages left. Only reading shows whether records follow the
-        committed offset: transaction markers move the end offset as well. Raises KafkaException."""
-        requested = [TopicPartition(self._topic, partition) for partition in partitions]
-        starts = self._consumer.committed(requested, _ANSWER_SECONDS)
-        for start in starts:
-            start.offset = max(0, start.offset)
-        self._consumer.assign(starts)
-        empty: set[int] = set()
-        left = set(partitions)
-        while left:
-            record = self._consumer.poll(_ANSWER_SECONDS)
-            if record is None:
-                raise KafkaException(KafkaError(KafkaError._TIMED_OUT, "Kafka does not answer"))
-            error = record.error()
-            if error is not None and error.code() != KafkaError._PARTITION_EOF:
-                raise KafkaException(error)
-            if error is not None and record.partition() in left:
-                empty.add(record.partition())  # type: ignore[arg-type]
-            left.discard(record.partition())  # type: ignore[arg-type]
-        self._consumer.unassign()
-        return empty
+        read = await asyncio.to_thread(self._reader.read, backlogs)
+        for partition in read:
+            backlog = backlogs[partition]
+            if self._backlogs.get(partition) is not backlog:  # assigned again meanwhile
+                continue
+            backlog.complete.set()
+            for key, offset in produced.items():
+                if key[0] == partition and key[1] not in backlog and self._last.get(key) == offset:
+                    del self._last[key]
+            if backlog.is_empty and not any(key[0] == partition for key in self._last):
+                del self._backlogs[partition]
+        return len(read) == len(backlogs)

@@ -1,62 +1,52 @@
 """The input task: one long-running Spark task that reads leased inputs and produces their messages.
 
 It claims leases of inputs that nobody reads, up to the number it can read at the same time, and renews them every few
-seconds. A reader stops at once when its lease is lost, since another task may then read the same input. A breakpoint
-is stored once Kafka has acknowledged everything before it.
+seconds, which also records how far each reader has come. A reader stops immediately when its lease is lost, since
+another task may then read the same input.
 """
 
 import asyncio
-import contextlib
-import functools
 import logging
 import socket
-import uuid
-from collections.abc import AsyncIterator, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import uvloop
-from confluent_kafka import KafkaException
 
-from backend.domain import json
-from backend.domain.capabilities import (
-    Batch,
-    DeliveryError,
-    InputRecord,
-    ReadBatch,
-    Reading,
-    ReadStream,
-    internal_error,
-)
-from backend.domain.inputs.connector import ConnectorInput
-from backend.domain.message import utc_now
-from backend.domain.message_maker import MessageMaker
-from backend.domain.reasons import Reason
-from backend.domain.records import Record, dead_letter
+from backend.domain import limits
+from backend.domain.capabilities import Reading
 from backend.domain.stages import Stage
 from backend.kafka.client.producer import AsyncProducer
-from backend.manager_api.client import ConfigClient, ConfigUnavailableError, UnknownPipelineError
-from backend.manager_api.credentials import channel_credentials
-from backend.manager_api.leases import InputLease, LeaseClient, LeaseLostError, LeasesUnavailableError
+from backend.manager_api.client import ConfigClient
+from backend.manager_api.credentials import manager_access
+from backend.manager_api.leases import InputLease, LeaseClient, LeasesUnavailableError
+from backend.network import tasks
 from backend.settings import Settings
-from backend.telemetry import events
 from backend.telemetry.recorder import Recorder
+from spark_jobs.streaming.input_reader import InputReader, ReaderServices
+from spark_jobs.streaming.slot_process import prepare_process
 from spark_jobs.streaming.stop_channel import Address, wait_for_stop
 
 log = logging.getLogger(__name__)
 
-_READERS = 200
+_MOST_READERS = 1000
 """Inputs that one task reads at the same time."""
+_BUSY_READERS = 200
+"""Batches among them that may have records in memory, which bounds it. One that has returned nothing for a minute is
+not counted, so that inputs that hang hold up no others."""
+_MANAGER_CALLS = 8
+"""Calls of readers to the manager at the same time, so that many batches that begin together do not overload it."""
+_UNACKNOWLEDGED_KIBIBYTES = 256 * 1024
+"""What all readers together may have sent that Kafka has not acknowledged. Those that send more wait."""
 _CLAIM_SECONDS = 2.0
 _RENEW_SECONDS = 5.0
-_REOPEN_SECONDS = 5.0
+_REFRESH_SECONDS = 15 * 60.0
+"""How often a stream's configuration is fetched again, since its connector may have changed."""
 _CONFIG_SECONDS = 60.0
-_IDENTITIES = uuid.UUID("7a2c8f1e-5d0b-5c55-9a64-0f3f6d1f9c11")
-"""Namespace of the ids of messages whose records have an identity."""
 
 
 def run_input_slot(stage: Stage, environment: Settings, stop_address: Address, slot: int) -> None:
     """The body of a Spark task: runs until the driver stops it, or raises so that Spark restarts it."""
-    logging.basicConfig(level=logging.INFO, format=f"%(asctime)s %(levelname)s {stage.name}[{slot}] %(message)s")
+    prepare_process(stage.name, slot)
     uvloop.run(InputTask(stage, environment, slot).run(stop_address))
 
 
@@ -68,201 +58,135 @@ class InputTask:
         self._stage = stage
         self._reading = stage.reading
         self._environment = environment
+        self._slot = slot
         self._holder = f"{socket.gethostname()}/{stage.name}-{slot}"
-        self._readers: dict[str, tuple[InputLease, asyncio.Task[None]]] = {}
+        self._readers: dict[str, tuple[InputReader, asyncio.Task[None]]] = {}
+        self._stopping: set[asyncio.Task[None]] = set()
+        """Readers that have lost their leases may take a while to end."""
 
     async def run(self, stop_address: Address) -> None:
         environment = self._environment
-        manager: dict[str, Any] = {
-            "manager_address": environment.manager_address,
-            "service_token": environment.service_token.get_secret_value(),
-            "credentials": channel_credentials(environment),
-        }
-        self._config = ConfigClient(redis_url=environment.redis_url, **manager)
+        manager = manager_access(environment)
         self._leases = LeaseClient(**manager)
-        self._recorder = Recorder(environment.redis_url)
-        self._recorder.start()
-        self._producer = AsyncProducer(
+        recorder = Recorder(environment.redis_url)
+        recorder.start()
+        producer = AsyncProducer(
             {
-                "bootstrap.servers": environment.kafka_bootstrap_servers,
+                **environment.kafka.client(),
                 "linger.ms": 5,
                 "compression.type": "lz4",
-                "message.max.bytes": 4 * 1024 * 1024,
+                "message.max.bytes": limits.RECORD_BYTES,
+                "queue.buffering.max.kbytes": _UNACKNOWLEDGED_KIBIBYTES,
                 "reconnect.backoff.max.ms": 1000,
             }
         )
+        config = ConfigClient(redis_url=environment.redis_url, **manager)
+        calls = asyncio.Semaphore(_MANAGER_CALLS)
+        self._services = ReaderServices(self._stage, config, self._leases, producer, recorder, calls)
         try:
-            await self._config.start(_CONFIG_SECONDS)
-            claiming = [asyncio.create_task(self._claim_forever()), asyncio.create_task(self._renew_forever())]
-            stop = asyncio.create_task(wait_for_stop(stop_address))
+            await config.start(_CONFIG_SECONDS)
+            loops = [self._claim_forever(), self._renew_forever()]
+            if self._reading is Reading.STREAMING:
+                loops.append(self._refresh_forever())
+            running = [asyncio.create_task(loop) for loop in loops]
+            stop = asyncio.create_task(wait_for_stop(stop_address, environment.service_token, self._slot))
             # A failed loop fails the task, which Spark then restarts.
-            done, _ = await asyncio.wait([*claiming, stop], return_when=asyncio.FIRST_COMPLETED)
-            await _cancelled([*claiming, stop])
-            await _cancelled([task for _, task in self._readers.values()])
+            done, _ = await asyncio.wait([*running, stop], return_when=asyncio.FIRST_COMPLETED)
+            await tasks.cancel(*running, stop)
+            await asyncio.gather(self._stop(list(self._readers.values())), *self._stopping)
             for task in done - {stop}:
                 task.result()
         finally:
-            await self._producer.close()
+            await producer.close()
             await self._leases.close()
-            await self._config.close()
-            await self._recorder.close()
+            await config.close()
+            await recorder.close()
 
     async def _claim_forever(self) -> None:
         while True:
             try:
-                room = _READERS - len(self._readers)
-                for lease in await self._leases.claim(self._reading, self._holder, room) if room else ():
+                room = self._room()
+                for lease in await self._leases.claim(self._reading, self._holder, room) if room > 0 else ():
                     self._start(lease)
             except LeasesUnavailableError as error:
                 log.warning("Inputs cannot be claimed at the moment: %s", error)
             await asyncio.sleep(_CLAIM_SECONDS)
 
+    def _room(self) -> int:
+        """How many more inputs can be read."""
+        batching = self._reading is Reading.BATCHING
+        busy = sum(reader.is_busy for reader, _ in self._readers.values()) if batching else 0
+        return min(_BUSY_READERS - busy, _MOST_READERS - len(self._readers))
+
     async def _renew_forever(self) -> None:
         while True:
             await asyncio.sleep(_RENEW_SECONDS)
-            held = {lease.pipeline_id: lease for lease, _ in self._readers.values()}
+            held = [(reader, reader.progress()) for reader, _ in self._readers.values()]
             if not held:
                 continue
             try:
-                renewed = {lease.pipeline_id: lease for lease in await self._leases.renew(held.values())}
+                leases = await self._leases.renew((reader.lease, progress) for reader, progress in held)
             except LeasesUnavailableError as error:
                 log.warning("Leases cannot be renewed at the moment: %s", error)
                 continue
-            for pipeline_id, lease in held.items():
-                now = renewed.get(pipeline_id)
-                reader = self._readers.get(pipeline_id)
-                if reader is None or reader[0].token != lease.token:
+            renewed = {lease.pipeline_id: lease for lease in leases}
+            lost = []
+            for reader, progress in held:
+                lease = renewed.get(reader.lease.pipeline_id)
+                reading = self._readers.get(reader.lease.pipeline_id)
+                if reading is None or reading[0] is not reader:
                     continue  # the reader has ended meanwhile
-                if now is None:
-                    log.info("The lease of pipeline %s is lost.", pipeline_id)
-                    reader[1].cancel()
-                elif now.version != lease.version and self._reading is Reading.STREAMING:
-                    self._restart(now)
+                if lease is None:
+                    log.info("The lease of pipeline %s is lost.", reader.lease.pipeline_id)
+                    lost.append(reading)
+                    continue
+                reader.record(progress)
+                if lease.version != reader.lease.version and self._reading is Reading.STREAMING:
+                    self._restart(lease)
+            if lost:
+                self._stopping.add(stopping := asyncio.create_task(self._stop(lost)))
+                stopping.add_done_callback(self._stopping.discard)
 
-    def _start(self, lease: InputLease, after: asyncio.Task[None] | None = None) -> None:
+    async def _refresh_forever(self) -> None:
+        """Restarts streams whose connector has changed, which nobody announces."""
+        while True:
+            await asyncio.sleep(_REFRESH_SECONDS)
+            for reader, _ in list(self._readers.values()):
+                reading = self._readers.get(reader.lease.pipeline_id)
+                if await reader.is_outdated() and reading is not None and reading[0] is reader:
+                    self._restart(reader.lease)
+
+    def _start(self, lease: InputLease, after: tuple[InputReader, asyncio.Task[None]] | None = None) -> None:
         """Reads the input, once its former reader has ended."""
-        task = asyncio.create_task(self._read(lease, after))
-        self._readers[lease.pipeline_id] = (lease, task)
+        reader = InputReader(lease, self._reading, self._services)
+
+        async def read() -> None:
+            if after is not None:
+                former, ending = after
+                await asyncio.wait([ending])
+                reader.take_over(former)
+            await reader.run()
+
+        task = asyncio.create_task(read())
+        self._readers[lease.pipeline_id] = (reader, task)
 
         def forget(_: asyncio.Task[None]) -> None:
-            held = self._readers.get(lease.pipeline_id)
-            if held is not None and held[1] is task:
+            reading = self._readers.get(lease.pipeline_id)
+            if reading is not None and reading[1] is task:
                 del self._readers[lease.pipeline_id]
 
         task.add_done_callback(forget)
 
     def _restart(self, lease: InputLease) -> None:
-        """Restarts the reader with the configuration of a new version."""
-        _, former = self._readers[lease.pipeline_id]
-        former.cancel()
+        """Restarts the reader with the present configuration."""
+        former = self._readers[lease.pipeline_id]
+        former[1].cancel()
         self._start(lease, after=former)
 
-    async def _read(self, lease: InputLease, after: asyncio.Task[None] | None) -> None:
-        """A failure of one input does not affect the others."""
-        if after is not None:
-            await asyncio.wait([after])
+    async def _stop(self, reading: Sequence[tuple[InputReader, asyncio.Task[None]]]) -> None:
+        """Ends readers, and returns what they still hold, with how far they have come."""
+        await tasks.cancel(*(task for _, task in reading))
         try:
-            if self._reading is Reading.BATCHING:
-                await self._read_batch(lease)
-            else:
-                await self._read_stream(lease)
-        except LeaseLostError as error:
-            log.info("Pipeline %s: %s", lease.pipeline_id, error)
+            await self._leases.release((reader.lease, reader.progress()) for reader, _ in reading)
         except LeasesUnavailableError as error:
-            log.warning("The end of a batch of pipeline %s was not recorded: %s", lease.pipeline_id, error)
-
-    async def _read_batch(self, lease: InputLease) -> None:
-        """Reads from the breakpoint to the input's end. A failure is recorded with the lease; the batch is retried."""
-        try:
-            breakpoint = lease.breakpoint
-            async with self._opened(lease) as (reader, maker):
-                assert isinstance(reader, ReadBatch)
-                async for batch in reader.read(breakpoint):
-                    await self._produce(lease, maker, batch)
-                    breakpoint = batch.breakpoint
-        except Exception as error:
-            failure = self._failure(lease, error)
-            await self._leases.complete(lease, failure=failure)
-        else:
-            await self._leases.complete(lease, breakpoint=breakpoint)
-
-    async def _read_stream(self, lease: InputLease) -> None:
-        """Reads for as long as the lease is held; a stream that ends is opened again."""
-        while True:
-            try:
-                async with self._opened(lease) as (reader, maker):
-                    assert isinstance(reader, ReadStream)
-                    async for batch in reader.stream():
-                        await self._produce(lease, maker, batch)
-                        await reader.acknowledge(batch.breakpoint)
-            except Exception as error:
-                self._failure(lease, error)
-            await asyncio.sleep(_REOPEN_SECONDS)
-
-    @contextlib.asynccontextmanager
-    async def _opened(self, lease: InputLease) -> AsyncIterator[tuple[Any, MessageMaker]]:
-        """The capability that reads the input, open, and the maker of messages from its records."""
-        runtime = await self._config.runtime(lease.pipeline_id, lease.version)
-        use = runtime.snapshot.config.input
-        assert isinstance(use, ConnectorInput)
-        reader = use.bind(runtime.connectors[use.connector])
-        try:
-            await reader.open()
-            yield reader, MessageMaker(runtime.snapshot)
-        finally:
-            await reader.close()
-
-    async def _produce(self, lease: InputLease, maker: MessageMaker, batch: Batch) -> None:
-        """Returns once Kafka has acknowledged everything. Raises KafkaException."""
-        received_at = utc_now()
-        records = [self._record(lease, maker, record, received_at) for record in batch.records]
-        await asyncio.gather(
-            *(self._producer.send(r.topic, key=r.key, value=r.value, headers=r.headers) for r in records)
-        )
-        if records:
-            self._recorder.count(lease.pipeline_id, events.ACCEPTED, len(records))
-
-    def _record(self, lease: InputLease, maker: MessageMaker, record: InputRecord, received_at: str) -> Record:
-        """The message, or a dead letter when the body is not JSON as declared: a bad record does not stop the input."""
-        make = functools.partial(
-            maker.make,
-            record.body,
-            received_at=received_at,
-            message_id=_message_id(lease.pipeline_id, record.identity),
-            key=record.key,
-        )
-        try:
-            return Record.of(maker.topic, make(record.content_type))
-        except json.InvalidJsonError as error:
-            text = f"The input returned a record that is not JSON: {error}"
-            return dead_letter(
-                make("application/octet-stream"), stage=self._stage.name, reason=Reason.NOT_JSON, error=text
-            )
-
-    def _failure(self, lease: InputLease, error: Exception) -> str:
-        """Records the error for the pipeline's page; returns it as a sentence."""
-        match error:
-            case DeliveryError() | ConfigUnavailableError() | UnknownPipelineError():
-                failure = str(error)
-            case KafkaException():
-                failure = f"Kafka did not acknowledge the batch: {error.args[0].str()}."
-            case _:
-                log.exception("An input of pipeline %s could not be read.", lease.pipeline_id, exc_info=error)
-                failure = str(internal_error(error))
-        self._recorder.error(
-            lease.pipeline_id, stage="input", reason=Reason.READ_FAILED, message=failure, message_id=""
-        )
-        return failure
-
-
-def _message_id(pipeline_id: str, identity: str) -> str:
-    """The same id for the same record; empty, which asks for a new id, when the record has no identity."""
-    return str(uuid.uuid5(_IDENTITIES, f"{pipeline_id}/{identity}")) if identity else ""
-
-
-async def _cancelled(tasks: Sequence[asyncio.Task[Any]]) -> None:
-    for task in tasks:
-        task.cancel()
-    for task in tasks:
-        with contextlib.suppress(asyncio.CancelledError, Exception):
-            await task
+            log.warning("Leases were not returned; others can claim them once they have expired: %s", error)

@@ -11,9 +11,11 @@ import itertools
 from collections import deque
 from collections.abc import Hashable
 from dataclasses import dataclass
+from typing import Any
 
 import msgspec
 
+from backend.domain import limits
 from backend.domain.records import Record
 
 _OPEN_BYTES = 2900
@@ -52,11 +54,17 @@ class Progress:
 
 
 class Entry(msgspec.Struct):
-    """One message in flight. Messages of the same ``key`` stay in order; ``records`` is None until it is done."""
+    """One message in flight, read from ``source`` at ``read_at`` of the monotonic clock. Messages of the same ``key``
+    stay in order; ``records`` is None until it is done."""
 
     offset: int
+    read_at: float = 0.0
+    source: Any = None
     key: Hashable = None
     records: list[Record] | None = None
+    size: int = 0
+    """The bytes of the records."""
+    is_committed: bool = False
 
 
 class PartitionWindow:
@@ -67,13 +75,17 @@ class PartitionWindow:
     """
 
     def __init__(self, committed: Progress) -> None:
+        self.is_lost = False
+        """Whether nothing of it is committed any more."""
+        self.next = -1
+        """The next offset to be read; negative while that is unknown."""
         self._end = committed.end
         self._unread = deque(committed.open)
         self._entries: deque[Entry] = deque()
         self.has_finished = False
         """Whether a message has finished since ``take_done`` was last called."""
 
-    def add(self, offset: int) -> Entry | None:
+    def add(self, offset: int, read_at: float = 0.0, source: Any = None) -> Entry | None:
         """None for a message that is done according to the committed progress."""
         while self._unread and self._unread[0] < offset:
             self._unread.popleft()
@@ -81,26 +93,32 @@ class PartitionWindow:
             self._unread.popleft()
         elif offset < self._end:
             return None
-        entry = Entry(offset)
+        entry = Entry(offset, read_at, source)
         self._entries.append(entry)
         return entry
 
-    def finish(self, entry: Entry, records: list[Record]) -> None:
+    def finish(self, entry: Entry, records: list[Record], size: int | None = None) -> None:
+        """``size`` is that of the records, if it is known."""
         entry.records = records
+        entry.size = total_size(records) if size is None else size
         self.has_finished = True
 
-    def take_done(self) -> tuple[Progress | None, list[Record]]:
-        """Removes the messages that may be committed: the resulting progress (None when there are none) and their
-        records, in order for each key."""
+    def take_done(self) -> tuple[Progress | None, list[Entry]]:
+        """Removes messages that may be committed, as many as one transaction may write: the resulting progress (None
+        when there are none) and the messages, in order for each key."""
         self.has_finished = False
         taken: list[Entry] = []
         left: deque[Entry] = deque()
         keys_left: set[Hashable] = set()
-        size = 0
+        size = written = 0
         while self._entries and size < _OPEN_BYTES:
+            if written > limits.TRANSACTION_BYTES:
+                self.has_finished = True
+                break
             entry = self._entries.popleft()
             if entry.records is not None and entry.key not in keys_left:
                 taken.append(entry)
+                written += entry.size
                 continue
             size += _packed_size(entry.offset - left[-1].offset) if left else 0
             left.append(entry)
@@ -110,10 +128,23 @@ class PartitionWindow:
             return None, []
         self._end = max(self._end, taken[-1].offset + 1)
         still_open = (*(entry.offset for entry in left if entry.offset < self._end), *self._unread)
-        return Progress(still_open, self._end), [record for entry in taken for record in entry.records or ()]
+        return Progress(still_open, self._end), taken
+
+    def oldest(self) -> float | None:
+        """When the oldest message was read that is not taken."""
+        return self._entries[0].read_at if self._entries else None
+
+    def finished_size(self) -> int:
+        """The bytes of the records that wait to be committed."""
+        return sum(entry.size for entry in self._entries)
 
     def __len__(self) -> int:
         return len(self._entries)
+
+
+def total_size(records: list[Record]) -> int:
+    """The bytes of the records, with their headers."""
+    return sum([record.size for record in records])
 
 
 def _packed_size(step: int) -> int:

@@ -14,6 +14,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Literal
 
 import psutil
 import uvloop
@@ -145,8 +146,8 @@ def headrace(installation: Installation, receiver: str) -> Engine:
     pipeline = installation.publish_pipeline(f"Bench {time.time_ns()}", receiver)
     job = "jobs/data-plane"
 
-    async def set_running(action: str, status: str) -> None:
-        installation.api("POST", f"{job}/{action}/")
+    async def set_running(action: Literal["start", "stop"], status: str) -> None:
+        installation.set_job(action)
         while installation.api("GET", f"{job}/")[1]["status"] != status:
             await asyncio.sleep(0.2)
 

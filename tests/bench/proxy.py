@@ -26,7 +26,8 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from backend.runtime.jars import ensure_jars
 from backend.runtime.java import java_home
-from backend.runtime.layout import ROOT, Layout
+from backend.runtime.layout import Layout
+from backend.settings import ROOT
 from tests.bench.machine import machine
 from tests.kafka_cluster import KafkaCluster, is_listening
 from tests.kafka_proxies import proxies

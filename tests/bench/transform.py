@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import psutil
 from confluent_kafka import ConsumerGroupTopicPartitions, Producer, TopicPartition
@@ -33,7 +33,7 @@ from tests.installation import Installation, temporary_installation
 from tests.ports import free_ports
 
 RESULTS = Path(__file__).parent / "results/transform.md"
-MESSAGES = 150_000
+MESSAGES = 600_000
 STEPS: list[dict[str, Any]] = [
     {"type": "drop_unless", "path": "amount", "condition": "greater_or_equal", "value": 1},
     {
@@ -151,8 +151,8 @@ def beside_a_hanging_api(installation: Installation) -> list[Latency]:
     return measure(installation, STEPS, body(1))
 
 
-def _set_running(installation: Installation, action: str, status: str) -> None:
-    installation.api("POST", f"jobs/data-plane/{action}/")
+def _set_running(installation: Installation, action: Literal["start", "stop"], status: str) -> None:
+    installation.set_job(action)
     while installation.api("GET", "jobs/data-plane/")[1]["status"] != status:
         time.sleep(0.2)
 

@@ -1,17 +1,42 @@
-"""Every connector that delivers passes the suite of its capability against a real server."""
+"""Every connector passes the suites of its capabilities against a real server."""
 
-import ast
+import subprocess
+import sys
+from importlib import import_module
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
-from backend.domain.capabilities import Deliver, DeliverBatch
+from backend.domain.capabilities import (
+    CAPABILITIES,
+    Call,
+    Collect,
+    Deliver,
+    DeliverBatch,
+    Export,
+    ReadBatch,
+    ReadStream,
+    Register,
+    Verify,
+)
 from backend.domain.connector import Connector, connectors
-from backend.runtime.layout import ROOT
 from backend.runtime.new_connector import write_connector
+from backend.settings import ROOT
+from tests.integration.connectors import suites
 
-CASES = ROOT / "tests/integration/connectors"
-SUITES = {Deliver: "DeliverSuite", DeliverBatch: "DeliverBatchSuite"}
+SUITES: dict[type, type] = {
+    Deliver: suites.DeliverSuite,
+    DeliverBatch: suites.DeliverBatchSuite,
+    ReadBatch: suites.ReadBatchSuite,
+    ReadStream: suites.ReadStreamSuite,
+    Verify: suites.VerifySuite,
+    Call: suites.CallSuite,
+    Export: suites.ExportSuite,
+    Collect: suites.CollectSuite,
+    Register: suites.RegisterSuite,
+}
+CASES = "tests/integration/connectors"
 own = [
     connector
     for connector in connectors
@@ -19,25 +44,57 @@ own = [
 ]
 
 
+def case_modules(connector: type[Connector]) -> list[ModuleType]:
+    """The file of its cases, or those of a folder."""
+    name = connector.__module__.rpartition(".")[2]
+    files = sorted((ROOT / CASES / name).glob("test_*.py")) or [ROOT / CASES / f"test_{name}.py"]
+    return [import_module(".".join(file.relative_to(ROOT).with_suffix("").parts)) for file in files]
+
+
+def test_every_capability_has_a_suite() -> None:
+    assert set(SUITES) == set(CAPABILITIES)
+
+
 @pytest.mark.parametrize("connector", own, ids=lambda connector: connector.type)
 def test_its_cases_inherit_the_suites_of_its_capabilities(connector: type[Connector]) -> None:
-    needed = {suite for kind, suite in SUITES.items() if connector.capability(kind)}
-    if not needed:
-        return
-    cases = CASES / f"test_{connector.__module__.rpartition('.')[2]}.py"
-    classes = [node for node in ast.parse(cases.read_text()).body if isinstance(node, ast.ClassDef)]
-    inherited = {base.id for node in classes for base in node.bases if isinstance(base, ast.Name)}
-    assert needed <= inherited
+    classes = [
+        value
+        for module in case_modules(connector)
+        for name, value in vars(module).items()
+        if isinstance(value, type) and name.startswith("Test") and getattr(value, "type", None) == connector.type
+    ]
+    missing = [
+        suite.__name__
+        for kind, suite in SUITES.items()
+        if connector.capability(kind) and not any(issubclass(cases_class, suite) for cases_class in classes)
+    ]
+    assert not missing, f"{connector.type} needs a class for each of these, against a real server: {missing}"
+
+
+@pytest.mark.parametrize("connector", own, ids=lambda connector: connector.type)
+def test_the_catalogue_has_a_row_for_it(connector: type[Connector]) -> None:
+    link = f"](docs/connectors/{connector.type}.md)"
+    rows = [line for line in (ROOT / "README.md").read_text().splitlines() if line.startswith("| [")]
+    assert any(link in row for row in rows), f"README.md needs a row: | [{connector.title}{link} | … |"
 
 
 def test_a_new_connector_is_two_files_which_exist_once(tmp_path: Path) -> None:
     connector, cases = write_connector("amazon_sqs", tmp_path)
     assert connector == tmp_path / "backend/connectors/amazon_sqs.py"
     assert "class AmazonSqs(Connector)" in connector.read_text()
-    compile(connector.read_text(), str(connector), "exec")
-    compile(cases.read_text(), str(cases), "exec")
+    assert cases == tmp_path / "tests/integration/connectors/test_amazon_sqs.py"
     with pytest.raises(FileExistsError):
         write_connector("amazon_sqs", tmp_path)
-    for nonsense in ("", "../evil", "Amazon", "a-b"):
+    for nonsense in ("", "../evil", "Amazon", "a-b", "a" * 41):
         with pytest.raises(ValueError, match="write it like amazon_sqs"):
             write_connector(nonsense, tmp_path)
+
+
+@pytest.mark.parametrize("name", ["s3", "google_cloud_storage", "a_name_that_takes_every_permitted_letter"])
+def test_a_new_connector_passes_the_linters(name: str, tmp_path: Path) -> None:
+    files = write_connector(name, tmp_path)
+    ruff = [sys.executable, "-m", "ruff"]
+    config = ["--config", str(ROOT / "pyproject.toml"), "--no-cache"]
+    for command in (["check"], ["format", "--check"]):
+        done = subprocess.run([*ruff, *command, *config, *files], capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stdout

@@ -12,8 +12,7 @@ import pytest
 from backend.domain.connector import connectors
 from backend.domain.pipeline import PipelineConfig
 from backend.domain.transforms.base import transforms
-from backend.runtime.layout import ROOT
-from tests.infra import PLUGINS_FOLDER
+from backend.settings import ROOT
 
 CATALOGUES = sorted((ROOT / "frontend" / "src" / "locales").glob("forms.*.json"))
 
@@ -40,25 +39,25 @@ def texts_in(schema: Any) -> Iterator[str]:
 
 
 def is_plugin(component: type) -> bool:
-    return Path(inspect.getfile(component)).is_relative_to(PLUGINS_FOLDER)
+    return not Path(inspect.getfile(component)).is_relative_to(ROOT / "backend")
 
 
 def form_texts() -> set[str]:
-    """Of the configuration of pipelines and of connectors; plugins have no translations."""
+    """Of the configuration of pipelines and of connectors; components of the tests have no translations."""
     pipeline = PipelineConfig.model_json_schema()
     for transform in filter(is_plugin, transforms):
         del pipeline["$defs"][transform.__name__]
-    found = set(texts_in(pipeline))
+    texts = set(texts_in(pipeline))
     for connector in connectors:
         if is_plugin(connector):
             continue
-        found |= {connector.title, connector.description()}
-        found |= set(texts_in(connector.connection_model.model_json_schema()))
+        texts |= {connector.title, connector.description()}
+        texts |= set(texts_in(connector.connection_model.model_json_schema()))
         for capability in connector.capabilities:
             options = capability.options_model.model_json_schema()
             if options["properties"]:  # a form shows nothing of options without fields
-                found |= set(texts_in(options))
-    return {text for text in found if not IDENTIFIER.fullmatch(text)}
+                texts |= set(texts_in(options))
+    return {text for text in texts if not IDENTIFIER.fullmatch(text)}
 
 
 def test_there_are_texts_and_catalogues() -> None:
@@ -69,4 +68,5 @@ def test_there_are_texts_and_catalogues() -> None:
 @pytest.mark.parametrize("catalogue", CATALOGUES, ids=lambda path: path.stem)
 def test_every_text_of_a_form_is_translated(catalogue: Path) -> None:
     translated = json.loads(catalogue.read_text())
-    assert sorted(text for text in form_texts() if not translated.get(text)) == []
+    missing = sorted(text for text in form_texts() if not translated.get(text))
+    assert not missing, f"{catalogue.relative_to(ROOT)} needs a translation of each of these: {missing}"

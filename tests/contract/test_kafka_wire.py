@@ -32,8 +32,8 @@ _MILLISECONDS = st.integers(0, 10**6)
 
 def values(field: Field, cls: type[Struct], version: int) -> st.SearchStrategy[Any]:
     one = value(field, cls, version)
-    found = st.lists(one, max_size=3) if field.is_array else one
-    return st.none() | found if version in field.nullable else found
+    values = st.lists(one, max_size=3) if field.is_array else one
+    return st.none() | values if version in field.nullable else values
 
 
 def value(field: Field, cls: type[Struct], version: int) -> st.SearchStrategy[Any]:
@@ -78,8 +78,8 @@ def test_every_message_is_read_as_it_was_written_and_as_kio_writes_it(message: M
     @given(structs(cls, version))
     def check(body: Struct) -> None:
         data = written(message, version, body)
-        found, end = coder(message, version).read(bytearray(data), 0)
-        assert (found, end) == (body, len(data))
+        decoded, end = coder(message, version).read(bytearray(data), 0)
+        assert (decoded, end) == (body, len(data))
         out = io.BytesIO()
         write(out, read(data, 0)[0])
         assert out.getvalue() == data

@@ -53,7 +53,7 @@ def asking(installation: Installation, people: Api, inbox: Receiver, path: str, 
         "mapping": {"name": "name"},
         **step,
     }
-    output = {"name": "out", "connector": out["id"], "options": {"headers": {"X-Path": path}}}
+    output = {"name": "out", "connector": out["id"], "options": {"headers": {"X-Path": _tag(path)}}}
     return published(
         installation, {"input": {"type": "http", "ordering_key": "key"}, "transforms": [call], "outputs": [output]}
     )
@@ -61,7 +61,12 @@ def asking(installation: Installation, people: Api, inbox: Receiver, path: str, 
 
 def received(inbox: Receiver, path: str) -> list[dict[str, Any]]:
     pairs = zip(list(inbox.headers), list(inbox.bodies), strict=False)
-    return [json.loads(body) for headers, body in pairs if headers.get("X-Path") == path]
+    return [json.loads(body) for headers, body in pairs if headers.get("X-Path") == _tag(path)]
+
+
+def _tag(path: str) -> str:
+    """The path without placeholders, which headers of outputs would replace."""
+    return path.replace("{{n}}", "n")
 
 
 def accepted(installation: Installation, pipeline: str, messages: list[dict[str, Any]]) -> None:

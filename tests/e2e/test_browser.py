@@ -1,13 +1,14 @@
 """A person's first minutes, in a real browser."""
 
+import hashlib
 import re
 
-import pytest
 from aiohttp import web
 from playwright.sync_api import Page, expect
 
 from tests.e2e.browser import browser, page, sign_in
 from tests.e2e.test_messages import ids, name, order
+from tests.infra import FILES_ROOT
 from tests.installation import Installation, call
 from tests.receiver import Receiver, receiver_in_thread
 from tests.waiting import wait_until
@@ -23,6 +24,7 @@ def test_sign_in_make_a_pipeline_by_form_send_a_message_and_see_it_counted(
     connector = installation.create(
         "connectors/", {"name": f"{pipeline_name} receiver", "type": "http", "connection": {"url": inbox.url}}
     )
+    page.get_by_role("link", name="Pipelines", exact=True).click()
     page.get_by_role("link", name="New pipeline").first.click()
     expect(page.get_by_role("heading", name="New pipeline")).to_be_visible()  # the list has a "Search by name"
     page.get_by_role("textbox", name="Name").first.fill(pipeline_name)
@@ -32,6 +34,9 @@ def test_sign_in_make_a_pipeline_by_form_send_a_message_and_see_it_counted(
     page.get_by_role("button", name="Save").click()
     expect(page.get_by_role("heading", name=pipeline_name)).to_be_visible()
     page.get_by_role("button", name="Publish version 1").click()
+    dialog = page.get_by_role("dialog")
+    dialog.get_by_label("Note").fill("The first one.")
+    dialog.get_by_role("button", name="Publish").click()
     expect(page.get_by_text("Accepting").first).to_be_visible()
     pipeline = page.url.rstrip("/").rsplit("/", 1)[1]
     assert installation.accepted(pipeline, [{"n": n} for n in range(25)])
@@ -40,24 +45,29 @@ def test_sign_in_make_a_pipeline_by_form_send_a_message_and_see_it_counted(
     assert len(inbox.bodies) == 25
 
 
-def test_a_mistake_in_the_form_is_told_at_its_field(page: Page, installation: Installation) -> None:
+def test_all_mistakes_are_named_at_once_and_lead_to_their_fields(page: Page, installation: Installation) -> None:
     sign_in(page, installation)
     page.goto("/pipelines/new")
-    page.get_by_role("textbox", name="Name").first.fill(name())
     page.locator("#config_outputs_0_name").fill("Not A Name")
+    page.get_by_role("button", name="Add step").click()
+    page.get_by_role("textbox", name="Search steps").fill("rename")
+    page.keyboard.press("Enter")
+    expect(page.locator("#config_transforms_0_path")).to_be_visible()
     page.get_by_role("button", name="Save").click()
-    expect(page.get_by_role("alert").filter(has_text="Correct these fields")).to_be_visible()
-    expect(page.get_by_role("link", name="outputs.0.name")).to_be_visible()
-
-
-@pytest.mark.parametrize("path", ["/pipelines", "/connectors", "/jobs", "/access", "/config-files"])
-def test_pages_fit_a_narrow_screen(page: Page, installation: Installation, path: str) -> None:
-    page.set_viewport_size({"width": 390, "height": 844})
-    sign_in(page, installation)
-    page.goto(path)
-    expect(page.get_by_role("heading", level=1)).to_be_visible()
-    page.wait_for_load_state("networkidle")
-    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    problems = page.get_by_role("alert").filter(has_text="Correct these fields")
+    named = ["name", "transforms.0.path", "transforms.0.to", "outputs.0.name", "outputs.0.connector"]
+    for field in named:
+        expect(problems.get_by_role("button", name=field, exact=True)).to_be_visible()
+    expect(page.get_by_role("textbox", name="Name").first).to_be_focused()
+    problems.get_by_role("button", name="outputs.0.connector").click()
+    expect(page.locator("#config_outputs_0_connector")).to_be_focused()
+    # What was typed is not lost by a click on the navigation.
+    page.get_by_role("link", name="Connectors", exact=True).click()
+    page.get_by_role("dialog").get_by_role("button", name="Stay").click()
+    expect(page.locator("#config_outputs_0_name")).to_have_value("Not A Name")
+    page.get_by_role("link", name="Connectors", exact=True).click()
+    page.get_by_role("dialog").get_by_role("button", name="Leave").click()
+    expect(page.get_by_role("heading", name="Connectors")).to_be_visible()
 
 
 def test_a_key_is_made_shown_once_used_and_revoked(page: Page, installation: Installation) -> None:
@@ -132,6 +142,8 @@ def test_an_output_fails_is_repaired_and_gets_what_it_missed(page: Page, install
             dialog = page.get_by_role("dialog")
             expect(dialog.get_by_text("will be redelivered")).to_be_visible()
             dialog.get_by_role("button", name="Redrive").click()
+            expect(dialog.get_by_role("progressbar")).to_be_visible()
+            dialog.get_by_role("button", name="Close").last.click()
         wait_until(lambda: set(sent) <= set(ids(server)) and not reasons(installation, pipeline), 60)
 
         page.goto(f"/usage?step=minute&pipeline={pipeline}")
@@ -163,7 +175,9 @@ def test_steps_are_tried_on_a_message_and_kept_by_an_example(page: Page, install
         )
         installation.create(f"pipelines/{pipeline['id']}/publish/", {})
         wait_until(lambda: installation.post(str(pipeline["id"]), {"id": 7})[0] == 202)
-        page.goto(f"/pipelines/{pipeline['id']}/playground")
+        page.goto(f"/pipelines/{pipeline['id']}")
+        page.get_by_role("link", name="Edit").click()
+        page.get_by_text("Try a message").click()
         page.get_by_label("Received message").first.click()
         page.get_by_role("option").first.click()
         expect(page.get_by_text("Not called: the message continues unchanged.")).to_be_visible()
@@ -173,14 +187,70 @@ def test_steps_are_tried_on_a_message_and_kept_by_an_example(page: Page, install
         page.get_by_role("button", name="Add").last.click()
         expect(page.get_by_text("As expected")).to_be_visible()
         # Path fields suggest the messages' fields; an invalid step is reported at the example.
+        flow = page.get_by_role("group", name="Flow of messages")
+        flow.get_by_role("button", name="Set, source").click()
+        expect(page.get_by_text("After", exact=True)).to_be_visible()
         path = page.locator("#config_transforms_0_path")
         path.fill("i")
         page.get_by_role("option", name="id").click()
+        page.get_by_text("Try a message").click()
         expect(page.get_by_text("Not as expected")).to_be_visible()
-        page.get_by_role("button", name="Save as a new version").click()
+        # The step below is moved above it by the keyboard.
+        flow.get_by_role("button", name="Call").focus()
+        page.keyboard.press("Alt+ArrowUp")
+        expect(flow.get_by_role("button", name=re.compile("^(Set|Call)")).first).to_have_accessible_name(
+            re.compile("^Call")
+        )
+        page.get_by_role("button", name="Save").click()
         page.get_by_role("button", name="Publish version 2").click()
-        expect(page.get_by_role("alert").filter(has_text="fails. Message 1: ")).to_be_visible()
+        dialog = page.get_by_role("dialog")
+        expect(dialog.get_by_role("row").filter(has_text="transforms.0")).not_to_have_count(0)
+        dialog.get_by_role("button", name="Publish").click()
+        expect(dialog.get_by_role("alert").filter(has_text="fails. Message 1: ")).to_be_visible()
 
 
 async def _person(_: web.Request) -> web.Response:
     return web.json_response({"name": "Ana"})
+
+
+def test_a_file_is_seen_from_its_first_message_to_its_rows_and_repaired_when_it_fails(
+    page: Page, installation: Installation
+) -> None:
+    folder = FILES_ROOT / (title := name())
+    folder.mkdir()
+    connector = installation.create(
+        "connectors/", {"name": title, "type": "local_files", "connection": {"folder": title}}
+    )
+    amount = {"path": "amount", "type": "integer"}
+    files = {"format": "parquet", "name": "orders/{number}", "columns": [{"path": "id"}, amount]}
+    output = {"name": "lake", "connector": connector["id"], "files": files}
+    pipeline = installation.create("pipelines/", {"name": title, "config": {"outputs": [output]}})["id"]
+    installation.create(f"pipelines/{pipeline}/publish/", {})
+    wait_until(lambda: installation.post(pipeline, {"id": "São Paulo", "amount": 1})[0] == 202)
+    installation.accepted(pipeline, [{"id": "b", "amount": 2}, {"id": "c", "amount": "many"}])
+
+    sign_in(page, installation)
+    page.goto(f"/exports?pipeline={pipeline}")
+    collected = page.get_by_role("table", name="Being collected").get_by_role("row").filter(has_text=title)
+    expect(collected.get_by_role("cell", name="3", exact=True)).to_be_visible(timeout=120_000)
+    collected.get_by_role("button", name="Store now").click()
+    expect(page.get_by_text("1 file will be stored")).to_be_visible()
+
+    # A value that does not fit its column waits for a person, who publishes another version.
+    file = page.get_by_role("table", name="Exports").get_by_role("row").filter(has_text="orders/00000001.parquet")
+    expect(file).to_contain_text("Failed", timeout=120_000)
+    file.get_by_role("button", name="orders/00000001.parquet").click()
+    drawer = page.get_by_role("dialog")
+    expect(drawer.get_by_role("alert")).to_contain_text("amount")
+    files["columns"] = [{"path": "id"}, {"path": "amount"}]
+    assert installation.api("PUT", f"pipelines/{pipeline}/", {"name": title, "config": {"outputs": [output]}})[0] == 200
+    installation.create(f"pipelines/{pipeline}/publish/", {})
+    drawer.get_by_role("button", name="Retry with the published version").click()
+    expect(drawer.get_by_role("row").filter(has_text="Status")).to_contain_text("Stored", timeout=120_000)
+    expect(drawer.get_by_text("First 3 rows")).to_be_visible()
+    expect(drawer.get_by_role("cell", name="São Paulo")).to_be_visible()
+    [stored] = (path for path in folder.rglob("*") if path.is_file())
+    expect(drawer.get_by_text(hashlib.sha256(stored.read_bytes()).hexdigest())).to_be_visible()
+    page.keyboard.press("Escape")
+    expect(file).to_contain_text("Stored")
+    expect(collected).to_have_count(0)

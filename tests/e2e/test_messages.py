@@ -1,13 +1,18 @@
 """Messages through the whole platform: HTTP, Kafka, Spark, receiver."""
 
 import json
+import shutil
 import threading
+import time
 from collections import Counter
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+import redis
 
 from backend.domain.message import new_message_id
+from backend.resilience.scripts import LEDGER_HORIZON
 from tests.installation import Installation
 from tests.receiver import Receiver
 from tests.waiting import wait_until
@@ -59,6 +64,7 @@ def test_a_thousand_messages_each_accounted_for(
     accounted = {"input.accepted": MESSAGES + 1, "output.out.delivered": len(expected) + extra}
     if transforms:
         accounted |= {"adapting.transformed": len(expected), "adapting.dropped": MESSAGES + 1 - len(expected)}
+        accounted["step.1.dropped"] = accounted["adapting.dropped"]
     wait_until(lambda: counts() == accounted)
 
 
@@ -85,3 +91,31 @@ def test_nothing_is_lost_when_the_spark_driver_is_killed(
     assert {json.loads(body)["n"] for body in inbox.bodies} == {-1, *range(MESSAGES)}
     jobs = installation.api("GET", "jobs/")[1]
     assert jobs[0]["restarts"] >= 1
+
+
+def test_a_lost_checkpoint_repeats_nothing_that_was_delivered(installation: Installation, inbox: Receiver) -> None:
+    pipeline = installation.publish_pipeline(name(), inbox.url)
+    wait_until(lambda: installation.post(pipeline, order(-1))[0] == 202)
+    sent = installation.accepted(pipeline, map(order, range(100)))
+    wait_until(lambda: set(sent) <= set(ids(inbox)), 60)
+    delivered_at = time.time()
+    store = redis.from_url(installation.endpoint("redis"))
+    # The workers have seen that the checkpoint and every lane are past all of that.
+    wait_until(lambda: float(store.get(LEDGER_HORIZON) or 0) > delivered_at, 300)  # type: ignore[arg-type]
+    store.delete(*store.keys("headrace:delivered*"))
+
+    driver = installation.spark()
+    assert driver is not None
+    for process in [driver, *driver.children(recursive=True)]:
+        process.kill()
+    shutil.rmtree(installation.var / "spark/checkpoints")
+    wait_until(lambda: installation.spark() not in (None, driver), 60)
+    wait_until(lambda: installation.components()["spark"] == "ok", 120)
+    last = installation.accepted(pipeline, [order(100)])[0]
+    wait_until(lambda: last in ids(inbox), 150)
+    assert set(ids(inbox).values()) == {1}
+    wait_until(
+        lambda: sum(row["deliveries"] for row in installation.api("GET", f"usage/?pipeline={pipeline}")[1]) == 102
+    )
+    printed = installation.manage_in("usage_reconcile", "--until", f"{datetime.now(UTC) + timedelta(minutes=1)}")
+    assert "Usage and deliveries agree." in printed

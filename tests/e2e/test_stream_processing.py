@@ -11,6 +11,7 @@ from confluent_kafka import Message
 
 from backend.domain import routing
 from backend.kafka.client.tail import tail
+from backend.settings import KafkaSettings
 from tests.e2e.test_messages import name
 from tests.infra import Server
 from tests.installation import Installation
@@ -37,13 +38,9 @@ def decoded(record: Message) -> Any:
 def test_messages_are_handed_over_as_avro_of_the_registered_schema(
     installation: Installation, schema_registry: Server
 ) -> None:
-    connector = installation.create(
-        "connectors/", {"name": name(), "type": "http", "connection": {"url": "http://127.0.0.1:9/"}}
-    )
     config = {
         "transforms": [{"type": "remove", "paths": ["note"]}],
         "stream_processing": {"avro_schema": SCHEMA},
-        "outputs": [{"name": "out", "connector": connector["id"]}],
     }
     pipeline = str(installation.create("pipelines/", {"name": name(), "config": config})["id"])
     installation.create(f"pipelines/{pipeline}/publish/", {})
@@ -53,7 +50,7 @@ def test_messages_are_handed_over_as_avro_of_the_registered_schema(
     topic = routing.processing_source(pipeline)
 
     def handed_over() -> list[Message]:
-        return tail(installation.endpoint("kafka"), topic, 100)
+        return tail(KafkaSettings(bootstrap_servers=installation.endpoint("kafka")), topic, 100)
 
     wait_until(lambda: len(handed_over()) == 2, 30)
     records = handed_over()
@@ -61,7 +58,7 @@ def test_messages_are_handed_over_as_avro_of_the_registered_schema(
     assert orders == [{"id": 1, "total": 1.5}, {"id": 2, "total": 19.9}]
     headers: dict[str, bytes] = dict(records[0].headers() or [])  # type: ignore[arg-type]
     assert headers["content-type"] == b"avro/binary"
-    assert headers["routing-slip"] == routing.ADAPTED.encode()
+    assert headers["routing-slip"] == b""
 
     def refused() -> list[dict[str, Any]]:
         return list(installation.api("GET", f"dead-letters/?pipeline={pipeline}")[1]["results"])

@@ -3,6 +3,9 @@
 import itertools
 from typing import Any
 
+from django.db import connection
+from django.db.models import Model
+
 from backend.apps.connectors.models import Connector
 from backend.apps.connectors.services import connector_create
 from backend.apps.pipelines.models import Pipeline
@@ -53,3 +56,16 @@ def make_pipeline(workspace: Workspace, connector: Connector | None = None, **co
     return pipeline_create(
         workspace=workspace, actor=admin_of(workspace), name=f"Pipeline {next(_numbers)}", config=config
     )
+
+
+def copies(original: Model, count: int, **expressions: str) -> None:
+    """Copies of a stored row, made by the database in a fraction of the time of ``bulk_create``. ``expressions`` are
+    SQL of the fields that differ, in which ``n`` is the copy's number from 1; primary keys are new in any case."""
+    fields = [field for field in original._meta.concrete_fields if not field.get_internal_type().endswith("AutoField")]
+    keys = {field.name: "gen_random_uuid()" for field in fields if field.primary_key}
+    values = ", ".join((keys | expressions).get(field.name, f'original."{field.column}"') for field in fields)
+    columns = ", ".join(f'"{field.column}"' for field in fields)
+    table, key = original._meta.db_table, original._meta.pk.column
+    rows = f'SELECT {values} FROM "{table}" AS original, generate_series(1, %s) AS n WHERE original."{key}" = %s'
+    with connection.cursor() as cursor:
+        cursor.execute(f'INSERT INTO "{table}" ({columns}) {rows}', [count, original.pk])

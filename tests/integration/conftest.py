@@ -1,5 +1,7 @@
 import asyncio
-from collections.abc import AsyncIterator, Callable
+import os
+import sys
+from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any
 
 import pytest
@@ -7,13 +9,18 @@ from asgiref.sync import sync_to_async
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 from django.db import connections
+from pyspark.sql import SparkSession
 from rest_framework.test import APIClient
 
 from backend.apps.manager import grpc as manager
 from backend.apps.workspaces.models import User, Workspace
-from backend.domain import routing
+from backend.domain import limits, routing
+from backend.resilience.gate import Gate
+from backend.runtime.java import java_home
+from backend.runtime.layout import Layout
 from tests import factories
 from tests.infra import KAFKA, MANAGER_PORT, REDIS_URL, SERVICE_TOKEN, Server
+from tests.integration.kafka_ends import end_offset
 
 MANAGER_ADDRESS = f"127.0.0.1:{MANAGER_PORT}"
 
@@ -47,11 +54,24 @@ def on_commit(django_capture_on_commit_callbacks: Any) -> Any:
 
 @pytest.fixture(scope="session")
 def pipeline_topics(kafka: Server) -> None:
-    """The topics that messages pass."""
-    topics = [NewTopic(topic, 1, 1, config={"max.message.bytes": "4194304"}) for topic in routing.TOPICS]
+    """The topics that messages pass, once they have leaders."""
+    topics = [NewTopic(topic, 1, 1, config={"max.message.bytes": str(limits.TOPIC_BYTES)}) for topic in routing.TOPICS]
     admin = AdminClient({"bootstrap.servers": KAFKA})
     for future in admin.create_topics(topics).values():
         future.result()
+    for topic in routing.TOPICS:
+        end_offset(topic)
+
+
+@pytest.fixture(scope="session")
+def spark(project_layout: Layout) -> Iterator[SparkSession]:
+    """A session with Kafka's source and sink."""
+    os.environ |= {"JAVA_HOME": str(java_home(project_layout)), "PYSPARK_PYTHON": sys.executable}
+    jars = ",".join(str(jar) for jar in (project_layout.jars / "spark").glob("*.jar"))
+    builder: SparkSession.Builder = SparkSession.builder
+    session = builder.master("local[1]").config("spark.ui.enabled", "false").config("spark.jars", jars).getOrCreate()
+    yield session
+    session.stop()
 
 
 class RunningManager:
@@ -75,3 +95,12 @@ async def running() -> AsyncIterator[RunningManager]:
     yield service
     await service.stop()
     await sync_to_async(connections.close_all)()
+
+
+@pytest.fixture
+async def gate(redis_server: Server) -> AsyncIterator[Gate]:
+    """Breakers, rate limits and the delivered ledger in a real Redis."""
+    gate = Gate(REDIS_URL)
+    gate.start()
+    yield gate
+    await gate.close()

@@ -15,7 +15,7 @@ def test_five_errors_within_a_minute_open_it_for_a_quarter_of_an_hour() -> None:
     assert breaker.admit(64 + 899) is BreakerState.OPEN
 
 
-def test_after_the_penalty_one_message_probes_and_decides() -> None:
+def test_after_the_open_time_one_message_probes_and_decides() -> None:
     for works in (True, False):
         breaker = Breaker(policy(errors=1))
         breaker.failed(0, probe=False)
@@ -54,3 +54,14 @@ def test_old_errors_do_not_count_after_it_has_closed() -> None:
     breaker.succeeded(probe=True)
     breaker.failed(902, probe=False)
     assert breaker.state is BreakerState.CLOSED
+
+
+def test_a_message_that_was_delivered_after_all_is_no_error() -> None:
+    breaker = Breaker(policy(errors=3))
+    for second, message in enumerate(("a", "b")):
+        breaker.failed(second, probe=False, message=message)
+    breaker.recovered("a")
+    breaker.failed(2, probe=False, message="c")
+    assert breaker.state is BreakerState.CLOSED
+    breaker.failed(3, probe=False, message="d")
+    assert breaker.state is BreakerState.OPEN

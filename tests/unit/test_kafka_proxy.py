@@ -10,12 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from backend.kafka.proxy.activity import Tallies
-from backend.kafka.proxy.config import Address, ConfigError, ProxyConfig, load
+from backend.kafka.proxy.config import ConfigError, ProxyConfig, load
 from backend.kafka.proxy.handshake import APIS
 from backend.kafka.proxy.nodes import Nodes
 from backend.kafka.proxy.routes import REFUSED, ROUTES, WITH_SESSIONS
-from backend.kafka.proxy.sasl import ScramExchange, scram_user
 from backend.kafka.proxy.topology import Broker
+from backend.kafka.server.listen import HostPort
+from backend.kafka.server.scram import ClientExchange, ScramError, user_of
 from backend.kafka.wire.api import ApiKey
 from backend.kafka.wire.framing import FrameProtocol
 from backend.kafka.wire.primitives import MalformedError
@@ -68,7 +69,7 @@ def test_a_file_that_is_no_configuration_is_refused(tmp_path: Path, text: str) -
 
 def brokers(count: int, racks: int = 0) -> list[Broker]:
     return [
-        Broker(number, Address(host=f"broker{number}", port=9092), f"rack{number % racks}" if racks else None)
+        Broker(number, HostPort(host=f"broker{number}", port=9092), f"rack{number % racks}" if racks else None)
         for number in range(count)
     ]
 
@@ -159,18 +160,18 @@ def test_frames_are_cut_wherever_the_stream_is(sizes: list[int], cut: int) -> No
 
 
 def test_scram_is_that_of_rfc_7677() -> None:
-    exchange = ScramExchange("SCRAM-SHA-256", "user", "pencil")
+    exchange = ClientExchange("SCRAM-SHA-256", "user", "pencil")
     exchange._nonce, exchange._first_bare = "rOprNGfwEbeRWgbNEkqO", "n=user,r=rOprNGfwEbeRWgbNEkqO"
     challenge = b"r=rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0,s=W22ZaJ0SNY7soEsUEjb6gQ==,i=4096"
     final = exchange.final(challenge)
     assert final.endswith(b"p=dHzbZapWIk4jUhN+Ute9ytag9zjfMHgsqmmiz7AndVQ=")
     exchange.verify(b"v=6rriTRBi23WpRR/wtup+mMhUZUn/dB5nLTJRsjl95G4=")
-    with pytest.raises(ConnectionError):
+    with pytest.raises(ScramError):
         exchange.verify(b"v=AAAA")
-    with pytest.raises(ConnectionError):
-        ScramExchange("SCRAM-SHA-256", "user", "pencil").final(challenge)
+    with pytest.raises(ScramError):
+        ClientExchange("SCRAM-SHA-256", "user", "pencil").final(challenge)
 
 
 def test_the_user_is_read_from_the_first_message() -> None:
-    assert scram_user(b"n,,n=a=2Cb=3Dc,r=nonce") == "a,b=c"
-    assert scram_user(b"rubbish") == ""
+    assert user_of(b"n,,n=a=2Cb=3Dc,r=nonce") == "a,b=c"
+    assert user_of(b"rubbish") == ""

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import Field, SecretStr, StringConstraints
 
-from backend.connectors.http import HttpConnection
+from backend.connectors.http.connection import HttpConnection
 from backend.domain.capabilities import DeliveryError
 from backend.domain.masking import MASK, join_secrets, keep_secrets, redacted, secret_values, split_secrets
 from backend.domain.model import StrictModel

@@ -5,13 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from backend.runtime.layout import ROOT
+from backend.settings import ROOT
 from tests import parts
 
 GREEN = "import pytest\ndef test_a(): pass\ndef test_b(): pass\ndef test_c(): pytest.skip('no')\n"
 RED = "def test_a(): pass\ndef test_b(): assert False\n"
 BROKEN = "import nothing_that_exists\n"
 EMPTY = "\n"
+ABORTED = "import os\ndef test_a(): os.abort()\n"
 
 
 @pytest.fixture
@@ -62,3 +63,11 @@ def test_every_file_of_tests_belongs_to_one_part() -> None:
             files = [path] if path.is_file() else path.rglob("test_*.py")
             belonging.update(file for file in files if not any(file.is_relative_to(one) for one in ignored))
     assert belonging == Counter(dict.fromkeys((ROOT / "tests").rglob("test_*.py"), 1))
+
+
+def test_the_end_of_the_output_says_why_a_part_ended_early(run) -> None:  # type: ignore[no-untyped-def]
+    status, printed, last = run(GREEN, ABORTED)
+    assert (status, last) == (1, "2 passed, 1 failed, 1 skipped")
+    at_the_end = printed.partition("######## all parts")[2]
+    assert "ended without a summary (exit status -6)" in at_the_end
+    assert "Fatal Python error: Aborted" in at_the_end

@@ -35,3 +35,11 @@ def test_a_burst_comes_at_once_after_a_quiet_time() -> None:
     limit = RateLimit(RateLimitPolicy(messages=1, period_seconds=10, burst=4))
     assert limit.take(1000, 10, horizon=0) == [1000] * 5
     assert limit.next_at(1000) > 1009
+
+
+@given(burst=st.integers(0, 20), used=st.integers(0, 30), pause=st.integers(0, 40))
+def test_as_many_are_available_as_may_be_taken_at_once(burst: int, used: int, pause: int) -> None:
+    limit = RateLimit(RateLimitPolicy(messages=1, period_seconds=1, burst=burst))
+    limit.take(1000, used, horizon=30)
+    now = 1000.5 + pause
+    assert limit.available(now) == len(limit.take(now, 100, horizon=0))

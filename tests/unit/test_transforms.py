@@ -11,7 +11,8 @@ from pydantic import TypeAdapter, ValidationError
 from backend.domain import json
 from backend.domain.pipeline import AnyTransform
 from backend.domain.transforms.base import TransformError
-from backend.domain.transforms.chain import Chain, Result
+from backend.domain.transforms.chain import Chain, Dropped, Result
+from backend.runtime.node import FRONTEND
 
 cases = [
     pytest.param(case, id=f"{path.stem}-{number}")
@@ -157,3 +158,21 @@ def test_a_loop_is_bounded() -> None:
     run = Chain(transforms.validate_python([loop])).run
     with pytest.raises(TransformError, match="at most 2000 values"):
         run(json.dumps(list(range(3000))))
+
+
+def test_the_step_that_ends_a_message_is_named_by_its_number() -> None:
+    keep = {"type": "drop_unless", "path": "n", "condition": "less_than", "value": 5}
+    cast = {"type": "cast", "path": "a", "into": "integer"}
+    chain = Chain(transforms.validate_python([{"type": "set", "path": "x", "value": 1}, keep, cast]))
+    dropped = chain.run(b'{"n": 9, "a": 1}')
+    assert isinstance(dropped, Dropped)
+    assert (dropped, dropped.step) == ([], 2)
+    with pytest.raises(TransformError) as failed:
+        chain.run(b'{"n": 1, "a": "not a number"}')
+    assert failed.value.step == 3
+
+
+def test_the_templates_of_the_editor_are_valid() -> None:
+    templates = json.loads((FRONTEND / "src/features/pipelines/flow/templates.json").read_bytes())
+    for template in templates.values():
+        Chain(transforms.validate_python(template.get("transforms", [])))

@@ -59,7 +59,7 @@ def test_the_schema_marks_every_use_with_what_it_asks_for() -> None:
     assert marks == {
         "Call": ["call"],
         "ConnectorInput": ["read_batch", "read_stream"],
-        "OutputConfig": ["deliver", "deliver_batch"],
+        "OutputConfig": ["deliver", "deliver_batch", "export", "collect"],
         "Verification": ["verify"],
     }
 

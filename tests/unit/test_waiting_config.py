@@ -66,6 +66,20 @@ async def test_it_is_waited_for_and_noted_once_for_each_pipeline(monkeypatch: py
     assert recorder.errors == [*noted, noted[0]]
 
 
+async def test_a_pipeline_that_is_deleted_while_it_is_waited_for_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(waiting, "_RETRY_SECONDS", 0.01)
+    config, recorder = Config(), Recorder()
+    stage = WaitingConfig(config, recorder, "a stage")  # type: ignore[arg-type]
+    waited = asyncio.create_task(stage.version(message("unknown")))
+    while not recorder.errors:
+        await asyncio.sleep(0)
+    assert stage._unavailable == {"unknown"}
+    config.available.set()
+    with pytest.raises(UnknownPipelineError):
+        await waited
+    assert not stage._unavailable | stage._waiting.keys()
+
+
 async def test_what_does_not_exist_is_not_waited_for() -> None:
     config = Config()
     config.available.set()

@@ -1,9 +1,11 @@
 from collections import defaultdict
 from collections.abc import Hashable
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from backend.domain import limits
 from backend.domain.records import Record
 from spark_jobs.streaming.window import Entry, PartitionWindow, Progress
 
@@ -12,6 +14,12 @@ NOTHING = Progress((), 0)
 
 def record(name: object) -> Record:
     return Record(str(name), None, b"", [])
+
+
+def taken_from(window: PartitionWindow) -> tuple[Progress | None, list[Record]]:
+    """What may be committed: the progress, and the records."""
+    progress, entries = window.take_done()
+    return progress, [record for entry in entries for record in entry.records or ()]
 
 
 def added(window: PartitionWindow, offset: int, key: Hashable) -> Entry:
@@ -26,13 +34,13 @@ def test_a_message_that_takes_long_holds_back_only_its_key() -> None:
     slow, other, same_key, last = (added(window, offset, key) for offset, key in zip((5, 7, 8, 9), "abac", strict=True))
     window.finish(other, [record("b")])
     window.finish(same_key, [record("a2")])
-    assert window.take_done() == (Progress((5,), 8), [record("b")])
+    assert taken_from(window) == (Progress((5,), 8), [record("b")])
     assert not window.has_finished
     window.finish(slow, [record("a1")])
     assert window.has_finished
-    assert window.take_done() == (Progress((), 9), [record("a1"), record("a2")])
+    assert taken_from(window) == (Progress((), 9), [record("a1"), record("a2")])
     window.finish(last, [])
-    assert window.take_done() == (Progress((), 10), [])
+    assert taken_from(window) == (Progress((), 10), [])
     assert len(window) == 0
 
 
@@ -64,7 +72,7 @@ def test_through_any_order_and_restart_each_message_is_taken_once_and_in_order_o
         for entry in finishing if last else finishing[: len(finishing) // 2]:
             window.finish(entry, [record(entry.offset)])
             if data.draw(st.booleans()) or (last and entry is finishing[-1]):
-                progress, records = window.take_done()
+                progress, records = taken_from(window)
                 taken += [int(r.topic) for r in records]
                 committed = progress or committed
     assert sorted(taken) == list(range(messages))
@@ -85,3 +93,20 @@ def test_what_is_committed_stays_small() -> None:
     assert progress is not None
     assert len(progress.open) > 500
     assert len(progress.metadata) <= 4096
+
+
+@pytest.mark.parametrize(
+    "large",
+    [Record("t", None, bytes(1024 * 1024), []), Record("t", None, b"", [("firehose_index", bytes(1024 * 1024))])],
+    ids=["bodies", "headers"],
+)
+def test_a_transaction_is_not_much_larger_than_the_limit(large: Record) -> None:
+    window = PartitionWindow(NOTHING)
+    for offset in range(200):
+        window.finish(added(window, offset, offset), [large])
+    sizes = []
+    while window.has_finished:
+        _, records = taken_from(window)
+        sizes.append(len(records))
+    assert sum(sizes) == 200
+    assert limits.TRANSACTION_BYTES <= max(sizes) * large.size <= limits.TRANSACTION_BYTES + 2 * large.size

@@ -16,6 +16,8 @@ M = TypeVar("M", bound=models.Model)
 class ReadOnlyAdmin(admin.ModelAdmin[M]):
     """Read-only: rows that only the platform writes, or that change through the API or admin actions."""
 
+    show_full_result_count = False  # tables may have millions of rows
+
     def has_add_permission(self, request: HttpRequest) -> bool:
         return False
 
@@ -45,7 +47,7 @@ class AuditedAdmin(admin.ModelAdmin[M]):
     def _audit(self, action: str, request: HttpRequest, obj: Any, message: Any) -> None:
         assert isinstance(request.user, get_user_model())
         after = {"admin site": json.dumps(message)} if message else {}
-        name = str(self.model._meta.verbose_name).replace(" ", "_")
+        name = str(self.model._meta.verbose_name).lower().replace(" ", "_")
         audit_record(
             action=f"{name}.{action}", actor=request.user, workspace=_workspace_of(obj), target=obj, after=after
         )

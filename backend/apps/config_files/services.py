@@ -30,6 +30,7 @@ from backend.apps.connectors.services import (
 from backend.apps.connectors.vault import is_reference
 from backend.apps.pipelines.models import Pipeline
 from backend.apps.pipelines.services import (
+    config_upgrade,
     config_validate,
     pipeline_create,
     pipeline_delete,
@@ -238,10 +239,7 @@ def _apply_connector(
 
 def _apply_pipeline(workspace: Workspace, actor: User, document: PipelineDocument) -> list[Step]:
     ids = {name: pk for pk, name in Connector.objects.filter(workspace=workspace).values_list("pk", "name")}
-    try:
-        present = PipelineConfig.upgraded(document.config, document.schema_version)
-    except UnreadableConfigError as error:
-        raise ConfigError({"config": [str(error)]}) from None
+    present = config_upgrade(config=document.config, schema_version=document.schema_version)
     config = config_validate(workspace=workspace, config=present, connector_ids=ids).model_dump(mode="json")
     pipeline = Pipeline.objects.filter(workspace=workspace, name=document.name).select_related("published").first()
     steps: list[Step] = []

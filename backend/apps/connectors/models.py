@@ -16,7 +16,7 @@ class Connector(models.Model):
     name = models.CharField(max_length=100)
     type = models.CharField(max_length=50)
     connection = models.JSONField()
-    schema_version = models.PositiveSmallIntegerField(help_text="Of the form in which the connection is stored.")
+    schema_version = models.PositiveSmallIntegerField(help_text="Schema version of the stored connection.")
     created_by = models.ForeignKey(User, on_delete=models.PROTECT, related_name="+")
     created_at = models.DateTimeField(auto_now_add=True)
     updated_at = models.DateTimeField(auto_now=True)

@@ -11,9 +11,16 @@ from pydantic import BaseModel
 
 from backend.apps.connectors.models import Connector, StoredSecret
 from backend.apps.connectors.secrets import UnreadableSecretError, cipher
-from backend.apps.connectors.vault import MissingReferenceError, Vault, VaultUnavailableError, is_reference, vault
+from backend.apps.connectors.vault import (
+    MissingReferenceError,
+    Vault,
+    VaultRefusesError,
+    VaultUnavailableError,
+    is_reference,
+    vault,
+)
 from backend.apps.workspaces.models import Workspace
-from backend.domain.connector import connectors
+from backend.domain.connector import RuntimeConnector, connectors
 from backend.domain.errors import ConfigError
 from backend.domain.masking import MASK, dotted, join_secrets, replace_at, secret_paths, split_secrets, value_at
 from backend.domain.model import UnreadableConfigError
@@ -22,6 +29,14 @@ from backend.domain.registry import UnknownComponentError
 log = logging.getLogger(__name__)
 
 StoreSecrets = Callable[[Connector, dict[str, str]], None]
+Reseal = Callable[[], tuple[int, list[str]]]
+
+_resealers: list[Reseal] = []
+
+
+def resealer_register(reseal: Reseal) -> None:
+    """For an app that seals secrets of its own: ``secrets_reseal`` calls it too."""
+    _resealers.append(reseal)
 
 
 def secrets_store(connector: Connector, secrets: dict[str, str]) -> None:
@@ -115,9 +130,14 @@ def secrets_reseal() -> tuple[int, list[str]]:
     """Seals every secret with the current key and moves it to the configured store, each in its own
     transaction, so that the command may be interrupted and run again.
 
-    Returns how many were resealed, and the names of the connectors whose secrets cannot be read.
+    Returns how many were resealed, and the names of those that cannot be read: of connectors, and of secrets of
+    their own.
     """
     count, unreadable = 0, []
+    for reseal in _resealers:
+        others, names = reseal()
+        count += others
+        unreadable += names
     for pk in StoredSecret.objects.values_list("pk", flat=True):
         with transaction.atomic():
             stored = StoredSecret.objects.select_for_update().select_related("connector").filter(pk=pk).first()
@@ -147,8 +167,16 @@ def connection_with_secrets(connector: Connector) -> dict[str, Any]:
         raise UnreadableSecretError(f"Connector {connector.name!r}: {error}") from None
     except UnreadableSecretError as error:
         raise UnreadableSecretError(f"Connector {connector.name!r}: {error} Save its secrets again.") from None
-    except ConfigError as error:
+    except (ConfigError, VaultRefusesError) as error:
         raise UnreadableSecretError(f"Connector {connector.name!r}: {error}") from None
+
+
+def runtime_connector(connector: Connector) -> RuntimeConnector:
+    """As the data plane has it; with an error in place of a connection that cannot be read."""
+    try:
+        return RuntimeConnector(type=connector.type, connection=connection_with_secrets(connector))
+    except (UnreadableSecretError, VaultUnavailableError) as error:
+        return RuntimeConnector(type=connector.type, connection={}, error=str(error))
 
 
 def with_references(workspace: Workspace, model: type[BaseModel], connection: dict[str, Any]) -> dict[str, Any]:
@@ -161,7 +189,7 @@ def with_references(workspace: Workspace, model: type[BaseModel], connection: di
             continue
         try:
             replace_at(resolved, path, _referenced(workspace, reference))
-        except MissingReferenceError as error:
+        except (MissingReferenceError, VaultRefusesError) as error:
             errors[f"connection.{dotted(path)}"] = [str(error)]
     if errors:
         raise ConfigError(errors)

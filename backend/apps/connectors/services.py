@@ -126,6 +126,13 @@ def connector_delete(*, connector: Connector, actor: User) -> None:
         connector.delete()
 
 
+def connection_validate(
+    *, workspace: Workspace, type: str, connection: dict[str, Any], stored: Connector | None = None
+) -> None:
+    """Raises ConfigError when the connection does not fit its type. With ``stored``, masks stand for its secrets."""
+    _validated(workspace, type, connection, _stored_connection(stored))
+
+
 def connector_check(
     *, workspace: Workspace, type: str, connection: dict[str, Any], stored: Connector | None = None
 ) -> str:
@@ -134,12 +141,15 @@ def connector_check(
     With ``stored``, masks stand for its secrets. Raises ConfigError at the field that caused the failure.
     """
     cls = connector_type(type)
-    previous = connection_load(stored) if stored is not None else _NOTHING_STORED
-    model, _ = _checked(workspace, cls, connection, previous)
+    model, _ = _checked(workspace, cls, connection, _stored_connection(stored))
     try:
         return asyncio.run(domain.check_connection(cls, model))
     except domain.CheckFailedError as error:
         raise ConfigError({f"connection.{error.field}" if error.field else "connection": [str(error)]}) from None
+
+
+def _stored_connection(connector: Connector | None) -> StoredConnection:
+    return connection_load(connector) if connector is not None else _NOTHING_STORED
 
 
 def _audited(connector: Connector) -> dict[str, Any]:
@@ -167,6 +177,7 @@ def _checked(
     data = keep_secrets(cls.connection_model, connection, *previous)
     model = _model(workspace, cls, data)
     _check_hosts(model)
+    _check_connectors(workspace, model)
     _check_secrets_stay(model, connection, previous)
     return model, data
 
@@ -179,6 +190,16 @@ def _check_hosts(model: Connection) -> None:
                 outbound_policy().check_host(host)
             except ForbiddenAddressError as error:
                 errors.setdefault(f"connection.{field}", []).append(str(error))
+    if errors:
+        raise ConfigError(errors)
+
+
+def _check_connectors(workspace: Workspace, model: Connection) -> None:
+    errors = {
+        f"connection.{field}": [f"This workspace has no connector {name!r} of the type {type}: create it first."]
+        for field, (type, name) in model.connectors().items()
+        if not Connector.objects.filter(workspace=workspace, type=type, name=name).exists()
+    }
     if errors:
         raise ConfigError(errors)
 

@@ -7,6 +7,7 @@ there whenever it is used. Each workspace has its own part, so that none can rea
 
 import base64
 import re
+import time
 from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, TypeVar
@@ -14,15 +15,21 @@ from typing import Any, TypeVar
 import hvac
 import requests
 from django.conf import settings
-from hvac.exceptions import Forbidden, InvalidPath, VaultError
+from hvac.exceptions import Forbidden, InvalidPath, InvalidRequest, UnsupportedOperation, VaultError
 
 T = TypeVar("T")
 _SECONDS = 5.0
+_PAUSE_SECONDS = 5.0
+"""After a request that Vault has not answered, others fail for this long instead of waiting for the same thing."""
 _REFERENCE = re.compile(r"vault:(?P<path>[\w./-]+)#(?P<key>[\w.-]+)")
 
 
 class VaultUnavailableError(Exception):
     """Vault cannot be reached or rejects the installation; a retry may succeed."""
+
+
+class VaultRefusesError(VaultUnavailableError):
+    """Vault works and accepts the installation, but refuses this one request. The message contains no secret."""
 
 
 class MissingReferenceError(LookupError):
@@ -45,6 +52,7 @@ class Vault:
         self._mount = mount
         self._path = path
         self._role = (role_id, secret_id) if role_id else None
+        self._paused_until = 0.0
 
     def write(self, name: str, sealed: bytes) -> int:
         """Stores a sealed secret and returns its version number, since the transaction may yet be rolled back."""
@@ -55,7 +63,7 @@ class Vault:
         return int(answer["data"]["version"])
 
     def read(self, name: str, version: int) -> bytes:
-        """Raises MissingReferenceError when it was deleted from Vault."""
+        """Raises MissingReferenceError when it was deleted from Vault, and VaultRefusesError."""
         data = self._read(self._sealed(name), version)
         if data is None or "sealed" not in data:
             raise MissingReferenceError("The stored secret was deleted from Vault.")
@@ -71,7 +79,7 @@ class Vault:
         )
 
     def resolve(self, workspace: str, reference: str) -> str:
-        """The secret that a workspace's reference names. Raises MissingReferenceError."""
+        """The secret that a workspace's reference names. Raises MissingReferenceError and VaultRefusesError."""
         match = _REFERENCE.fullmatch(reference)
         path, key = (match["path"], match["key"]) if match else ("", "")
         if ".." in path.split("/"):
@@ -97,25 +105,42 @@ class Vault:
             return dict(self._call(read)["data"]["data"])
         except InvalidPath:
             return None
+        except VaultRefusesError:
+            raise VaultRefusesError(
+                f"Vault does not let Headrace read {self._mount}/{path}. Its policy has to allow that."
+            ) from None
 
     def _call(self, call: Callable[[], T]) -> T:
-        """Signs in again once when the token has expired."""
+        if time.monotonic() < self._paused_until:
+            raise VaultUnavailableError("Vault cannot be reached: it has not answered a moment ago.")
         try:
             if self._role and not self._client.token:
                 self._sign_in()
-            try:
-                return call()
-            except Forbidden:
-                if self._role is None:
-                    raise
-                self._sign_in()
-                return call()
+            return self._permitted(call)
         except InvalidPath:
             raise
         except VaultError as error:
             raise VaultUnavailableError(f"Vault rejected the request: {type(error).__name__}.") from None
         except requests.RequestException as error:
+            self._paused_until = time.monotonic() + _PAUSE_SECONDS
             raise VaultUnavailableError(f"Vault cannot be reached: {type(error).__name__}.") from None
+
+    def _permitted(self, call: Callable[[], T]) -> T:
+        """Signs in again once when the token has expired. Raises VaultRefusesError when it is valid and the request is
+        refused all the same."""
+        try:
+            return call()
+        except Forbidden:
+            if self._role is None:
+                self._client.lookup_token()  # Forbidden as well if it is the token that Vault rejects
+            else:
+                self._sign_in()
+        except (InvalidRequest, UnsupportedOperation) as error:
+            raise VaultRefusesError(f"Vault refuses the request: {type(error).__name__}.") from None
+        try:
+            return call()
+        except Forbidden:
+            raise VaultRefusesError("Vault refuses the request: Forbidden.") from None
 
     def _sign_in(self) -> None:
         assert self._role is not None

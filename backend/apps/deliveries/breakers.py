@@ -13,10 +13,21 @@ _ERRORS_SHOWN = 5
 
 
 def breaker_of(client: redis.Redis, key: OutputKey) -> tuple[BreakerState, float]:
-    """The breaker's state, and the end of its penalty (Unix time)."""
+    """The breaker's state, and the end of its open time (Unix time)."""
     values: Any = client.hmget(key.breaker, "state", "until")
     state, until = values
     return BreakerState(state.decode()) if state else BreakerState.CLOSED, float(until or 0)
+
+
+def ask_states(batch: Any, keys: Iterable[OutputKey]) -> None:
+    """Queues reads of the states alone on a Redis pipeline."""
+    for key in keys:
+        batch.hget(key.breaker, "state")
+
+
+def is_closed(state: bytes | None) -> bool:
+    """Whether a state that was read is that of a closed breaker; one that never failed has none."""
+    return state is None or state.decode() == BreakerState.CLOSED
 
 
 def ask_breakers(batch: Any, keys: Iterable[OutputKey]) -> None:
@@ -39,8 +50,8 @@ def _shown(fields: dict[bytes, bytes], errors: list[bytes]) -> dict[str, Any]:
         "until": _time(fields.get(b"until")) if state != BreakerState.CLOSED else None,
         "cause": fields.get(b"cause", b"").decode(errors="replace"),
         "last_errors": [
-            {"at": _time(at), "message": message.decode(errors="replace")}
-            for at, _, message in (entry.partition(b"|") for entry in errors)
+            {"at": _time(at), "message": cause.decode(errors="replace")}
+            for at, *_, cause in (entry.split(b"|", 2) for entry in errors)
         ],
     }
 

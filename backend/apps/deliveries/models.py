@@ -25,12 +25,14 @@ class DeadLetter(models.Model):
     state = models.CharField(max_length=12, choices=State.choices, default=State.WAITING)
     reason = models.CharField(max_length=100)
     error = models.TextField()
-    attempts = models.PositiveIntegerField(default=0, help_text="Tries made, over all redeliveries.")
+    attempts = models.PositiveIntegerField(default=0, help_text="Attempts made, over all redeliveries.")
     redeliveries = models.PositiveIntegerField(default=0)
-    due_at = models.DateTimeField(null=True, help_text="When it is sent again by itself; null: only by hand.")
-    use_current_version = models.BooleanField(default=False, help_text="Sent again under the version in force then.")
-    claimed_at = models.DateTimeField(null=True, help_text="When a worker took it to send it again.")
-    sent_at = models.DateTimeField(null=True, help_text="When Kafka had it again.")
+    due_at = models.DateTimeField(null=True, help_text="When it is redelivered automatically; empty: only by hand.")
+    use_current_version = models.BooleanField(
+        default=False, help_text="Redelivered under the version that is published then."
+    )
+    claimed_at = models.DateTimeField(null=True, help_text="When a worker claimed it for redelivery.")
+    sent_at = models.DateTimeField(null=True, help_text="When Kafka acknowledged its redelivery.")
 
     key = models.BinaryField()
     body = models.BinaryField()
@@ -48,9 +50,9 @@ class DeadLetter(models.Model):
     class Meta:
         constraints = [
             models.UniqueConstraint(
-                fields=["pipeline_id", "output", "message_id"],
+                fields=["pipeline_id", "output", "message_id", "stage"],
                 condition=~models.Q(message_id=""),
-                name="one_dead_letter_per_message_and_output",
+                name="one_dead_letter_per_message_output_and_stage",
             )
         ]
         indexes = [
@@ -75,7 +77,18 @@ class DeadLetter(models.Model):
                 condition=models.Q(state="waiting"),
                 name="dead_letter_due",
             ),
+            models.Index(
+                fields=["workspace_id", "first_at"],
+                condition=models.Q(state="waiting"),
+                name="dead_letter_by_age",
+            ),
+            models.Index(fields=["closed_at"], condition=models.Q(state="expired"), name="dead_letter_expired"),
             models.Index(fields=["claimed_at"], condition=models.Q(state="redelivering"), name="dead_letter_claimed"),
+            models.Index(
+                fields=["closed_at"],
+                condition=models.Q(state__in=["delivered", "discarded"]),
+                name="dead_letter_closed",
+            ),
         ]
 
     def __str__(self) -> str:
@@ -112,14 +125,15 @@ class OutputEvent(models.Model):
 
     workspace_id = models.UUIDField(null=True)
     pipeline_id = models.UUIDField()
-    output = models.CharField(max_length=63)
+    output = models.CharField(max_length=80, help_text="An output, or an external call.")
     at = models.DateTimeField()
     state = models.CharField(max_length=10)
-    until = models.DateTimeField(null=True, help_text="End of the penalty, when there is one.")
+    until = models.DateTimeField(null=True, help_text="End of the open time, when there is one.")
     cause = models.TextField()
     stream_id = models.CharField(max_length=40, unique=True, help_text="The entry in Redis it was read from.")
 
     class Meta:
+        verbose_name = "circuit breaker event"
         indexes = [models.Index(fields=["pipeline_id", "-id"], name="output_event_newest")]
 
     def __str__(self) -> str:

@@ -1,24 +1,37 @@
-"""Redelivers dead letters when they are due, each output within its own breaker, rate limit and share."""
+"""Redelivers dead letters when they are due, each output within its own breaker, rate limit and quota."""
 
+import contextlib
 import logging
 import threading
 import time
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from confluent_kafka import KafkaException, Producer
+from confluent_kafka import KafkaError, KafkaException, Producer
 from django.db import DatabaseError, InterfaceError, close_old_connections, connection, transaction
-from django.db.models import F, Q
+from django.db.models import Q
+from msgspec.structs import replace
+from pydantic import ValidationError
 from redis.exceptions import RedisError
 
 from backend.apps.deliveries.breakers import breaker_of
+from backend.apps.deliveries.locking import letters_update
 from backend.apps.deliveries.models import DeadLetter
-from backend.apps.pipelines.models import Pipeline, PipelineVersion
+from backend.apps.kafka_sink.faults import is_data_fault, storable
+from backend.apps.pipelines.models import Pipeline
+from backend.apps.pipelines.selectors import snapshot_by_number
+from backend.apps.usage.billed import Delivery, billed_among
+from backend.domain import json, limits, routing
 from backend.domain.breaker import BreakerState
-from backend.domain.message import REDELIVERY, REDELIVERY_OUTPUT, Message
+from backend.domain.filters.fields import index_of
+from backend.domain.message import INDEX, REDELIVERY, REDELIVERY_OUTPUT, Message
+from backend.domain.message_maker import MessageMaker, is_json
+from backend.domain.model import UnreadableConfigError
+from backend.domain.pipeline import PipelineSnapshot
 from backend.domain.rate_limit import RateLimit, RateLimitPolicy
-from backend.domain.stages import STAGES
-from backend.kafka.client.producer import PARTITIONER
+from backend.domain.reasons import Reason
+from backend.domain.stages import ADAPTING_TRANSFORMER, FILTERING, STAGES
+from backend.kafka.client.producer import PARTITIONER, RECORD_FAULTS
 from backend.network.redis_client import redis_client
 from backend.resilience.gate import TOKEN_HORIZON_SECONDS
 from backend.resilience.scripts import OutputKey
@@ -28,12 +41,13 @@ log = logging.getLogger(__name__)
 
 _ROUND_SECONDS = 0.25
 _RETRY_SECONDS = 1.0
-_SHARE = 500
+_QUOTA = 500
 """The most dead letters of one output that are in redelivery at the same time."""
 _CLAIM_LIMIT = timedelta(seconds=30)
 """A claim this old whose message was not acknowledged by Kafka belongs to a worker that died."""
 _ANSWER_LIMIT = timedelta(hours=6)
 """A redelivered message is always resolved or fails again; this covers a topic whose records were deleted."""
+_DELIVERED_BEFORE = "It is a copy of a message that was delivered before."
 _BACKLOG_SECONDS = 5
 _ACKNOWLEDGE_SECONDS = 10.0
 
@@ -70,12 +84,12 @@ class Redelivery:
         self._redis = redis_client()
         self._producer = Producer(
             {
-                "bootstrap.servers": platform_settings().kafka_bootstrap_servers,
+                **platform_settings().kafka.client(),
                 "enable.idempotence": True,
                 "acks": "all",
                 "partitioner": PARTITIONER,
                 "message.timeout.ms": int(_ACKNOWLEDGE_SECONDS * 1000),
-                "message.max.bytes": 4 * 1024 * 1024,
+                "message.max.bytes": limits.TOPIC_BYTES,
                 "reconnect.backoff.max.ms": 1000,
             }
         )
@@ -95,10 +109,11 @@ class Redelivery:
     def round(self) -> int:
         """Sends what is due and allowed, and returns how many."""
         now = datetime.now(UTC)
-        DeadLetter.objects.filter(
+        unanswered = DeadLetter.objects.filter(
             Q(sent_at=None, claimed_at__lt=now - _CLAIM_LIMIT) | Q(sent_at__lt=now - _ANSWER_LIMIT),
             state=DeadLetter.State.REDELIVERING,
-        ).update(state=DeadLetter.State.WAITING, claimed_at=None, sent_at=None)
+        )
+        letters_update(unanswered, state=DeadLetter.State.WAITING, claimed_at=None, sent_at=None)
         self._mark_backlogs()
         released = 0
         for output in _outputs(_WAITING, due=now):
@@ -113,27 +128,27 @@ class Redelivery:
     def _allowance(self, output: Output) -> int:
         pipeline_id, name = output
         if not name:
-            return _SHARE
+            return _QUOTA
         under_way = DeadLetter.objects.filter(
             pipeline_id=pipeline_id, output=name, state=DeadLetter.State.REDELIVERING
         ).count()
         key = OutputKey(str(pipeline_id), name)
         state, until = breaker_of(self._redis, key)
         if state is not BreakerState.CLOSED:
-            # One message as a probe, once the penalty is over.
+            # One message as a probe, once the open time has ended.
             return 1 if time.time() >= until and not under_way else 0
-        share = _SHARE
+        allowed = _QUOTA
         limit = _rate_limit_of(pipeline_id, name)
         if limit is not None:
-            share = min(share, self._free_tokens(key, limit))
-        return max(0, share - under_way)
+            allowed = min(allowed, self._free_tokens(key, limit))
+        return max(0, allowed - under_way)
 
     def _free_tokens(self, key: OutputKey, limit: RateLimitPolicy) -> int:
         """The number of tokens available within the next second, burst included."""
         stored: Any = self._redis.get(key.limit)
         seconds: Any = self._redis.time()
         shared = RateLimit(limit, full_at=float(stored or 0))
-        return len(shared.take(seconds[0] + seconds[1] / 1e6, _SHARE, TOKEN_HORIZON_SECONDS))
+        return len(shared.take(seconds[0] + seconds[1] / 1e6, _QUOTA, TOKEN_HORIZON_SECONDS))
 
     def _mark_backlogs(self) -> None:
         """Marks outputs with waiting rate-limited messages, so that new ones queue behind them."""
@@ -154,6 +169,11 @@ class Redelivery:
                 .filter(due_at__lte=datetime.now(UTC))
                 .order_by("first_at", "id")[:most]
             )
+            billed = _billed(rows)
+            DeadLetter.objects.filter(pk__in=billed).update(
+                state=DeadLetter.State.DELIVERED, closed_at=datetime.now(UTC), closed_why=_DELIVERED_BEFORE
+            )
+            rows = [row for row in rows if row.pk not in billed]
             DeadLetter.objects.filter(pk__in=[row.pk for row in rows]).update(
                 state=DeadLetter.State.REDELIVERING, claimed_at=datetime.now(UTC), sent_at=None
             )
@@ -162,28 +182,82 @@ class Redelivery:
     def _send(self, rows: list[DeadLetter]) -> None:
         versions = _current_versions(rows)
         sent: list[Any] = []
+        refused: list[tuple[DeadLetter, Exception]] = []
         for row in rows:
-            message = _message(row, versions.get(row.pipeline_id))
-
-            def reported(error: Any, _record: Any, pk: Any = row.pk) -> None:
-                if error is None:
-                    sent.append(pk)
-
-            while True:
-                try:
-                    self._producer.produce(
-                        _ENTRY[row.stage],
-                        message.body,
-                        message.key,
-                        headers=list(message.headers()),
-                        on_delivery=reported,
-                    )
-                    break
-                except BufferError:
-                    self._producer.poll(0.1)
+            try:
+                self._produce(row, versions.get(row.pipeline_id), sent, refused)
+            except Exception as error:
+                if not is_data_fault(error) and not _blames_record(error):
+                    raise
+                refused.append((row, error))
         self._producer.flush(_ACKNOWLEDGE_SECONDS + 1)
         # Unacknowledged ones are claimed again later; those that failed again already are waiting once more.
-        DeadLetter.objects.filter(pk__in=sent, state=DeadLetter.State.REDELIVERING).update(sent_at=datetime.now(UTC))
+        acknowledged = DeadLetter.objects.filter(pk__in=sent, state=DeadLetter.State.REDELIVERING)
+        letters_update(acknowledged, sent_at=datetime.now(UTC))
+        for row, refusal in refused:
+            _put_back(row, refusal)
+
+    def _produce(
+        self,
+        row: DeadLetter,
+        current: PipelineSnapshot | None,
+        sent: list[Any],
+        refused: list[tuple[DeadLetter, Exception]],
+    ) -> None:
+        """Produces the dead letter. Its key is added to ``sent`` once Kafka has it; ``refused`` gets those that Kafka
+        cannot store. Raises a data fault for a row that cannot become a message."""
+        topic, message = _addressed(row, current)
+
+        def reported(error: KafkaError | None, _record: Any) -> None:
+            if error is None:
+                sent.append(row.pk)
+            elif error.code() in RECORD_FAULTS:
+                refused.append((row, KafkaException(error)))
+
+        while True:
+            try:
+                self._producer.produce(
+                    topic, message.body, message.key, headers=list(message.headers()), on_delivery=reported
+                )
+                return
+            except BufferError:
+                self._producer.poll(0.1)
+
+
+def _blames_record(error: Exception) -> bool:
+    return isinstance(error, KafkaException) and error.args[0].code() in RECORD_FAULTS
+
+
+def _put_back(row: DeadLetter, error: Exception) -> None:
+    """Lets a dead letter wait for a user, who may discard it or redrive it in another way: nothing but its own content
+    prevents its redelivery, so trying again would fail in the same way."""
+    if isinstance(error, limits.TooLargeError):
+        reason, text = Reason.TOO_LARGE, str(error)
+    elif isinstance(error, KafkaException):
+        reason, text = Reason.REFUSED_BY_KAFKA, f"Kafka refuses the message: {error.args[0].str()}."
+    else:
+        reason, text = Reason.INTERNAL, f"The message cannot be redelivered: {type(error).__name__}: {error}"
+        log.error("Dead letter %s cannot be redelivered.", row.pk, exc_info=error)
+    DeadLetter.objects.filter(pk=row.pk, state=DeadLetter.State.REDELIVERING).update(
+        state=DeadLetter.State.WAITING,
+        reason=reason,
+        error=storable(text[: limits.ERROR_CHARACTERS]),
+        last_at=datetime.now(UTC),
+        due_at=None,
+        claimed_at=None,
+        sent_at=None,
+    )
+
+
+def _billed(rows: list[DeadLetter]) -> set[Any]:
+    """The keys of those that are copies of a message which the output has had: it was billed for it."""
+    deliveries = {
+        row.pk: Delivery.of(row.message_id, row.pipeline_id, row.output)
+        for row in rows
+        if row.output and row.pipeline_id
+    }
+    billed = billed_among(list(deliveries.values()))
+    return {pk for pk, delivery in deliveries.items() if delivery in billed}
 
 
 def _outputs(condition: str, due: datetime | None = None) -> list[Output]:
@@ -200,30 +274,75 @@ def _rate_limit_of(pipeline_id: Any, name: str) -> RateLimitPolicy | None:
     config = Pipeline.objects.filter(pk=pipeline_id).values_list("published__config", flat=True).first()
     for output in (config or {}).get("outputs", []):
         if output["name"] == name and output.get("rate_limit"):
-            return RateLimitPolicy.model_validate(output["rate_limit"])
+            # Under a version that cannot be read, the message fails again in its stage, with that reason.
+            with contextlib.suppress(ValidationError):
+                return RateLimitPolicy.model_validate(output["rate_limit"])
     return None
 
 
-def _current_versions(rows: list[DeadLetter]) -> dict[Any, int]:
-    pipeline_ids = {row.pipeline_id for row in rows if row.use_current_version and row.pipeline_id}
-    return dict(
-        PipelineVersion.objects.filter(pk__in=Pipeline.objects.filter(pk__in=pipeline_ids).values("published"))
-        .annotate(owner=F("pipeline_id"))
-        .values_list("owner", "number")
-    )
+def _current_versions(rows: list[DeadLetter]) -> dict[Any, PipelineSnapshot]:
+    """The published versions of the pipelines whose dead letters are to be sent under them. One that is unpublished
+    or cannot be read is left out."""
+    current: dict[Any, PipelineSnapshot] = {}
+    for pipeline_id in {row.pipeline_id for row in rows if row.use_current_version and row.pipeline_id}:
+        with contextlib.suppress(UnreadableConfigError):
+            if snapshot := snapshot_by_number(pipeline_id, 0):
+                current[pipeline_id] = snapshot
+    return current
 
 
-def _message(row: DeadLetter, current: int | None) -> Message:
+def _addressed(row: DeadLetter, current: PipelineSnapshot | None) -> tuple[str, Message]:
+    """The dead letter as a message again, and the topic it goes to."""
     headers: dict[str, str] = dict(row.headers)
     slip = headers.pop("routing-slip", "")
-    return Message(
+    message = Message(
         id=row.message_id,
         pipeline_id=str(row.pipeline_id),
-        version=current if row.use_current_version and current is not None else row.version,
+        version=row.version,
         key=bytes(row.key),
         body=bytes(row.body),
         content_type=row.content_type,
         received_at=row.received_at,
         slip=tuple(slip.split(",")) if slip else (),
-        extra=headers | {REDELIVERY: str(row.pk), REDELIVERY_OUTPUT: row.output},
+        extra=headers,
     )
+    topic = _ENTRY[row.stage]
+    if row.use_current_version and current is not None:
+        topic, message = _rerouted(row.stage, message, current)
+    marks = {REDELIVERY: str(row.pk), REDELIVERY_OUTPUT: row.output}
+    return topic, replace(message, extra=message.extra | marks)
+
+
+def _rerouted(stage: str, message: Message, current: PipelineSnapshot) -> tuple[str, Message]:
+    """The message under the current version: it passes those stages of that version that are still ahead of it."""
+    message = replace(message, version=current.version)
+    if stage == ADAPTING_TRANSFORMER.name:
+        # It is as it was received, so it enters anew, but stays in the order in which it was accepted.
+        maker = MessageMaker(current)
+        try:
+            made = maker.make(
+                message.body,
+                message.content_type,
+                received_at=message.received_at,
+                headers=message.extra,
+                message_id=message.id,
+            )
+        except json.InvalidJsonError:
+            return _ENTRY[stage], message  # to fail there with its reason
+        return maker.topic, replace(made, key=message.key)
+    if stage == FILTERING.name:
+        config = current.config
+        slip = (routing.ADAPTED,) if config.outputs else ()
+        extra = {name: value for name, value in message.extra.items() if name != INDEX}
+        if slip and not config.index:
+            return routing.ADAPTED, replace(message, slip=(), extra=extra)
+        index = index_of(config.index, _document(message)).decode()
+        return routing.FILTER, replace(message, slip=slip, extra=extra | {INDEX: index})
+    return _ENTRY[stage], message
+
+
+def _document(message: Message) -> Any:
+    try:
+        return json.loads(message.body) if is_json(message.content_type) else None
+    except json.InvalidJsonError:
+        return None

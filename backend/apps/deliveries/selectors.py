@@ -1,15 +1,21 @@
 """Queries on deliveries."""
 
+from collections.abc import Iterable
+from functools import lru_cache
 from typing import Any
+from uuid import UUID
 
-from django.db.models import Count, Min, QuerySet
+from django.db.models import Count, Min, Q, QuerySet
 
-from backend.apps.deliveries.breakers import ask_breakers, breakers_shown
+from backend.apps.deliveries.breakers import ask_breakers, ask_states, breakers_shown, is_closed
 from backend.apps.deliveries.models import Attempt, DeadLetter, OutputEvent
-from backend.apps.pipelines.models import Pipeline
+from backend.apps.pipelines.models import Pipeline, PipelineVersion
 from backend.apps.workspaces.models import Workspace
+from backend.domain.breaker import BreakerState
 from backend.domain.model import UnreadableConfigError
 from backend.domain.pipeline import OutputConfig
+from backend.domain.rate_limit import RateLimitPolicy
+from backend.domain.reasons import Reason
 from backend.network.redis_client import redis_client
 from backend.resilience.scripts import OutputKey
 
@@ -28,6 +34,44 @@ def dead_letter_summary(letters: QuerySet[DeadLetter]) -> list[dict[str, Any]]:
         .order_by("-count")
     )
     return list(groups)
+
+
+def conditions_of(workspace: Workspace) -> list[dict[str, Any]]:
+    """What needs somebody, by pipeline: open dead letters by reason, most frequent first, and circuit breakers that
+    are not closed. Pipelines without any are left out."""
+    open_letters = dead_letters_of(workspace).filter(state__in=OPEN)
+    groups: Any = open_letters.values("pipeline_id", "reason").annotate(count=Count("pk"), oldest=Min("first_at"))
+    letters: dict[Any, list[dict[str, Any]]] = {}
+    for group in groups:
+        letters.setdefault(group["pipeline_id"], []).append(group)
+    breakers: dict[Any, list[dict[str, Any]]] = {}
+    for key, breaker in _breakers_not_closed(workspace):
+        breakers.setdefault(UUID(key.pipeline_id), []).append({"output": key.output, "breaker": breaker})
+    return [
+        {
+            "pipeline": pipeline_id,
+            "dead_letters": sum(group["count"] for group in letters.get(pipeline_id, [])),
+            "oldest": min((group["oldest"] for group in letters.get(pipeline_id, [])), default=None),
+            "reasons": sorted(letters.get(pipeline_id, []), key=lambda group: -group["count"]),
+            "breakers": breakers.get(pipeline_id, []),
+        }
+        for pipeline_id in Pipeline.objects.filter(workspace=workspace).values_list("pk", flat=True)
+        if pipeline_id in letters or pipeline_id in breakers
+    ]
+
+
+def _breakers_not_closed(workspace: Workspace) -> list[tuple[OutputKey, dict[str, Any]]]:
+    """The circuit breakers of published pipelines that are open or half-open. Of the others, which are nearly all and
+    are looked at every few seconds, only the state is read."""
+    published = Pipeline.objects.filter(workspace=workspace).exclude(published=None)
+    names = published.values_list("pk", "published__breakers")
+    keys = [OutputKey(str(pipeline_id), name) for pipeline_id, breakers in names for name in breakers]
+    with redis_client().pipeline(transaction=False) as batch:
+        ask_states(batch, keys)
+        conspicuous = [key for key, state in zip(keys, batch.execute(), strict=True) if not is_closed(state)]
+        ask_breakers(batch, conspicuous)
+        shown = zip(conspicuous, breakers_shown(batch.execute()), strict=True)
+    return [(key, breaker) for key, breaker in shown if breaker["state"] != BreakerState.CLOSED]
 
 
 def waiting_by_output() -> dict[tuple[Any, str], int]:
@@ -55,6 +99,36 @@ def output_configs(pipeline: Pipeline) -> list[dict[str, Any]]:
         return []
     outputs_first = sorted(uses, key=lambda use: not isinstance(use, OutputConfig))
     return [use.model_dump(mode="json") | {"name": use.breaker_name} for use in outputs_first]
+
+
+def limits_of(workspace: Workspace, pipelines: Iterable[str]) -> dict[OutputKey, RateLimitPolicy | None]:
+    """The published outputs and external calls of these pipelines of the workspace, each with its rate limit."""
+    published = Pipeline.objects.filter(workspace=workspace, pk__in=pipelines).exclude(published=None)
+    return {
+        OutputKey(str(pipeline_id), name): _limits(version_id).get(name)
+        for pipeline_id, version_id, names in published.values_list("pk", "published", "published__breakers")
+        for name in names
+    }
+
+
+@lru_cache(maxsize=4096)
+def _limits(version_id: int) -> dict[str, RateLimitPolicy]:
+    """The rate limits of a version, which is never changed, by the names of outputs and external calls."""
+    try:
+        uses = [placed.use for placed in PipelineVersion.objects.get(pk=version_id).load().uses()]
+    except (UnreadableConfigError, PipelineVersion.DoesNotExist):
+        return {}
+    limits = {use.breaker_name: getattr(use, "rate_limit", None) for use in uses}
+    return {name: limit for name, limit in limits.items() if name is not None and limit is not None}
+
+
+def open_letters_of(pipelines: Iterable[str]) -> dict[OutputKey, dict[str, int]]:
+    """How many dead letters each output has (``dead_letters``), and how many of these wait for its rate limit
+    (``limited``); outputs without any are left out."""
+    letters = DeadLetter.objects.filter(pipeline_id__in=pipelines, state__in=OPEN)
+    limited = Count("pk", filter=Q(reason=Reason.RATE_LIMITED))
+    groups: Any = letters.values("pipeline_id", "output").annotate(dead_letters=Count("pk"), limited=limited)
+    return {OutputKey(str(group.pop("pipeline_id")), group.pop("output")): group for group in groups}
 
 
 def outputs_of(pipeline: Pipeline) -> list[dict[str, Any]]:

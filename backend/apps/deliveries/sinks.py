@@ -1,20 +1,23 @@
 """Writes dead letters and attempts from Kafka into PostgreSQL."""
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, ClassVar
 from uuid import UUID
 
 from confluent_kafka import Message as KafkaRecord
 from django.db import connection
 from uuid_utils.compat import uuid7
 
-from backend.apps.deliveries.models import DeadLetter
+from backend.apps.deliveries.models import Attempt, DeadLetter
+from backend.apps.kafka_sink.faults import moment_of, storable
 from backend.apps.kafka_sink.sink import Sink
 from backend.apps.pipelines.models import Pipeline
 from backend.domain import message as names
 from backend.domain import routing
+from backend.domain.reasons import Reason
 from backend.domain.records import RESOLVED
 
 _OWN_COLUMNS = {names.PIPELINE, names.VERSION, names.MESSAGE_ID, names.RECEIVED_AT, names.CONTENT_TYPE}
@@ -58,8 +61,8 @@ class _Row:
     at: datetime
 
     @property
-    def identity(self) -> tuple[UUID | None, str, str]:
-        return self.pipeline_id, self.output, self.message_id or str(self.id)
+    def identity(self) -> tuple[UUID | None, str, str, str]:
+        return self.pipeline_id, self.output, self.message_id or str(self.id), self.stage
 
 
 _COLUMNS = ", ".join(_Row.__slots__)  # type: ignore[attr-defined]
@@ -72,6 +75,17 @@ CREATE TEMPORARY TABLE IF NOT EXISTS dead_letter_stage (
 ) ON COMMIT DELETE ROWS
 """
 
+_LOCK = """
+SELECT FROM deliveries_deadletter WHERE id IN (
+    SELECT unnest(%(resolved)s::uuid[])
+    UNION ALL
+    SELECT d.id FROM dead_letter_stage JOIN deliveries_deadletter AS d USING (pipeline_id, output, message_id, stage)
+    WHERE NOT d.message_id = ''
+)
+ORDER BY id FOR UPDATE
+"""
+"""Those that are about to be changed, in the order that locking.py names."""
+
 _UPSERT = """
 INSERT INTO deliveries_deadletter AS d (
     id, workspace_id, pipeline_id, output, stage, message_id, version, state, reason, error, attempts, redeliveries,
@@ -82,45 +96,54 @@ SELECT id, workspace_id, pipeline_id, output, stage, message_id, version, 'waiti
     CASE WHEN due_at IS NULL AND retryable THEN at + %(first)s ELSE due_at END,
     false, key, body, length(body), content_type, received_at, headers, at, at, '', ''
 FROM dead_letter_stage
-ON CONFLICT (pipeline_id, output, message_id) WHERE NOT message_id = '' DO UPDATE SET
+ON CONFLICT (pipeline_id, output, message_id, stage) WHERE NOT message_id = '' DO UPDATE SET
     state = CASE WHEN d.state IN ('discarded', 'delivered') THEN d.state ELSE 'waiting' END,
-    reason = excluded.reason, error = excluded.error, last_at = excluded.last_at, stage = excluded.stage,
+    reason = excluded.reason, error = excluded.error, last_at = excluded.last_at,
     attempts = d.attempts + excluded.attempts, claimed_at = NULL, sent_at = NULL, version = excluded.version,
     redeliveries = d.redeliveries + (d.state = 'redelivering')::int,
     due_at = CASE
         WHEN excluded.due_at IS NULL OR excluded.due_at <> excluded.first_at + %(first)s THEN excluded.due_at
         WHEN d.redeliveries < %(most)s
             THEN excluded.first_at + least(%(first)s * power(4, d.redeliveries + 1), %(longest)s)
-    END
+    END,
+    -- What failed last is what is sent again: another version may have changed it, and an expired one has no body.
+    key = excluded.key, body = excluded.body, body_bytes = excluded.body_bytes, headers = excluded.headers,
+    content_type = excluded.content_type,
+    first_at = CASE WHEN d.state = 'expired' THEN excluded.first_at ELSE d.first_at END,
+    closed_at = CASE WHEN d.state = 'expired' THEN NULL ELSE d.closed_at END,
+    closed_why = CASE WHEN d.state = 'expired' THEN '' ELSE d.closed_why END
 """
 
 
 class DeadLetterSink(Sink):
-    """``firehose_dead_letter``: one row for each (message, output), however often it failed."""
+    """``firehose_dead_letter``: one row for each (message, output, stage), however often it failed."""
 
     name = "dead-letters"
     topic = routing.DEAD_LETTER
 
-    def write(self, records: list[KafkaRecord]) -> None:
+    def write(self, records: Sequence[KafkaRecord]) -> None:
         rows: dict[Any, _Row] = {}
-        resolved: list[str] = []
+        resolved: list[UUID] = []
         for record in records:
-            headers = {name: (raw or b"").decode(errors="replace") for name, raw in _headers(record)}
+            headers = {name: storable((raw or b"").decode(errors="replace")) for name, raw in _headers(record)}
             if RESOLVED in headers:
-                resolved.append(headers[RESOLVED])
+                resolved.append(UUID(headers[RESOLVED]))
                 continue
             row = _row(record, headers)
             if before := rows.get(row.identity):
                 row.attempts += before.attempts
             rows[row.identity] = row
-        if rows:
-            self._store(list(rows.values()))
+        self._store(list(rows.values()), resolved)
         # A redelivered dead letter either failed again or is resolved, so the order of the two does not matter.
-        DeadLetter.objects.filter(id__in=resolved).exclude(state=DeadLetter.State.DISCARDED).update(
+        letters = DeadLetter.objects.filter(id__in=resolved).exclude(state=DeadLetter.State.DISCARDED)
+        # A message that only waited for its turn has not failed: there is nothing to keep.
+        letters.filter(reason=Reason.RATE_LIMITED, attempts=0).delete()
+        letters.update(
             state=DeadLetter.State.DELIVERED, closed_at=datetime.now(UTC), claimed_at=None, sent_at=None, due_at=None
         )
 
-    def _store(self, rows: list[_Row]) -> None:
+    def _store(self, rows: list[_Row], resolved: list[UUID]) -> None:
+        """Also locks what was resolved."""
         pipelines = {row.pipeline_id for row in rows if row.pipeline_id is not None}
         workspaces = dict(Pipeline.objects.filter(pk__in=pipelines).values_list("pk", "workspace_id"))
         with connection.cursor() as cursor:
@@ -130,6 +153,7 @@ class DeadLetterSink(Sink):
                     if row.pipeline_id is not None:
                         row.workspace_id = workspaces.get(row.pipeline_id)
                     copy.write_row([getattr(row, column) for column in _Row.__slots__])  # type: ignore[attr-defined]
+            cursor.execute(_LOCK, {"resolved": resolved})
             waits: Any = {"first": _FIRST_REDELIVERY, "longest": _LONGEST_WAIT, "most": _REDELIVERIES}
             cursor.execute(_UPSERT, waits)
 
@@ -148,18 +172,18 @@ def _row(record: KafkaRecord, headers: dict[str, str]) -> _Row:
         output=headers.get(names.DEAD_OUTPUT, "")[:63],
         stage=headers.get(names.DEAD_STAGE, "")[:50],
         message_id=headers.get(names.MESSAGE_ID, "")[:64],
-        version=int(version) if (version := headers.get(names.VERSION, "")).isdigit() else 0,
+        version=_number(headers.get(names.VERSION, "")),
         reason=headers.get(names.DEAD_REASON, "unknown")[:100],
-        error=_text(headers.get(names.DEAD_ERROR, "")),
-        attempts=int(attempts) if (attempts := headers.get(names.DEAD_ATTEMPTS, "")).isdigit() else 0,
-        due_at=datetime.fromtimestamp(float(due), UTC) if due else None,
+        error=headers.get(names.DEAD_ERROR, ""),
+        attempts=_number(headers.get(names.DEAD_ATTEMPTS, "")),
+        due_at=moment_of(float(due)) if due else None,
         retryable=names.DEAD_RETRYABLE in headers,
         key=bytes(record.key() or b""),  # type: ignore[arg-type]
         body=bytes(record.value() or b""),  # type: ignore[arg-type]
-        content_type=_text(headers.get(names.CONTENT_TYPE, ""))[:200],
-        received_at=_text(headers.get(names.RECEIVED_AT, ""))[:40],
-        headers=json.dumps({n: _text(v) for n, v in headers.items() if n not in _OWN_COLUMNS | _CAUSE}),
-        at=datetime.fromtimestamp(record.timestamp()[1] / 1000, UTC),
+        content_type=headers.get(names.CONTENT_TYPE, "")[:200],
+        received_at=headers.get(names.RECEIVED_AT, "")[:40],
+        headers=json.dumps({storable(n): v for n, v in headers.items() if n not in _OWN_COLUMNS | _CAUSE}),
+        at=moment_of(record.timestamp()[1] / 1000),
     )
 
 
@@ -173,24 +197,28 @@ class AttemptSink(Sink):
         "id", "workspace_id", "pipeline_id", "output", "message_id", "version", "at", "number", "milliseconds",
         "status", "reason", "error", "response",
     )  # fmt: skip
+    # A connector's words, whose length nobody promises.
+    _LENGTHS: ClassVar[dict[str, Any]] = {
+        field.name: field.max_length for field in Attempt._meta.fields if field.name in {"status", "reason"}
+    }
 
-    def write(self, records: list[KafkaRecord]) -> None:
+    def write(self, records: Sequence[KafkaRecord]) -> None:
         with connection.cursor() as cursor:
             statement = f"COPY deliveries_attempt ({', '.join(self._COLUMNS)}) FROM STDIN"
             with cursor.cursor.copy(statement) as copy:
                 for record in records:
-                    entry = json.loads(record.value() or b"{}")  # type: ignore[arg-type]
-                    entry["id"] = str(uuid7())
-                    copy.write_row([_clean(entry[column]) for column in self._COLUMNS])
+                    copy.write_row(self._row(json.loads(record.value() or b"{}")))  # type: ignore[arg-type]
+
+    def _row(self, entry: dict[str, Any]) -> list[Any]:
+        entry["id"] = str(uuid7())
+        for name, length in self._LENGTHS.items():
+            entry[name] = entry[name][:length]
+        return [storable(value) if isinstance(value, str) else value for value in map(entry.__getitem__, self._COLUMNS)]
 
 
-def _clean(value: Any) -> Any:
-    return _text(value) if isinstance(value, str) else value
-
-
-def _text(value: str) -> str:
-    """PostgreSQL's text holds everything but NUL."""
-    return value.replace("\x00", "")
+def _number(text: str) -> int:
+    """0 for what is no number, or none that the column holds."""
+    return int(text) if text.isdecimal() and len(text) < 10 else 0
 
 
 def _uuid(text: str) -> UUID | None:

@@ -2,19 +2,20 @@
 
 from functools import lru_cache
 
-from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from backend.apps.jobs.selectors import adapting_progress
 from backend.domain import routing
 from backend.domain.stages import STAGES, Form
+from backend.kafka.client.committed import CommittedOffsets
 from backend.kafka.client.ends import end_offsets
 from backend.settings import platform_settings
 
 _SECONDS = 5.0
+_CONSUMING = (Form.LANE, Form.STORE)
 
 READERS = {
-    **{stage.name: stage.topic for stage in STAGES if stage.form is Form.LANE and stage.topic},
+    **{stage.name: stage.topic for stage in STAGES if stage.form in _CONSUMING and stage.topic},
     "dead-letters": routing.DEAD_LETTER,
     "attempts": routing.ATTEMPTS,
     "usage": routing.BILLING,
@@ -24,7 +25,12 @@ READERS = {
 
 @lru_cache
 def _admin() -> AdminClient:
-    return AdminClient({"bootstrap.servers": platform_settings().kafka_bootstrap_servers, "log_level": 0})
+    return AdminClient({**platform_settings().kafka.client(), "log_level": 0})
+
+
+@lru_cache
+def _committed() -> CommittedOffsets:
+    return CommittedOffsets({**platform_settings().kafka.client(), "log_level": 0})
 
 
 def stage_lags() -> dict[str, int]:
@@ -34,7 +40,7 @@ def stage_lags() -> dict[str, int]:
     lags = {}
     for name, topic in READERS.items():
         parts = [part for part in ends if part[0] == topic]
-        done = _committed(f"headrace-{name}", parts) if parts else {}
+        done = _positions(f"headrace-{name}", parts) if parts else {}
         if done:
             lags[name] = sum(max(0, end - done.get(part, 0)) for part, end in ends.items() if part[0] == topic)
     adapting = adapting_progress()
@@ -43,10 +49,5 @@ def stage_lags() -> dict[str, int]:
     return lags
 
 
-def _committed(group: str, parts: list[tuple[str, int]]) -> dict[tuple[str, int], int]:
-    request = ConsumerGroupTopicPartitions(group, [TopicPartition(*part) for part in parts])
-    try:
-        offsets = _admin().list_consumer_group_offsets([request], request_timeout=_SECONDS)[group].result()
-    except KafkaException:
-        return {}  # the group does not exist yet
-    return {(part.topic, part.partition): part.offset for part in offsets.topic_partitions or [] if part.offset >= 0}
+def _positions(group: str, parts: list[tuple[str, int]]) -> dict[tuple[str, int], int]:
+    return {(part.topic, part.partition): part.offset for part in _committed().of(group, parts, _SECONDS)}

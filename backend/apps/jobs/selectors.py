@@ -9,10 +9,29 @@ from django.conf import settings
 from backend.apps.jobs import spark
 from backend.apps.jobs.models import SparkJob
 from backend.apps.jobs.services import heartbeat
+from backend.apps.jobs.witnesses import FRESH_SECONDS, reported_recently
 from backend.domain.stages import ADAPTING
 
 _BATCH_END_SECONDS = 10.0
 """The most time between the end of a batch and the report of it to the console."""
+
+
+def application_problem(name: str) -> str:
+    """What is wrong with the job's application, as a sentence; empty when it runs well. Redis is asked first; the
+    database only while Redis shows nothing. Raises OperationalError."""
+    beat = heartbeat(name)
+    if beat is not None and beat["age"] < FRESH_SECONDS:
+        if beat["state"] == "running":
+            return str(beat.get("problem", ""))
+        return f"The Spark application is {beat['state']}; messages wait in Kafka."
+    job = SparkJob.objects.filter(name=name).first()
+    if job is None:
+        return "There is no Spark application; messages wait in Kafka."
+    if job.desired == SparkJob.Desired.STOPPED:
+        return f"The Spark application {name} is stopped; messages wait in Kafka until it is started."
+    if reported_recently(job):
+        return job.problem
+    return "No Spark application sends heartbeats; messages wait in Kafka."
 
 
 def job_stages(job: SparkJob) -> list[dict[str, Any]]:

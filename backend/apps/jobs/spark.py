@@ -6,13 +6,18 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pyspark
 from django.conf import settings
 
+from backend.apps.jobs.package import FOLDER, package_ensure
+from backend.domain.stages import STREAM_SQL
+
 _LOG_KEPT_BYTES = 20 * 1024 * 1024
 _LANES_DRAIN_SECONDS = 45.0
+_KILL_SECONDS = 5.0
 
 _LOCAL_CHECKPOINTS = {
     # With plain files the end of an adapting batch takes 15 ms instead of 95 ms, during which new
@@ -32,17 +37,15 @@ def log_file(job: str) -> Path:
     return Path(settings.CONSOLE.var) / "log" / f"spark-{job}.log"
 
 
-def submit(*, job: str, stages: list[str], slots: int) -> psutil.Process:
-    """Starts ``spark-submit``; it outlives this process. No secret is on its command line."""
-    console = settings.CONSOLE
+def submit(*, job: str, token: int, stages: list[str], resources: dict[str, Any]) -> psutil.Process:
+    """Starts ``spark-submit``; it outlives this process. No secret is on its command line. ``resources`` are those of
+    SparkJob."""
+    master = resources["master"] or settings.CONSOLE.spark_master
     command = [
-        str(Path(pyspark.__file__).parent / "bin/spark-submit"),
-        *("--master", console.spark_master, "--name", f"headrace-{job}", "--driver-memory", "512m"),
-        *_options(console.spark_jars or _downloaded_jars(), console.spark_master),
-        str(settings.BASE_DIR / "spark_jobs/main.py"),
-        *("--job", job, "--stages", ",".join(stages), "--slots", str(slots)),
-        *("--checkpoints", str(Path(console.var) / "spark/checkpoints")),
-        *("--batch-seconds", str(console.adapting_batch_seconds)),
+        *_launcher(job, stages, master, resources),
+        *_identity(job, token),
+        *("--stages", ",".join(stages), "--slots", str(resources["slots"])),
+        *("--batch-seconds", str(settings.CONSOLE.adapting_batch_seconds)),
     ]
     path = log_file(job)
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -50,10 +53,37 @@ def submit(*, job: str, stages: list[str], slots: int) -> psutil.Process:
         path.replace(path.with_suffix(".log.1"))
     with path.open("ab") as log:
         child = subprocess.Popen(
-            command, stdout=log, stderr=log, stdin=subprocess.DEVNULL, start_new_session=True, env=_process_env()
+            command, stdout=log, stderr=log, stdin=subprocess.DEVNULL, start_new_session=True, env=_process_env(master)
         )
     _children[child.pid] = child
     return psutil.Process(child.pid)
+
+
+def _launcher(job: str, stages: list[str], master: str, resources: dict[str, Any]) -> list[str]:
+    return [
+        str(Path(pyspark.__file__).parent / "bin/spark-submit"),
+        *("--master", master, "--name", f"headrace-{job}", "--driver-memory", f"{resources['driver_memory']}m"),
+        *_options(_jars(settings.CONSOLE.spark_jars), master, stages, resources),
+        str(settings.BASE_DIR / "spark_jobs/main.py"),
+    ]
+
+
+def _identity(job: str, token: int) -> list[str]:
+    """The arguments that name one start of one installation's job."""
+    checkpoints = settings.CONSOLE.spark_checkpoints or str(Path(settings.CONSOLE.var) / "spark/checkpoints")
+    return ["--job", job, "--token", str(token), "--checkpoints", checkpoints]
+
+
+def find_unrecorded(job: str, token: int) -> psutil.Process | None:
+    """The application that was started on this host with this token, although its start was never recorded."""
+    identity = "\0".join(_identity(job, token))
+    started = [
+        process
+        for process in psutil.process_iter(["cmdline", "create_time", "status"])
+        if process.info["status"] != psutil.STATUS_ZOMBIE and identity in "\0".join(process.info["cmdline"] or ())
+    ]
+    # The launcher becomes the JVM, whose children have the same arguments.
+    return min(started, key=lambda process: process.info["create_time"], default=None)
 
 
 def find(pid: int | None, started: float | None) -> psutil.Process | None:
@@ -94,6 +124,10 @@ def kill(process: psutil.Process) -> None:
     for victim in [*process.children(recursive=True), process]:
         with contextlib.suppress(psutil.NoSuchProcess):
             victim.kill()
+    child = _children.get(process.pid)
+    if child is not None:
+        with contextlib.suppress(subprocess.TimeoutExpired):  # the kernel may hold it for a while
+            child.wait(_KILL_SECONDS)
 
 
 def log_tail(job: str, lines: int) -> list[str]:
@@ -112,41 +146,72 @@ def last_error(job: str) -> str:
     return errors[-1][:1000] if errors else "It ended without an error message; see its log."
 
 
-def _options(jars: str, master: str) -> list[str]:
+def _options(jars: str, master: str, stages: list[str], resources: dict[str, Any]) -> list[str]:
     conf = {
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
-        "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=4 -XX:ReservedCodeCacheSize=128m",
+        "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:ReservedCodeCacheSize=128m",
         "spark.task.maxFailures": "4",
+        "spark.python.daemon.module": "spark_jobs.worker_daemon",
         "spark.python.worker.reuse": "false",
         "spark.sql.shuffle.partitions": "2",
         "spark.eventLog.enabled": "false",
+        "spark.redaction.regex": "(?i)secret|password|token|access[.]?key|executorEnv",
     }
     if _is_local(master):
-        conf |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1", **_LOCAL_CHECKPOINTS}
+        conf |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+        # What queries of SQL remember is stored by a class that needs Hadoop's own local file system.
+        if not settings.CONSOLE.spark_checkpoints and STREAM_SQL.name not in stages:
+            conf |= _LOCAL_CHECKPOINTS
     else:
-        # Executors need the project and Python at the same paths as the driver.
-        conf |= {"spark.executorEnv.PYTHONPATH": str(settings.BASE_DIR)}
-    conf |= settings.CONSOLE.spark_conf
+        conf |= _code_of_executors()
+    conf |= settings.CONSOLE.spark_conf | _of_executors(resources)
     options = [text for name, value in conf.items() for text in ("--conf", f"{name}={value}")]
     return options + (["--jars", jars] if jars else [])
+
+
+def _code_of_executors() -> dict[str, str]:
+    if not settings.CONSOLE.spark_python:
+        return {"spark.executorEnv.PYTHONPATH": str(settings.BASE_DIR)}
+    archive = package_ensure(_packages())
+    return {"spark.archives": f"{archive}#{FOLDER}", "spark.executorEnv.PYTHONPATH": FOLDER}
+
+
+def prepare() -> None:
+    """Makes what starts need, which may take a minute."""
+    if settings.CONSOLE.spark_python:
+        package_ensure(_packages())
+
+
+def _packages() -> Path:
+    return Path(settings.CONSOLE.var) / "spark/packages"
+
+
+def _of_executors(resources: dict[str, Any]) -> dict[str, str]:
+    wanted = {
+        "spark.executor.memory": resources["executor_memory"] and f"{resources['executor_memory']}m",
+        "spark.executor.cores": resources["executor_cores"],
+        "spark.cores.max": resources["most_cores"],
+    }
+    return {name: str(value) for name, value in wanted.items() if value is not None}
 
 
 def _is_local(master: str) -> bool:
     return master.startswith("local")
 
 
-def _downloaded_jars() -> str:
-    return ",".join(str(jar) for jar in sorted((Path(settings.CONSOLE.var) / "jars/spark").glob("*.jar")))
+def _jars(configured: str) -> str:
+    folder = Path(configured or settings.CONSOLE.var / "jars/spark")
+    return ",".join(map(str, sorted(folder.glob("*.jar")))) if folder.is_dir() else configured
 
 
-def _process_env() -> dict[str, str]:
+def _process_env(master: str) -> dict[str, str]:
     console = settings.CONSOLE
     return {
         **os.environ,
         "PYTHONPATH": str(settings.BASE_DIR),
-        "PYSPARK_PYTHON": sys.executable,
+        "PYSPARK_PYTHON": console.spark_python or sys.executable,
         "PYSPARK_DRIVER_PYTHON": sys.executable,
-        **({"SPARK_LOCAL_IP": "127.0.0.1"} if _is_local(console.spark_master) else {}),
+        **({"SPARK_LOCAL_IP": "127.0.0.1"} if _is_local(master) else {}),
         **({"JAVA_HOME": console.java_home} if console.java_home else {}),
     }

@@ -4,15 +4,20 @@ are one database transaction."""
 import logging
 import threading
 from abc import ABC, abstractmethod
-from typing import ClassVar
+from collections.abc import Callable, Sequence
+from typing import ClassVar, TypeVar
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 from django.db import DatabaseError, InterfaceError, close_old_connections, connection, transaction
 
+from backend.apps.kafka_sink.faults import is_data_fault, write_good
 from backend.apps.kafka_sink.models import SinkOffset
+from backend.apps.kafka_sink.services import record_quarantine
 from backend.settings import platform_settings
 
 log = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 _BATCH = 2000
 _POLL_SECONDS = 0.5
@@ -26,9 +31,10 @@ class Sink(ABC):
     topic: ClassVar[str]
 
     @abstractmethod
-    def write(self, records: list[Message]) -> None:
-        """Writes a batch, in the order of each partition. Called within a transaction, and again
-        with the same batch if that fails."""
+    def write(self, records: Sequence[Message]) -> None:
+        """Writes a batch, in the order of each partition. Called within a transaction, and again if that fails:
+        with the same batch after an outage, with parts of it if a record cannot be written because of what is in it.
+        """
 
 
 class _MovedError(Exception):
@@ -36,10 +42,11 @@ class _MovedError(Exception):
 
 
 def run(sink: Sink, stop: threading.Event) -> None:
-    """Runs until ``stop`` is set. Waits as long as the database or Kafka is unavailable."""
+    """Runs until ``stop`` is set. Waits as long as the database or Kafka is unavailable; a record that cannot be
+    written because of what is in it is quarantined, and the others go on."""
     consumer = Consumer(
         {
-            "bootstrap.servers": platform_settings().kafka_bootstrap_servers,
+            **platform_settings().kafka.client(),
             "group.id": f"headrace-{sink.name}",
             "enable.auto.commit": False,
             "auto.offset.reset": "earliest",
@@ -50,6 +57,15 @@ def run(sink: Sink, stop: threading.Event) -> None:
         }
     )
     positions: dict[int, int] = {}
+
+    def write(records: Sequence[Message]) -> None:
+        _retried(lambda: _write(sink, records, positions, lambda: sink.write(records)), stop)
+
+    def set_aside(record: Message, error: Exception) -> None:
+        def keep() -> None:
+            record_quarantine(sink=sink.name, record=record, error=error)
+
+        _retried(lambda: _write(sink, [record], positions, keep), stop)
 
     def assigned(_: Consumer, partitions: list[TopicPartition]) -> None:
         stored = _retried(lambda: _stored(sink), stop)
@@ -68,7 +84,7 @@ def run(sink: Sink, stop: threading.Event) -> None:
             if not records:
                 continue
             try:
-                _retried(lambda batch=records: _write(sink, batch, positions), stop)  # type: ignore[misc]
+                write_good(records, write, set_aside)
             except _MovedError:
                 stored = _retried(lambda: _stored(sink), stop)
                 positions.update({partition: stored.get(partition, 0) for partition in positions})
@@ -100,12 +116,16 @@ def _stored(sink: Sink) -> dict[int, int]:
     return dict(SinkOffset.objects.filter(sink=sink.name).values_list("partition", "next_offset"))
 
 
-def _write(sink: Sink, records: list[Message], positions: dict[int, int]) -> None:
-    """Raises _MovedError, with nothing written, when this worker no longer owns a partition."""
+def _write(sink: Sink, records: Sequence[Message], positions: dict[int, int], write: Callable[[], None]) -> None:
+    """Calls ``write`` and moves the offsets past the records, in one transaction.
+
+    Raises _MovedError, with nothing written, when this worker no longer owns a partition.
+    """
     ends: dict[int, int] = {}
     for record in records:
         ends[record.partition()] = record.offset() + 1  # type: ignore[index,operator]
-    with transaction.atomic():
+    # A COPY raises psycopg's errors, not Django's.
+    with connection.wrap_database_errors, transaction.atomic():
         for partition, end in ends.items():
             if partition not in positions:
                 raise _MovedError
@@ -118,17 +138,18 @@ def _write(sink: Sink, records: list[Message], positions: dict[int, int]) -> Non
                 )
                 if not created:
                     raise _MovedError
-        sink.write(records)
+        write()
     positions.update(ends)
 
 
-def _retried(action, stop: threading.Event):  # type: ignore[no-untyped-def]
+def _retried(action: Callable[[], T], stop: threading.Event) -> T:
+    """Repeats the action while the database is unavailable."""
     while True:
         close_old_connections()
         try:
             return action()
         except (InterfaceError, DatabaseError) as error:
-            if stop.is_set():
+            if stop.is_set() or is_data_fault(error):
                 raise
             log.warning("The database is unavailable: %s", str(error).splitlines()[0] if str(error) else error)
             connection.close()

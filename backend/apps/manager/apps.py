@@ -3,6 +3,7 @@ from django.apps import AppConfig
 
 class ManagerConfig(AppConfig):
     name = "backend.apps.manager"
+    verbose_name = "Inputs"
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:

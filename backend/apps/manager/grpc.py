@@ -1,49 +1,62 @@
 """The gRPC service from which the data plane reads its configuration (manager.proto)."""
 
 import asyncio
-import contextlib
 import hmac
+import itertools
 import logging
 import math
-from collections.abc import AsyncGenerator, AsyncIterator
-from typing import Any, NoReturn
+from collections.abc import AsyncIterator, Callable, Collection, Iterator
+from typing import Any, NoReturn, TypeVar
 from uuid import UUID
 
 import grpc
-from asgiref.sync import sync_to_async
-from django.db import DatabaseError, InterfaceError, close_old_connections
+from django.db import Error as DatabaseError
 from django.utils import timezone
-from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
 from backend.apps.connectors.models import Connector
 from backend.apps.connectors.secret_store import connection_with_secrets
 from backend.apps.connectors.secrets import UnreadableSecretError
 from backend.apps.connectors.vault import VaultUnavailableError
-from backend.apps.manager.leases import batch_complete, leases_claim, leases_renew
+from backend.apps.jobs.grpc import JobsServicer
+from backend.apps.kafka_sink.faults import is_data_fault
+from backend.apps.manager.exports import ExportsServicer
+from backend.apps.manager.feed import ConfigurationFeed, Watcher
+from backend.apps.manager.leases import Held, Progress, batch_complete, leases_claim, leases_release, leases_renew
 from backend.apps.manager.models import InputLease
-from backend.apps.pipelines.selectors import snapshot_by_number
-from backend.apps.pipelines.services import pipeline_record_failure, published_snapshots, snapshot_rewrite
-from backend.apps.workspaces.models import ApiKey
-from backend.apps.workspaces.selectors import ingest_keys, valid_keys
+from backend.apps.manager.threads import in_thread
+from backend.apps.pipelines.provisioning.registrations import registered
+from backend.apps.pipelines.selectors import (
+    published_entries,
+    published_filters,
+    published_revisions,
+    snapshot_by_number,
+)
+from backend.apps.pipelines.services import pipeline_record_failure, snapshot_rewrite
+from backend.apps.sql.grpc import QueriesServicer
+from backend.apps.workspaces.selectors import ingest_keys
 from backend.apps.workspaces.services import ingest_key
 from backend.domain import json
 from backend.domain.capabilities import Reading
 from backend.domain.errors import ConflictError
-from backend.domain.inputs.filter import FilterInput
 from backend.domain.model import UnreadableConfigError
 from backend.manager_api import snapshot as stored
+from backend.manager_api.generated import exports_pb2_grpc, jobs_pb2_grpc, manager_pb2_grpc, sql_pb2_grpc
 from backend.manager_api.generated import manager_pb2 as pb
-from backend.manager_api.generated import manager_pb2_grpc
-from backend.network.redis_client import async_redis_subscriber
+from backend.network import tasks
 
 log = logging.getLogger(__name__)
 
+M = TypeVar("M", pb.Pipeline, pb.Filter)
+C = TypeVar("C", pb.Pipeline, pb.RuntimeConfig)
+
 _SNAPSHOT_SECONDS = 60.0
-_WITHOUT_REDIS_SECONDS = 10.0
-"""How often a full snapshot is sent while Redis is unavailable."""
-_PROBE_SECONDS = 10.0
-"""How often an idle subscription is probed."""
+"""How often the snapshot in Redis is compared with the database."""
+_SILENCE_SECONDS = 60.0
+"""The longest time without an event in a stream of changes."""
+_PIECE = 200
+"""How many pipelines or keys are read at a time."""
+_PIECE_BYTES = 1024 * 1024
 _READINGS = {pb.BATCHING: Reading.BATCHING, pb.STREAMING: Reading.STREAMING}
 
 
@@ -68,61 +81,58 @@ class ServiceTokenInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[type-
 
 
 class ManagerServicer(manager_pb2_grpc.ManagerServicer):
-    """Answers from the database. Follows changes by Redis pub/sub, with full snapshots as the fallback."""
+    """Answers from the database."""
 
-    def __init__(self, redis_url: str) -> None:
-        self._redis_url = redis_url
+    def __init__(self, feed: ConfigurationFeed) -> None:
+        self._feed = feed
 
     async def GetPipeline(self, request: pb.PipelineRequest, context: Any) -> pb.Pipeline:
-        try:
-            pipeline: pb.Pipeline | None = await _in_thread(_pipeline, request.pipeline_id, request.version)
-        except UnreadableConfigError as error:
-            raise await _abort(context, grpc.StatusCode.FAILED_PRECONDITION, str(error)) from None
-        if pipeline is None:
-            raise await _not_found(context)
-        return pipeline
+        return await _configuration(_pipeline, request, context)
 
     async def GetRuntimeConfig(self, request: pb.PipelineRequest, context: Any) -> pb.RuntimeConfig:
-        try:
-            config: pb.RuntimeConfig | None = await _in_thread(_runtime_config, request.pipeline_id, request.version)
-        except VaultUnavailableError as error:
-            raise await _abort(context, grpc.StatusCode.UNAVAILABLE, str(error)) from None
-        except UnreadableConfigError as error:
-            raise await _abort(context, grpc.StatusCode.FAILED_PRECONDITION, str(error)) from None
-        if config is None:
-            raise await _not_found(context)
-        return config
+        return await _configuration(_runtime_config, request, context)
 
     async def WatchPipelines(self, request: pb.WatchRequest, context: Any) -> AsyncIterator[pb.WatchEvent]:
-        client = async_redis_subscriber(self._redis_url)
-        try:
+        with self._feed.watcher() as watcher:
+            pipelines, keys = await self._published(context)
+            # Whatever changes meanwhile is read again afterwards, so that the last thing sent is always the newest.
+            async for piece in _pieces(pipelines, keys):
+                yield pb.WatchEvent(snapshot_piece=piece)
+                async for changes in _pieces(*watcher.take()):
+                    yield pb.WatchEvent(changes=changes)
+            yield pb.WatchEvent(snapshot_end=pb.SnapshotEnd())
             while True:
-                try:
-                    async with contextlib.aclosing(_announced(client)) as events:
-                        async for event in events:
-                            yield event
-                except (RedisError, OSError) as error:
-                    log.warning("Redis pub/sub is unavailable (%s); falling back to full snapshots.", error)
-                yield pb.WatchEvent(snapshot=await _in_thread(_snapshot))
-                await asyncio.sleep(_WITHOUT_REDIS_SECONDS)
-        finally:
-            await client.aclose()
+                async for changes in _changes(watcher):
+                    yield pb.WatchEvent(changes=changes)
 
-    async def ListFilters(self, request: pb.ListFiltersRequest, context: Any) -> pb.ListFiltersResponse:
-        return pb.ListFiltersResponse(filters=await _in_thread(_filters, request.workspace_id))
+    async def ListFilters(self, request: pb.ListFiltersRequest, context: Any) -> AsyncIterator[pb.ListFiltersResponse]:
+        for names in _batches(await in_thread(published_revisions)):
+            for filters in _of_size(await in_thread(_filters, names, request.workspace_id)):
+                yield pb.ListFiltersResponse(filters=filters)
+
+    async def _published(self, context: Any) -> tuple[list[str], list[str]]:
+        try:
+            return await self._feed.published()
+        except TimeoutError:
+            details = "The manager has not read the configuration from its database yet."
+            raise await _abort(context, grpc.StatusCode.UNAVAILABLE, details) from None
 
     async def LeaseInputs(self, request: pb.LeaseInputsRequest, context: Any) -> pb.LeaseInputsResponse:
         reading = _READINGS.get(request.reading)
         if reading is None:
             raise await _abort(context, grpc.StatusCode.INVALID_ARGUMENT, "Say which: BATCHING or STREAMING.")
-        return pb.LeaseInputsResponse(leases=await _in_thread(_claim, reading, request.holder, request.limit))
+        return pb.LeaseInputsResponse(leases=await in_thread(_claim, reading, request.holder, request.limit))
 
     async def Heartbeat(self, request: pb.HeartbeatRequest, context: Any) -> pb.HeartbeatResponse:
-        return pb.HeartbeatResponse(leases=await _in_thread(_renew, list(request.leases)))
+        return pb.HeartbeatResponse(leases=await in_thread(_renew, list(request.leases)))
+
+    async def ReleaseInputs(self, request: pb.ReleaseInputsRequest, context: Any) -> pb.ReleaseInputsResponse:
+        await in_thread(_release, list(request.leases))
+        return pb.ReleaseInputsResponse()
 
     async def CompleteBatch(self, request: pb.CompleteBatchRequest, context: Any) -> pb.CompleteBatchResponse:
         try:
-            await _in_thread(_complete, request)
+            await in_thread(_complete, request)
         except ConflictError as error:
             raise await _abort(context, grpc.StatusCode.FAILED_PRECONDITION, str(error)) from None
         except json.InvalidJsonError as error:
@@ -139,45 +149,117 @@ async def serve(
     stop: asyncio.Event,
     credentials: grpc.ServerCredentials | None = None,
 ) -> None:
-    """Serves until ``stop`` is set. Raises RuntimeError when the address is taken.
+    """Serves until ``stop`` is set. Raises RuntimeError when the address is taken, and whatever ends the feed of
+    changes.
 
     With ``credentials``, callers need a certificate; the token is only checked if one is set.
     """
     server = grpc.aio.server(interceptors=[ServiceTokenInterceptor(service_token)] if service_token else [])
-    manager_pb2_grpc.add_ManagerServicer_to_server(ManagerServicer(redis_url), server)  # type: ignore[no-untyped-call]
+    feed = ConfigurationFeed(redis_url)
+    manager_pb2_grpc.add_ManagerServicer_to_server(ManagerServicer(feed), server)  # type: ignore[no-untyped-call]
+    jobs_pb2_grpc.add_JobsServicer_to_server(JobsServicer(), server)  # type: ignore[no-untyped-call]
+    exports_pb2_grpc.add_ExportsServicer_to_server(ExportsServicer(), server)  # type: ignore[no-untyped-call]
+    sql_pb2_grpc.add_QueriesServicer_to_server(QueriesServicer(), server)  # type: ignore[no-untyped-call]
     if credentials is None:
         server.add_insecure_port(address)
     else:
         server.add_secure_port(address, credentials)
     await server.start()
     log.info("Manager gRPC listens on %s.", address)
-    await stop.wait()
+    following, stopping = asyncio.create_task(feed.run()), asyncio.create_task(stop.wait())
+    done, _ = await asyncio.wait([following, stopping], return_when=asyncio.FIRST_COMPLETED)
+    await tasks.cancel(stopping, following)
     await server.stop(grace=1.0)
+    for task in done:
+        task.result()
 
 
 async def keep_snapshot() -> NoReturn:
-    """Rewrites the snapshot in Redis every minute, which includes changes that could not be announced while Redis
-    was unavailable."""
+    """Keeps the snapshot in Redis equal to the database, for changes that could not be announced while Redis was
+    unavailable. At the start everything is written, since another release may have written it."""
+    everything = True
     while True:
         try:
-            await _in_thread(snapshot_rewrite)
-        except (RedisError, DatabaseError, InterfaceError) as error:
+            await in_thread(snapshot_rewrite, everything=everything)
+            everything = False
+        except (RedisError, DatabaseError) as error:
             log.warning("The snapshot in Redis could not be rewritten: %s", error)
+        except Exception:
+            log.exception("The snapshot in Redis could not be rewritten.")
         await asyncio.sleep(_SNAPSHOT_SECONDS)
 
 
-async def _announced(client: Redis) -> AsyncGenerator[pb.WatchEvent]:
-    """Announced changes, with a snapshot at the start and every minute. Raises RedisError, OSError."""
-    async with client.pubsub() as changes:
-        # Subscribed before the snapshot is read, so that no change is missed.
-        await changes.subscribe(stored.CHANGES)
-        while True:
-            yield pb.WatchEvent(snapshot=await _in_thread(_snapshot))
-            until = asyncio.get_running_loop().time() + _SNAPSHOT_SECONDS
-            while (left := until - asyncio.get_running_loop().time()) > 0:
-                message = await changes.get_message(ignore_subscribe_messages=True, timeout=min(left, _PROBE_SECONDS))
-                if message is not None:
-                    yield await _in_thread(_change, message["data"].decode())
+async def _changes(watcher: Watcher) -> AsyncIterator[pb.Piece]:
+    """The next changes; an empty piece when there are none for long."""
+    await watcher.wait(_SILENCE_SECONDS)
+    sent = False
+    async for piece in _pieces(*watcher.take()):
+        yield piece
+        sent = True
+    if not sent:
+        yield pb.Piece()
+
+
+async def _pieces(pipelines: Collection[str], keys: Collection[str]) -> AsyncIterator[pb.Piece]:
+    """The present state of these pipelines and keys; what is not published counts as removed."""
+    for names in _batches(keys):
+        yield await in_thread(_keys, names)
+    for names in _batches(pipelines):
+        entries = await in_thread(_entries, names)
+        removed = set(names) - {entry.id for entry in entries}
+        if removed:
+            yield pb.Piece(pipelines_removed=removed)
+        for part in _of_size(entries):
+            yield pb.Piece(pipelines=part)
+
+
+def _batches(names: Collection[str]) -> Iterator[list[str]]:
+    remaining = iter(names)
+    while batch := list(itertools.islice(remaining, _PIECE)):
+        yield batch
+
+
+def _of_size(messages: list[M]) -> Iterator[list[M]]:
+    """In parts of about ``_PIECE_BYTES`` at most, or of a single one."""
+    part: list[M] = []
+    size = 0
+    for message in messages:
+        if part and size + message.ByteSize() > _PIECE_BYTES:
+            yield part
+            part, size = [], 0
+        part.append(message)
+        size += message.ByteSize()
+    if part:
+        yield part
+
+
+async def _configuration(read: Callable[[str, int], C | None], request: pb.PipelineRequest, context: Any) -> C:
+    """What ``read`` returns for the pipeline and version.
+
+    A call that cannot be answered now is UNAVAILABLE, and the messages wait. Everything else is the pipeline's own
+    fault, FAILED_PRECONDITION: waiting would not help, and its messages would take the place of others'.
+    """
+    try:
+        configuration = await in_thread(read, request.pipeline_id, request.version)
+    except UnreadableConfigError as error:
+        raise await _abort(context, grpc.StatusCode.FAILED_PRECONDITION, str(error)) from None
+    except VaultUnavailableError as error:
+        raise await _abort(context, grpc.StatusCode.UNAVAILABLE, str(error)) from None
+    except (DatabaseError, OSError, MemoryError) as error:
+        if not is_data_fault(error):
+            raise await _abort(context, grpc.StatusCode.UNAVAILABLE, f"{type(error).__name__}.") from error
+        raise await _unexpected(request, context, error) from None
+    except Exception as error:
+        raise await _unexpected(request, context, error) from None
+    if configuration is None:
+        raise await _not_found(context)
+    return configuration
+
+
+async def _unexpected(request: pb.PipelineRequest, context: Any, error: Exception) -> Exception:
+    log.error("Pipeline %s, version %d, cannot be served.", request.pipeline_id, request.version, exc_info=error)
+    details = f"The configuration cannot be prepared: {type(error).__name__}. The manager's log says more."
+    return await _abort(context, grpc.StatusCode.FAILED_PRECONDITION, details)
 
 
 async def _abort(context: Any, code: grpc.StatusCode, details: str) -> Exception:
@@ -188,17 +270,6 @@ async def _abort(context: Any, code: grpc.StatusCode, details: str) -> Exception
 
 async def _not_found(context: Any) -> Exception:
     return await _abort(context, grpc.StatusCode.NOT_FOUND, "There is no such pipeline or version.")
-
-
-async def _in_thread(function: Any, *arguments: Any) -> Any:
-    def call() -> Any:
-        close_old_connections()
-        try:
-            return function(*arguments)
-        finally:
-            close_old_connections()
-
-    return await sync_to_async(call, thread_sensitive=False)()
 
 
 def _uuid(text: str) -> UUID | None:
@@ -224,60 +295,51 @@ def _runtime_config(pipeline_id: str, version: int) -> pb.RuntimeConfig | None:
     connectors = Connector.objects.select_related("workspace").in_bulk(snapshot.config.connectors)
     config = pb.RuntimeConfig(
         pipeline=pb.Pipeline(id=pipeline_id, snapshot=stored.dump_pipeline(snapshot)),
-        connectors={str(pk): _runtime_connector(connector) for pk, connector in connectors.items()},
+        connectors={str(pk): _runtime_connector(snapshot.id, connector) for pk, connector in connectors.items()},
     )
     failures = {connector.error for connector in config.connectors.values()} - {""}
     pipeline_record_failure(pipeline_id=snapshot.id, number=snapshot.version, failure=" ".join(sorted(failures)))
     return config
 
 
-def _runtime_connector(connector: Connector) -> pb.RuntimeConnector:
+def _runtime_connector(pipeline_id: UUID, connector: Connector) -> pb.RuntimeConnector:
     try:
         connection = json.dumps(connection_with_secrets(connector))
+        known = registered(pipeline_id=pipeline_id, connector_id=connector.pk)
+        made = {place: json.dumps(what) for place, what in known.items()}
     except UnreadableSecretError as error:
         return pb.RuntimeConnector(type=connector.type, error=str(error))
-    return pb.RuntimeConnector(type=connector.type, connection=connection)
+    except (VaultUnavailableError, DatabaseError, OSError, MemoryError):
+        raise
+    except Exception as error:
+        log.exception("Connector %s cannot be served.", connector.pk)
+        text = f"Connector {connector.name!r} cannot be prepared: {type(error).__name__}. The manager's log says more."
+        return pb.RuntimeConnector(type=connector.type, error=text)
+    return pb.RuntimeConnector(type=connector.type, connection=connection, registered=made)
 
 
-def _snapshot() -> pb.Snapshot:
-    return pb.Snapshot(
-        pipelines=[pb.Pipeline(id=str(s.id), snapshot=stored.dump_pipeline(s)) for s in published_snapshots()],
-        keys=[_key(key) for key in ingest_keys()],
+def _entries(names: list[str]) -> list[pb.Pipeline]:
+    return [pb.Pipeline(id=str(pk), snapshot=entry) for pk, entry in published_entries(names)]
+
+
+def _keys(hashes: list[str]) -> pb.Piece:
+    usable = [key for key in map(ingest_key, ingest_keys().filter(hash__in=hashes)) if key is not None]
+    return pb.Piece(
+        keys=[pb.IngestKey(hash=k.hash, workspace_id=str(k.workspace_id), expires_at=k.expires_at) for k in usable],
+        keys_removed=set(hashes) - {key.hash for key in usable},
     )
 
 
-def _key(key: ApiKey) -> pb.IngestKey:
-    usable = ingest_key(key)
-    assert usable is not None
-    return pb.IngestKey(hash=usable.hash, workspace_id=str(usable.workspace_id), expires_at=usable.expires_at)
-
-
-def _change(announced: str) -> pb.WatchEvent:
-    kind, _, name = announced.partition(":")
-    if kind == "pipeline":
-        try:
-            pipeline = _pipeline(name, 0)
-        except UnreadableConfigError:  # already recorded by the publisher
-            pipeline = None
-        return pb.WatchEvent(pipeline_changed=pipeline) if pipeline else pb.WatchEvent(pipeline_removed=name)
-    key = valid_keys().filter(hash=name).first()
-    if key is None or ingest_key(key) is None:
-        return pb.WatchEvent(key_removed=name)
-    return pb.WatchEvent(key_changed=_key(key))
-
-
-def _filters(workspace_id: str) -> list[pb.Filter]:
+def _filters(names: list[str], workspace_id: str) -> list[pb.Filter]:
     return [
         pb.Filter(
             pipeline_id=str(snapshot.id),
             workspace_id=str(snapshot.workspace_id),
             version=snapshot.version,
-            condition=snapshot.config.input.condition.model_dump_json().encode(),
+            condition=condition.model_dump_json().encode(),
         )
-        for snapshot in published_snapshots()
-        if isinstance(snapshot.config.input, FilterInput)
-        and snapshot.accepting
-        and workspace_id in ("", str(snapshot.workspace_id))
+        for snapshot, condition in published_filters(names)
+        if workspace_id in ("", str(snapshot.workspace_id))
     ]
 
 
@@ -285,16 +347,46 @@ def _claim(reading: Reading, holder: str, limit: int) -> list[pb.InputLease]:
     return [_lease(lease) for lease in leases_claim(reading=reading, holder=holder, limit=limit)]
 
 
-def _renew(held: list[pb.HeldLease]) -> list[pb.InputLease]:
-    named = [(_uuid(lease.pipeline_id), _uuid(lease.token)) for lease in held]
-    return [_lease(lease) for lease in leases_renew((pk, token) for pk, token in named if pk and token)]
+def _renew(leases: list[pb.HeldLease]) -> list[pb.InputLease]:
+    return [_lease(lease) for lease in leases_renew(*_reported(leases))]
+
+
+def _release(leases: list[pb.HeldLease]) -> None:
+    leases_release(*_reported(leases))
+
+
+def _reported(leases: list[pb.HeldLease]) -> tuple[list[Held], dict[UUID, Progress]]:
+    """Without ids that are none: nobody holds those."""
+    held: list[Held] = []
+    progress: dict[UUID, Progress] = {}
+    for lease in leases:
+        pipeline_id, token = _uuid(lease.pipeline_id), _uuid(lease.token)
+        if pipeline_id is not None and token is not None:
+            held.append((pipeline_id, token))
+            progress[pipeline_id] = _progress(lease.progress)
+    return held, progress
+
+
+def _progress(reported: pb.Progress) -> Progress:
+    return Progress(
+        breakpoint=reported.breakpoint,
+        rows=reported.rows,
+        estimate=reported.estimate if reported.HasField("estimate") else None,
+        failure=reported.failure if reported.HasField("failure") else None,
+    )
 
 
 def _complete(request: pb.CompleteBatchRequest) -> None:
     pipeline_id, token = _uuid(request.pipeline_id), _uuid(request.token)
     if pipeline_id is None or token is None:
         raise ConflictError("There is no such lease.")
-    batch_complete(pipeline_id=pipeline_id, token=token, breakpoint=request.breakpoint, failure=request.failure)
+    batch_complete(
+        pipeline_id=pipeline_id,
+        token=token,
+        breakpoint=request.breakpoint,
+        failure=request.failure,
+        rows=request.rows,
+    )
 
 
 def _lease(lease: InputLease) -> pb.InputLease:

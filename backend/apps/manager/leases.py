@@ -1,11 +1,13 @@
 """Leases of inputs that the data plane polls: each has one reader at a time, and a reader that died is replaced
 by another.
 
-A reader sends a heartbeat every few seconds. The lease's token is a fencing token: every call presents it, and
-that of a reader which lost its lease is rejected.
+A reader sends a heartbeat every few seconds, which also records how far it has come, so that its successor goes on
+from there. The lease's token is a fencing token: every call presents it, and that of a reader which lost its lease is
+rejected.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID, uuid4
@@ -27,9 +29,26 @@ LOCK = timedelta(seconds=60)
 """A reader without a heartbeat for this long loses its lease."""
 BATCHES_EVERY = timedelta(seconds=30)
 LONGEST_BATCH = timedelta(minutes=30)
+"""A reader of a batch that reads no record for this long loses its lease, however often it sends a heartbeat."""
 
 Held = tuple[UUID, UUID]
 """A pipeline and the token of its lease."""
+
+_PROGRESS_FIELDS = ["breakpoint", "rows", "estimate", "failure", "failing_since", "locked_until", "ends_at"]
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """What a reader has read since it got its lease.
+
+    ``breakpoint`` is JSON, and empty when it is unchanged; Kafka has acknowledged everything before it. ``failure``
+    is why the input cannot be read, empty when it can, and None as long as the reader does not know.
+    """
+
+    breakpoint: bytes = b""
+    rows: int = 0
+    estimate: int | None = None
+    failure: str | None = None
 
 
 def lease_follow(*, pipeline: Pipeline, **_: Any) -> None:
@@ -77,38 +96,96 @@ def leases_claim(*, reading: Reading, holder: str, limit: int) -> list[InputLeas
             lease.holder, lease.token = holder, uuid4()
             lease.ends_at = now + LONGEST_BATCH if reading is Reading.BATCHING else None
             lease.locked_until = _lock(lease, now)
-            lease.save()
+            lease.began_at = lease.began_at or now
+            lease.earlier_rows = lease.rows
+        fields = ["holder", "token", "ends_at", "locked_until", "began_at", "earlier_rows"]
+        InputLease.objects.bulk_update(claimed, fields)
     return claimed
 
 
-def leases_renew(held: Iterable[Held]) -> list[InputLease]:
-    """Extends the leases still held by the caller: not those of paused or deleted pipelines, nor of batches that took
-    too long."""
-    tokens = dict(held)
+def leases_renew(held: Iterable[Held], progress: Mapping[UUID, Progress] | None = None) -> list[InputLease]:
+    """Extends the leases still held by the caller: not those of paused or deleted pipelines, nor of batches that read
+    nothing for too long, nor of readers whose breakpoint is no JSON. Also records progress, even of paused ones."""
     now = timezone.now()
     with transaction.atomic():
-        leases = _readable().filter(pk__in=tokens, locked_until__gt=now).order_by("pk")
-        renewed = [lease for lease in leases.select_for_update(of=("self",)) if lease.token == tokens[lease.pk]]
+        leases = _held(held, now)
+        valid = [lease for lease in leases if _record(lease, (progress or {}).get(lease.pk, Progress()), now)]
+        renewed = [lease for lease in valid if not lease.pipeline.paused and lease.pipeline.published is not None]
         for lease in renewed:
             lease.locked_until = _lock(lease, now)
-            lease.save(update_fields=["locked_until"])
+        InputLease.objects.bulk_update(valid, _PROGRESS_FIELDS)
     return renewed
 
 
-def batch_complete(*, pipeline_id: UUID, token: UUID, breakpoint: bytes = b"", failure: str = "") -> None:
-    """Ends a batch; the next begins at the breakpoint, a JSON document. With a failure it begins where this one did.
+def leases_release(held: Iterable[Held], progress: Mapping[UUID, Progress]) -> None:
+    """Frees leases whose readers have stopped before the end. Another reader goes on where they were."""
+    now = timezone.now()
+    with transaction.atomic():
+        leases = _held(held, now)
+        for lease in leases:
+            _record(lease, progress.get(lease.pk, Progress()), now)
+            _free(lease)
+        InputLease.objects.bulk_update(leases, [*_PROGRESS_FIELDS, "holder", "token"])
+
+
+def batch_complete(
+    *, pipeline_id: UUID, token: UUID, breakpoint: bytes = b"", failure: str = "", rows: int = 0
+) -> None:
+    """Ends a batch; the next begins at the breakpoint, a JSON document. With a failure it is read again from there or,
+    without a breakpoint, from the one that was recorded last.
 
     Raises InvalidJsonError, and ConflictError when the lease was lost: another reader may have the same batch by then.
     """
-    changes = {"failure": failure.replace("\0", "")}
-    if not failure:
+    if breakpoint or not failure:
         json.loads(breakpoint)
-        changes["breakpoint"] = breakpoint.decode()
     now = timezone.now()
-    held = InputLease.objects.filter(pk=pipeline_id, token=token, locked_until__gt=now, reading=Reading.BATCHING)
-    free: dict[str, Any] = {"token": None, "holder": "", "locked_until": None, "ends_at": None}
-    if not held.update(**free, **changes, visible_at=now + BATCHES_EVERY):
-        raise ConflictError("The lease is lost: it ran out, or the input has changed. The batch will be read again.")
+    with transaction.atomic():
+        lease = next(iter(_held([(pipeline_id, token)], now)), None)
+        if lease is None or lease.reading != Reading.BATCHING:
+            raise ConflictError(
+                "The lease is lost: it ran out, or the input has changed. The batch will be read again."
+            )
+        _record(lease, Progress(breakpoint, rows, failure=failure), now)
+        if not failure:
+            lease.last_began_at, lease.last_ended_at, lease.last_rows = lease.began_at, now, lease.rows
+            lease.began_at, lease.rows, lease.estimate = None, 0, None
+        _free(lease)
+        lease.visible_at = now + BATCHES_EVERY
+        lease.save()
+
+
+def _held(held: Iterable[Held], now: datetime) -> list[InputLease]:
+    """Those that the caller still holds, locked until the end of the transaction."""
+    tokens = dict(held)
+    leases = InputLease.objects.select_related("pipeline__published").filter(pk__in=tokens, locked_until__gt=now)
+    ordered = leases.order_by("pk").select_for_update(of=("self",))
+    return [lease for lease in ordered if lease.token == tokens[lease.pk]]
+
+
+def _record(lease: InputLease, progress: Progress, now: datetime) -> bool:
+    """Whether the progress makes sense; it is not recorded otherwise."""
+    if progress.breakpoint:
+        try:
+            json.loads(progress.breakpoint)
+        except json.InvalidJsonError:
+            return False
+        lease.breakpoint = progress.breakpoint.decode()
+    rows = lease.earlier_rows + progress.rows
+    if rows > lease.rows:
+        lease.rows = rows
+        lease.ends_at = now + LONGEST_BATCH if lease.ends_at is not None else None
+    if lease.reading == Reading.STREAMING:
+        lease.estimate = progress.estimate
+    elif progress.estimate is not None:
+        lease.estimate = lease.earlier_rows + progress.estimate
+    if progress.failure is not None:
+        lease.failure = progress.failure.replace("\0", "")
+        lease.failing_since = (lease.failing_since or now) if lease.failure else None
+    return True
+
+
+def _free(lease: InputLease) -> None:
+    lease.holder, lease.token, lease.locked_until, lease.ends_at = "", None, None, None
 
 
 def _readable() -> QuerySet[InputLease]:

@@ -6,19 +6,39 @@ from backend.domain.capabilities import Reading
 
 
 class InputLease(models.Model):
-    """An input that the data plane reads, and its current reader. It can be claimed from ``visible_at`` on, and again
-    once ``locked_until`` has passed; ``token`` is the fencing token of its holder."""
+    """An input that the data plane reads, its current reader, and how far that has come. It can be claimed from
+    ``visible_at`` on, and again once ``locked_until`` has passed; ``token`` is the fencing token of its holder.
+
+    A batch that a reader leaves unfinished is continued by the next one, so ``began_at`` and ``rows`` may be the work
+    of several readers.
+    """
 
     pipeline = models.OneToOneField(Pipeline, on_delete=models.CASCADE, primary_key=True, related_name="lease")
     reading = models.CharField(max_length=20, choices=[(reading.value, reading.value) for reading in Reading])
-    input = models.JSONField(help_text="The input's configuration, as it was put in force.")
-    breakpoint = models.TextField(blank=True, help_text="JSON: where the next batch begins. Empty before the first.")
+    input = models.JSONField(help_text="The input's configuration, as it was published.")
+    breakpoint = models.TextField(
+        blank=True, help_text="JSON: where a reader would begin now. Empty before anything was read."
+    )
     visible_at = models.DateTimeField(default=timezone.now)
     holder = models.CharField(max_length=200, blank=True)
     token = models.UUIDField(null=True, blank=True)
     locked_until = models.DateTimeField(null=True, blank=True)
-    ends_at = models.DateTimeField(null=True, blank=True, help_text="When a batch has taken too long.")
-    failure = models.TextField(blank=True, help_text="Why the last batch could not be read.")
+    ends_at = models.DateTimeField(
+        null=True, blank=True, help_text="When a batch is considered to have taken too long."
+    )
+    failure = models.TextField(blank=True, help_text="Why the input cannot be read at the moment.")
+    failing_since = models.DateTimeField(null=True, blank=True)
+    began_at = models.DateTimeField(
+        null=True, blank=True, help_text="When the first reader of this batch or stream began; empty between batches."
+    )
+    rows = models.BigIntegerField(default=0, help_text="What has been read since then.")
+    earlier_rows = models.BigIntegerField(default=0, help_text="What readers before the current one have read of it.")
+    estimate = models.BigIntegerField(
+        null=True, blank=True, help_text="Rows that the batch is expected to have, or that wait in the stream."
+    )
+    last_began_at = models.DateTimeField(null=True, blank=True, help_text="When the last complete batch began.")
+    last_ended_at = models.DateTimeField(null=True, blank=True)
+    last_rows = models.BigIntegerField(null=True, blank=True)
 
     class Meta:
         db_table = "pipelines_inputlease"

@@ -1,42 +1,40 @@
-"""Evaluates alert rules, and sends notifications."""
+"""Evaluates alert rules."""
 
-import asyncio
-import json
 import logging
 import re
+import threading
+import time
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from uuid import UUID
 
 from confluent_kafka import KafkaException
 from django.conf import settings
-from django.core.mail import send_mail
-from django.db.models import Min
+from django.db import DatabaseError, InterfaceError, close_old_connections, connection
+from django.db.models import Count, Min
 from redis.exceptions import RedisError
 
-from backend.apps.connectors.models import Connector
-from backend.apps.connectors.secret_store import connection_with_secrets
-from backend.apps.connectors.secrets import UnreadableSecretError
-from backend.apps.connectors.vault import VaultUnavailableError
 from backend.apps.deliveries.breakers import breaker_of
 from backend.apps.deliveries.models import DeadLetter
 from backend.apps.jobs.lag import stage_lags
-from backend.apps.jobs.models import SparkJob
+from backend.apps.jobs.models import LostMessages, SparkJob
 from backend.apps.monitoring.models import Alert, AlertRule
+from backend.apps.monitoring.notifications import notifications_send
 from backend.apps.monitoring.selectors import counts_by_second
-from backend.apps.pipelines.models import Pipeline
-from backend.delivery.client import DeliveryClient
+from backend.apps.pipelines.models import Pipeline, Registration
 from backend.domain.breaker import BreakerState
-from backend.domain.capabilities import DeliveryError
-from backend.domain.connector import RuntimeConnector
-from backend.domain.message import Message, new_message_id, utc_now
-from backend.domain.pipeline import OutputConfig, RuntimeOutput
 from backend.network.redis_client import redis_client
 from backend.resilience.scripts import OutputKey
 
 log = logging.getLogger(__name__)
 
-_SEND_SECONDS = 10.0
+_INTERVAL_SECONDS = 10.0
+_WORKSPACE_SECONDS = 5.0
+"""A workspace whose rules have taken this long gets to the others in a later round."""
+_LOSSES_SHOWN = timedelta(days=1)
+_ROUND_LOCK = 0x616C65727473
+"""The key of PostgreSQL's advisory lock; any number that nothing else uses."""
 _DELIVERED = re.compile(r"output\..+\.delivered")
 _FAILED = re.compile(r"output\..+\.dead")
 
@@ -44,79 +42,71 @@ Finding = tuple[str, str]
 """The subject of an alert, and its message."""
 
 
+def run(stop: threading.Event) -> None:
+    """Evaluates the rules until ``stop`` is set. It has a thread of its own: neither slow tasks nor a broker that is
+    unavailable delay alerts."""
+    while not stop.is_set():
+        close_old_connections()
+        try:
+            alerts_evaluate()
+        except (DatabaseError, InterfaceError) as error:
+            log.warning("Alert rules cannot be evaluated now: %s", str(error).partition("\n")[0])
+            connection.close()
+        except Exception:
+            log.exception("A round of alert rules failed.")
+        stop.wait(_INTERVAL_SECONDS)
+    connection.close()
+
+
 def alerts_evaluate() -> None:
-    """One round: opens and closes alerts, and notifies. A rule that cannot be evaluated now keeps its alerts."""
-    for rule in AlertRule.objects.filter(enabled=True).select_related("workspace", "pipeline", "connector"):
-        try:
-            findings = dict(_FINDERS[AlertRule.Kind(rule.kind)](rule))
-        except (RedisError, KafkaException) as error:
-            log.warning("Alert rule %s cannot be evaluated now: %s", rule.pk, error)
-            continue
-        opened = {alert.subject: alert for alert in rule.alerts.filter(ended_at=None)}
-        for subject, message in findings.items():
-            if subject not in opened:
-                _notify(rule.alerts.create(subject=subject, message=message), "firing")
-        for subject, alert in opened.items():
-            if subject not in findings:
-                alert.ended_at = datetime.now(UTC)
-                alert.save(update_fields=["ended_at"])
-                _notify(alert, "resolved")
-
-
-def _notify(alert: Alert, state: str) -> None:
-    """Notifies by connector and e-mail, as the rule says. A failure is recorded on the alert and not raised."""
-    rule, problems = alert.rule, []
-    if rule.connector is not None:
-        try:
-            asyncio.run(_send(rule.connector, connection_with_secrets(rule.connector), _as_message(alert, state)))
-        except (DeliveryError, UnreadableSecretError, VaultUnavailableError, TimeoutError) as error:
-            problems.append(f"{rule.connector.name}: {error or 'no answer in time.'}")
-    if rule.email:
-        try:
-            send_mail(f"[Headrace] {rule.name}: {state}", alert.message, None, [rule.email])
-        except OSError as error:
-            problems.append(f"E-mail: {error}")
-    if problems:
-        alert.notification = "\n".join(problems)
-        alert.save(update_fields=["notification"])
-
-
-def _as_message(alert: Alert, state: str) -> Message:
-    body = {
-        "state": state,
-        "rule": alert.rule.name,
-        "kind": alert.rule.kind,
-        "subject": alert.subject,
-        "message": alert.message,
-        "started_at": alert.started_at.isoformat(),
-    }
-    return Message(
-        id=new_message_id(),
-        pipeline_id="alerts",
-        version=0,
-        key=str(alert.rule.pk).encode(),
-        body=json.dumps(body).encode(),
-        content_type="application/json",
-        received_at=utc_now(),
-        slip=(),
-    )
-
-
-def alert_output(connector: Connector) -> OutputConfig:
-    """How alerts use a connector."""
-    return OutputConfig(name="alerts", connector=connector.pk, timeout_seconds=_SEND_SECONDS)
-
-
-async def _send(connector: Connector, connection: dict[str, Any], message: Message) -> None:
-    client = DeliveryClient(
-        RuntimeOutput(
-            config=alert_output(connector), connector=RuntimeConnector(type=connector.type, connection=connection)
-        )
-    )
+    """One round: opens and closes alerts, and then notifies. A rule that cannot be evaluated now keeps its alerts. Does
+    nothing while another host's round runs."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_try_advisory_lock(%s)", [_ROUND_LOCK])
+        if not cursor.fetchone()[0]:
+            return
     try:
-        await client.deliver_one(message)
+        _evaluate()
+        notifications_send()
     finally:
-        await client.close()
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT pg_advisory_unlock(%s)", [_ROUND_LOCK])
+
+
+def _evaluate() -> None:
+    """Evaluates all rules, in another order each time, so that none is left out for good where they take long."""
+    unavailable: set[str] = set()
+    spent: defaultdict[UUID, float] = defaultdict(float)
+    rules = AlertRule.objects.filter(enabled=True).select_related("workspace", "pipeline", "connector")
+    for rule in rules.order_by("?"):
+        if rule.kind in unavailable or spent[rule.workspace_id] > _WORKSPACE_SECONDS:
+            continue
+        began = time.monotonic()
+        try:
+            _evaluate_rule(rule)
+        except (RedisError, KafkaException) as error:
+            log.warning("Alert rules of kind %s cannot be evaluated now: %s", rule.kind, error)
+            unavailable.add(rule.kind)  # each of them would wait for the same answer
+        except Exception as error:
+            if not connection.is_usable():
+                raise
+            log.warning("Alert rule %s cannot be evaluated.", rule.pk, exc_info=error)
+        spent[rule.workspace_id] += time.monotonic() - began
+
+
+def _evaluate_rule(rule: AlertRule) -> None:
+    findings = dict(_FINDERS[AlertRule.Kind(rule.kind)](rule))
+    opened = {alert.subject: alert for alert in rule.alerts.filter(ended_at=None)}
+    for subject, message in findings.items():
+        if subject not in opened:
+            opening = Alert(rule=rule, subject=subject, message=message)
+            opening.notify("firing")
+            opening.save()
+    for subject, alert in opened.items():
+        if subject not in findings:
+            alert.ended_at = datetime.now(UTC)
+            alert.notify("resolved")
+            alert.save(update_fields=["ended_at", "unsent", "tries", "send_at"])
 
 
 # -- conditions by kind of rule --------------------------------------------------
@@ -144,17 +134,15 @@ def _failure_rate(rule: AlertRule) -> Iterator[Finding]:
 
 
 def _dead_letters(rule: AlertRule, before: datetime, condition: str) -> Iterator[Finding]:
+    names = {pipeline.pk: pipeline.name for pipeline in _pipelines(rule)}
     waiting = DeadLetter.objects.filter(
-        workspace_id=rule.workspace.pk, state=DeadLetter.State.WAITING, first_at__lt=before
+        workspace_id=rule.workspace.pk, pipeline_id__in=names, state=DeadLetter.State.WAITING, first_at__lt=before
     )
-    for pipeline in _pipelines(rule):
-        letters = waiting.filter(pipeline_id=pipeline.pk)
-        if count := letters.count():
-            oldest = letters.aggregate(at=Min("first_at"))["at"]
-            yield (
-                str(pipeline.pk),
-                f"{pipeline.name}: {count:,} dead letters {condition}; the oldest is of {oldest:%Y-%m-%d %H:%M} UTC.",
-            )
+    for pipeline_id, count, oldest in waiting.values_list("pipeline_id").annotate(Count("pk"), Min("first_at")):
+        yield (
+            str(pipeline_id),
+            f"{names[pipeline_id]}: {count:,} dead letters {condition}; the oldest is of {oldest:%Y-%m-%d %H:%M} UTC.",
+        )
 
 
 def _dead_letter_age(rule: AlertRule) -> Iterator[Finding]:
@@ -187,10 +175,25 @@ def _breaker_open(rule: AlertRule) -> Iterator[Finding]:
 
 
 def _job_down(rule: AlertRule) -> Iterator[Finding]:
-    for job in SparkJob.objects.filter(desired=SparkJob.Desired.RUNNING).exclude(status=SparkJob.Status.RUNNING):
+    for job in SparkJob.objects.filter(desired=SparkJob.Desired.RUNNING):
+        if job.status != SparkJob.Status.RUNNING:
+            yield job.name, f"The Spark application {job.name} is {job.get_status_display().lower()}."
+        elif job.problem:
+            yield f"{job.name}/problem", f"The Spark application {job.name} has a problem. {job.problem}"
+    for loss in LostMessages.objects.filter(at__gt=datetime.now(UTC) - _LOSSES_SHOWN).select_related("job"):
         yield (
-            job.name,
-            f"The Spark application {job.name} is {job.get_status_display().lower()}. {job.last_error}".strip(),
+            f"{loss.job.name}/lost/{loss.pk}",
+            f"{loss.count:,} messages of partition {loss.partition} were deleted by Kafka's retention before stage "
+            f"{loss.stage} had read them, from offset {loss.first_offset} on.",
+        )
+
+
+def _registration(rule: AlertRule) -> Iterator[Finding]:
+    names = {pipeline.pk: pipeline.name for pipeline in _pipelines(rule)}
+    for endangered in Registration.objects.filter(pipeline_id__in=names).exclude(warning=""):
+        yield (
+            f"{endangered.pipeline_id}/{endangered.place}",
+            f"{names[endangered.pipeline_id]}: {endangered.warning}",
         )
 
 
@@ -201,4 +204,5 @@ _FINDERS: dict[AlertRule.Kind, Callable[[AlertRule], Iterator[Finding]]] = {
     AlertRule.Kind.STAGE_LAG: _stage_lag,
     AlertRule.Kind.BREAKER_OPEN: _breaker_open,
     AlertRule.Kind.JOB_DOWN: _job_down,
+    AlertRule.Kind.REGISTRATION: _registration,
 }

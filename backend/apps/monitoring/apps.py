@@ -4,6 +4,7 @@ from django.db.models.signals import post_save
 
 class MonitoringConfig(AppConfig):
     name = "backend.apps.monitoring"
+    verbose_name = "Monitoring"
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:

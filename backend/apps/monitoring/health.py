@@ -1,6 +1,5 @@
 """Health of the installation's components, checked by real requests."""
 
-import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable
@@ -13,13 +12,13 @@ from django.conf import settings
 from django.db import OperationalError, close_old_connections, connection
 from redis.exceptions import RedisError
 
-from backend.apps.jobs.services import heartbeat
+from backend.apps.jobs.selectors import application_problem
+from backend.network.postgresql import answers_within
 from backend.network.redis_client import redis_client
 from backend.settings import platform_settings
 from backend.telemetry import keys
 
 _SECONDS = 2.0
-_HEARTBEAT_FRESH_SECONDS = 10.0
 
 
 class NotAnsweringError(Exception):
@@ -40,22 +39,24 @@ def components() -> dict[str, str]:
 
 
 def _outcome(check: Callable[[], None]) -> str:
+    close_old_connections()
     try:
-        check()
+        with answers_within(_SECONDS):
+            check()
     except NotAnsweringError as error:
         return str(error)
+    finally:
+        # The thread ends with this check: its connection would stay taken from the pool for ever.
+        connection.close()
     return "ok"
 
 
 def _postgresql() -> None:
-    close_old_connections()
     try:
         with connection.cursor() as cursor:
             cursor.execute("SELECT 1")
     except OperationalError:
         raise NotAnsweringError("PostgreSQL does not answer.") from None
-    finally:
-        connection.close()
 
 
 def _redis() -> None:
@@ -69,7 +70,7 @@ def _redis() -> None:
 def _admin() -> AdminClient:
     return AdminClient(
         {
-            "bootstrap.servers": platform_settings().kafka_bootstrap_servers,
+            **platform_settings().kafka.client(),
             "reconnect.backoff.max.ms": 1000,
             "log_level": 0,
         }
@@ -94,8 +95,9 @@ def _ingest() -> None:
 
 
 def _spark() -> None:
-    beat = heartbeat(keys.DEFAULT_JOB)
-    if beat is None or time.time() - float(beat["at"]) > _HEARTBEAT_FRESH_SECONDS:  # type: ignore[arg-type]
-        raise NotAnsweringError("No Spark application sends heartbeats; messages wait in Kafka.")
-    if beat["state"] != "running":
-        raise NotAnsweringError(f"The Spark application is {beat['state']}; messages wait in Kafka.")
+    try:
+        problem = application_problem(keys.DEFAULT_JOB)
+    except OperationalError:
+        problem = "Whether the Spark application runs is unknown: neither Redis nor PostgreSQL shows it running."
+    if problem:
+        raise NotAnsweringError(problem)

@@ -1,3 +1,5 @@
+from datetime import UTC, datetime
+
 from django.db import models
 from uuid_utils.compat import uuid7
 
@@ -30,21 +32,30 @@ class AlertRule(models.Model):
         DEAD_LETTERS_EXPIRE = "dead_letters_expire", "Dead letters lose their bodies within this time, in hours"
         STAGE_LAG = "stage_lag", "More than this many messages wait before a stage"
         BREAKER_OPEN = "breaker_open", "A circuit breaker is open"
-        JOB_DOWN = "job_down", "A Spark application does not run"
+        JOB_DOWN = "job_down", "A Spark application or a part of it does not run, or messages were lost"
+        REGISTRATION = "registration", "What a pipeline made in another system is in danger, or endangers that system"
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     workspace = models.ForeignKey(Workspace, on_delete=models.CASCADE, related_name="alert_rules")
     name = models.CharField(max_length=100)
     kind = models.CharField(max_length=20, choices=Kind.choices)
-    threshold = models.FloatField(default=0, help_text="As the kind says; not used by breaker_open and job_down.")
-    minutes = models.PositiveSmallIntegerField(default=5, help_text="Time that failure_rate looks back over.")
+    threshold = models.FloatField(
+        default=0, help_text="Its meaning depends on the kind; breaker_open, job_down and registration do not use it."
+    )
+    minutes = models.PositiveSmallIntegerField(
+        default=5, help_text="Period over which failure_rate is computed, in minutes."
+    )
     pipeline = models.ForeignKey(
-        Pipeline, on_delete=models.CASCADE, null=True, blank=True, help_text="Only this one; all without it."
+        Pipeline,
+        on_delete=models.CASCADE,
+        null=True,
+        blank=True,
+        help_text="Only this pipeline; all pipelines if it is empty.",
     )
     connector = models.ForeignKey(
-        Connector, on_delete=models.PROTECT, null=True, blank=True, help_text="Is sent each alert as JSON."
+        Connector, on_delete=models.PROTECT, null=True, blank=True, help_text="Receives each alert as JSON."
     )
-    email = models.EmailField(blank=True, help_text="Is written each alert.")
+    email = models.EmailField(blank=True, help_text="Receives each alert.")
     enabled = models.BooleanField(default=True)
 
     def __str__(self) -> str:
@@ -56,11 +67,18 @@ class Alert(models.Model):
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     rule = models.ForeignKey(AlertRule, on_delete=models.CASCADE, related_name="alerts")
-    subject = models.CharField(max_length=150, help_text="What it is about; a rule has one open alert for each.")
+    subject = models.CharField(
+        max_length=150, help_text="What the alert is about; a rule has one open alert for each subject."
+    )
     message = models.TextField()
     started_at = models.DateTimeField(auto_now_add=True)
     ended_at = models.DateTimeField(null=True)
-    notification = models.TextField(blank=True, help_text="What went wrong when people were told.")
+    notification = models.TextField(blank=True, help_text="Why people could not be notified.")
+    unsent = models.JSONField(
+        default=list, blank=True, help_text="Notifications that are still to be sent: the state and receiver of each."
+    )
+    tries = models.PositiveSmallIntegerField(default=0, help_text="How often sending them has failed.")
+    send_at = models.DateTimeField(null=True, help_text="When they are sent; empty if there are none.")
 
     class Meta:
         constraints = [
@@ -68,6 +86,15 @@ class Alert(models.Model):
                 fields=["rule", "subject"], condition=models.Q(ended_at=None), name="one_open_alert_per_subject"
             )
         ]
+        indexes = [models.Index(fields=["send_at"], condition=~models.Q(send_at=None), name="alert_to_be_sent")]
 
     def __str__(self) -> str:
         return f"{self.rule}: {self.subject}"
+
+    def notify(self, state: str) -> None:
+        """Notes that people are to be notified of the state, "firing" or "resolved". To be saved with what causes it,
+        so that no notification is lost."""
+        receivers = ["connector"] * bool(self.rule.connector_id) + ["email"] * bool(self.rule.email)
+        self.unsent = [*self.unsent, *([state, receiver] for receiver in receivers)]
+        self.tries = 0
+        self.send_at = datetime.now(UTC) if self.unsent else None

@@ -5,6 +5,7 @@ from typing import Any
 
 import redis
 from confluent_kafka import KafkaException
+from django.db.models import Sum
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.platform_collector import PlatformCollector
@@ -14,8 +15,9 @@ from prometheus_client.registry import Collector
 from backend.apps.deliveries.breakers import breaker_of
 from backend.apps.deliveries.selectors import waiting_by_output
 from backend.apps.jobs.lag import stage_lags
-from backend.apps.jobs.models import SparkJob
-from backend.apps.pipelines.models import Pipeline
+from backend.apps.jobs.models import LostMessages, SparkJob
+from backend.apps.kafka_sink.selectors import quarantined_by_reason
+from backend.apps.pipelines.models import Pipeline, Registration
 from backend.domain.breaker import BreakerState
 from backend.network.redis_client import redis_client
 from backend.resilience.scripts import OutputKey
@@ -40,7 +42,9 @@ class _Installation(Collector):
         yield from _counts(client, [str(pk) for pk, _ in pipelines])
         yield _breakers(client, [(str(pk), name) for pk, names in pipelines for name in names])
         yield _dead_letters()
-        yield _jobs()
+        yield _quarantined()
+        yield from _registrations()
+        yield from _jobs()
         yield from _lags()
 
 
@@ -91,11 +95,49 @@ def _dead_letters() -> Metric:
     return gauge
 
 
-def _jobs() -> Metric:
-    gauge = GaugeMetricFamily("headrace_job_up", "Whether the Spark application is running.", labels=["job"])
-    for job in SparkJob.objects.all():
-        gauge.add_metric([job.name], int(job.status == SparkJob.Status.RUNNING))
+def _quarantined() -> Metric:
+    gauge = GaugeMetricFamily(
+        "headrace_quarantined_records",
+        "Records that a worker could not write to the database and has set aside.",
+        labels=["sink", "reason"],
+    )
+    for labels, n in quarantined_by_reason().items():
+        gauge.add_metric(labels, n)
     return gauge
+
+
+def _registrations() -> Iterator[Metric]:
+    labels = ["pipeline", "place"]
+    endangered = GaugeMetricFamily(
+        "headrace_registration_endangered", "Whether there is a warning about it.", labels=labels
+    )
+    measures = GaugeMetricFamily(
+        "headrace_registration", "Numbers about what was made in other systems.", labels=[*labels, "measure"]
+    )
+    for registration in Registration.objects.filter(remove_at=None):
+        names = [str(registration.pipeline_id), registration.place]
+        endangered.add_metric(names, int(bool(registration.warning)))
+        for measure, value in registration.measures.items():
+            measures.add_metric([*names, measure], value)
+    yield endangered
+    yield measures
+
+
+def _jobs() -> Iterator[Metric]:
+    up = GaugeMetricFamily("headrace_job_up", "Whether the Spark application is running.", labels=["job"])
+    well = GaugeMetricFamily("headrace_job_healthy", "Whether all of its stages make progress.", labels=["job"])
+    for job in SparkJob.objects.all():
+        runs = job.status == SparkJob.Status.RUNNING
+        up.add_metric([job.name], int(runs))
+        well.add_metric([job.name], int(runs and not job.problem))
+    yield up
+    yield well
+    lost = CounterMetricFamily(
+        "headrace_lost_messages", "Deleted by retention before they were read.", labels=["stage"]
+    )
+    for stage, n in LostMessages.objects.values_list("stage").annotate(Sum("count")):
+        lost.add_metric([stage], n)
+    yield lost
 
 
 def _lags() -> Iterator[Metric]:

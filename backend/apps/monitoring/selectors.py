@@ -3,6 +3,7 @@
 import json
 import time
 from collections import Counter
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
@@ -32,6 +33,33 @@ def counts_last_24_hours(pipeline_id: str) -> dict[str, int]:
     return dict(totals)
 
 
+def activity_of(pipeline_ids: Iterable[str]) -> list[dict[str, Any]]:
+    """For each pipeline, what was delivered and what failed in each of the last 24 hours, of which the last is the
+    current one, and the latest error."""
+    now = int(time.time()) // 3600
+    hours = range(now - 23, now + 1)
+    pipelines = list(pipeline_ids)
+    with redis_client().pipeline(transaction=False) as batch:
+        for pipeline_id in pipelines:
+            for hour in hours:
+                batch.hgetall(keys.by_hour(pipeline_id, hour))
+            batch.lindex(keys.errors(pipeline_id), 0)
+        answers = iter(batch.execute())
+    activity = []
+    for pipeline_id in pipelines:
+        counts = [{event.decode(): int(n) for event, n in next(answers).items()} for _ in hours]
+        error = next(answers)
+        activity.append(
+            {
+                "pipeline": pipeline_id,
+                "delivered": [sum(n for event, n in hour.items() if events.is_delivered(event)) for hour in counts],
+                "failed": [sum(n for event, n in hour.items() if events.is_dead(event)) for hour in counts],
+                "last_error": json.loads(error) if error else None,
+            }
+        )
+    return activity
+
+
 def counts_by_second(pipeline_id: str, minutes: int) -> Seconds:
     """Counts of the last minutes, by Unix second and event."""
     now = int(time.time())
@@ -41,13 +69,13 @@ def counts_by_second(pipeline_id: str, minutes: int) -> Seconds:
         return seconds_of(batch.execute(), since=now - minutes * 60)
 
 
-def counts_history(pipeline_id: UUID, hours: int) -> list[dict[str, Any]]:
-    """Counts of the last hours, without latency buckets, in at most 360 steps of whole minutes:
-    ``at`` is a step's beginning (Unix time), ``seconds`` its length. Steps without counts are left out."""
+def counts_history(pipeline_ids: Iterable[UUID], hours: int) -> list[dict[str, Any]]:
+    """Counts of the last hours, summed over the pipelines, without latency buckets, in at most 360 steps of whole
+    minutes: ``at`` is a step's beginning (Unix time), ``seconds`` its length. Steps without counts are left out."""
     step = max(1, hours * 60 // _MOST_STEPS) * 60
     since = (int(time.time()) - hours * 3600) // step * step
     steps: dict[int, Counter[str]] = {}
-    minutes = CountMinute.objects.filter(pipeline_id=pipeline_id, minute__gte=datetime.fromtimestamp(since, UTC))
+    minutes = CountMinute.objects.filter(pipeline_id__in=pipeline_ids, minute__gte=datetime.fromtimestamp(since, UTC))
     for minute, counts in minutes.order_by("minute").values_list("minute", "counts"):
         at = int(minute.timestamp()) // step * step
         shown = {event: n for event, n in counts.items() if not event.startswith(events.LATENCY)}

@@ -24,7 +24,7 @@ def captured_messages(*, pipeline: Pipeline, limit: int) -> list[Message]:
         with contextlib.suppress(UnreadableConfigError):
             entry, _ = routing.route(newest.load(), str(pipeline.pk))
     for topic in {routing.INPUT, routing.TRANSFORMER, entry}:
-        for record in tail(platform_settings().kafka_bootstrap_servers, topic, _TAIL):
+        for record in tail(platform_settings().kafka, topic, _TAIL):
             headers: Any = record.headers() or []
             if dict(headers).get(names.PIPELINE, b"").decode() == str(pipeline.pk):
                 messages.append(Message.from_kafka(key=record.key(), value=record.value(), headers=headers))  # type: ignore[arg-type]

@@ -8,13 +8,11 @@ from uuid import UUID
 
 from backend.api_calls.api import System
 from backend.apps.connectors.models import Connector
-from backend.apps.connectors.secret_store import connection_with_secrets
-from backend.apps.connectors.secrets import UnreadableSecretError
-from backend.apps.connectors.vault import VaultUnavailableError
+from backend.apps.connectors.secret_store import runtime_connector
 from backend.apps.pipelines.services import config_validate
 from backend.apps.workspaces.models import Workspace
 from backend.domain import json, routing
-from backend.domain.capabilities import DeliveryError
+from backend.domain.capabilities import DeliveryError, Export
 from backend.domain.connector import RuntimeConnector
 from backend.domain.examples import EverythingIsNew
 from backend.domain.pipeline import PipelineConfig, RuntimeOutput
@@ -114,14 +112,7 @@ async def _trace(
 
 def _connectors(workspace: Workspace, config: PipelineConfig) -> dict[UUID, RuntimeConnector]:
     used = Connector.objects.filter(workspace=workspace).in_bulk(config.connectors)
-    return {pk: _runtime(connector) for pk, connector in used.items()}
-
-
-def _runtime(connector: Connector) -> RuntimeConnector:
-    try:
-        return RuntimeConnector(type=connector.type, connection=connection_with_secrets(connector))
-    except (UnreadableSecretError, VaultUnavailableError) as error:
-        return RuntimeConnector(type=connector.type, connection={}, error=str(error))
+    return {pk: runtime_connector(connector) for pk, connector in used.items()}
 
 
 def _outputs(config: PipelineConfig, connectors: Mapping[UUID, RuntimeConnector]) -> list[DryRunOutput]:
@@ -130,6 +121,9 @@ def _outputs(config: PipelineConfig, connectors: Mapping[UUID, RuntimeConnector]
 
 def _output(output: RuntimeOutput) -> DryRunOutput:
     try:
-        return DryRunOutput(output.name, output.config.bind(output.connector).target())
+        capability = output.config.bind(output.connector)
+        if isinstance(capability, Export):
+            return DryRunOutput(output.name, output.config.file_policy.shown_name)
+        return DryRunOutput(output.name, capability.target())
     except DeliveryError as error:
         return DryRunOutput(output.name, "", str(error))

@@ -3,6 +3,7 @@ from django.db import models
 from django.utils import timezone
 from uuid_utils.compat import uuid7
 
+from backend.apps.connectors.models import Connector
 from backend.apps.workspaces.models import User, Workspace
 from backend.domain.pipeline import PipelineConfig
 
@@ -67,17 +68,54 @@ class ProvisioningStep(models.Model):
 
     provisioning = models.ForeignKey(Provisioning, on_delete=models.CASCADE, related_name="steps")
     kind = models.CharField(max_length=20)
+    place = models.CharField(max_length=100, blank=True, help_text="The use of a connector that it prepares.")
     state = models.CharField(max_length=20, choices=State.choices, default=State.PENDING)
     attempts = models.PositiveSmallIntegerField(default=0)
     error = models.TextField(blank=True)
-    result = models.JSONField(default=dict, help_text="What it made, so that it can be taken back.")
+    field = models.CharField(
+        max_length=200, blank=True, help_text="Field of the pipeline that the error is about, such as config.input."
+    )
+    result = models.JSONField(default=dict, help_text="What it created, so that it can be removed again.")
 
     class Meta:
         ordering = ["pk"]
-        constraints = [models.UniqueConstraint(fields=["provisioning", "kind"], name="step_kind_in_provisioning")]
+        constraints = [
+            models.UniqueConstraint(fields=["provisioning", "kind", "place"], name="step_kind_in_provisioning")
+        ]
 
     def __str__(self) -> str:
         return f"{self.kind}: {self.state}"
+
+
+class Registration(models.Model):
+    """What a connector's capability Register made for a use of it, or may have made. It outlives its pipeline, until
+    it is removed."""
+
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    workspace = models.ForeignKey(Workspace, on_delete=models.CASCADE, related_name="+")
+    pipeline_id = models.UUIDField(db_index=True)
+    connector = models.ForeignKey(Connector, on_delete=models.RESTRICT, related_name="registrations")
+    place = models.CharField(max_length=100, help_text="The use, by its place in the pipeline.")
+    options = models.JSONField(default=dict, help_text="Options with which it was made last.")
+    made = models.JSONField(null=True, help_text="What was made; empty until all of it was.")
+    warning = models.TextField(blank=True, help_text="What endangers it, or why that cannot be determined.")
+    measures = models.JSONField(default=dict, help_text="Numbers about it, by their names.")
+    remove_at = models.DateTimeField(null=True, help_text="When its removal is tried next, if nothing needs it.")
+    attempts = models.PositiveIntegerField(default=0, help_text="Removals that failed.")
+    error = models.TextField(blank=True, help_text="Why the last removal failed.")
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["pipeline_id", "connector", "place"], name="one_registration_for_a_use")
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.place} of {self.pipeline_id} in {self.connector}"
+
+    @property
+    def name(self) -> str:
+        """By which the other system knows it: fit for an SQL identifier."""
+        return f"headrace_{self.pk.hex}"
 
 
 class Removal(models.Model):
@@ -93,20 +131,22 @@ class Removal(models.Model):
 
 
 class PipelineVersion(models.Model):
-    """One saved configuration. It is immutable, except that the id from the schema registry is added later."""
+    """One saved configuration. It is immutable, except that the id from the schema registry and the note
+    are added later."""
 
     pipeline = models.ForeignKey(Pipeline, on_delete=models.CASCADE, related_name="versions")
     number = models.PositiveIntegerField()
     config = models.JSONField()
-    schema_version = models.PositiveSmallIntegerField(help_text="Of the form in which the configuration is stored.")
+    schema_version = models.PositiveSmallIntegerField(help_text="Schema version of the stored configuration.")
     connectors = ArrayField(models.UUIDField(), default=list, help_text="Every connector that it uses.")
     breakers = ArrayField(
         models.CharField(max_length=80), default=list, help_text="Names of its circuit breakers and rate limits."
     )
     schema_id = models.PositiveIntegerField(
-        null=True, blank=True, help_text="By which the schema registry knows the Avro schema of stream processing."
+        null=True, blank=True, help_text="ID of the Avro schema in the schema registry."
     )
     author = models.ForeignKey(User, on_delete=models.PROTECT, related_name="+")
+    note = models.CharField(max_length=500, blank=True, help_text="What it changes and why, as said when publishing.")
     created_at = models.DateTimeField(auto_now_add=True)
 
     class Meta:

@@ -1,28 +1,45 @@
 """Queries on pipelines."""
 
-from dataclasses import asdict
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass
 from typing import Any
 from uuid import UUID
 
-from django.db.models import OuterRef, QuerySet, Subquery
+import msgspec
+from django.contrib.postgres.expressions import ArraySubquery
+from django.db.models import F, Func, OuterRef, QuerySet, Subquery, TextField
 from django.http import Http404
 
 from backend.apps.connectors.models import Connector
-from backend.apps.pipelines.models import Pipeline, PipelineVersion
+from backend.apps.pipelines.models import Pipeline, PipelineVersion, Registration
 from backend.apps.workspaces.models import Workspace
+from backend.domain import json
 from backend.domain.diff import changes
+from backend.domain.filters.conditions import Condition
+from backend.domain.inputs.base import inputs
+from backend.domain.inputs.filter import FilterInput
 from backend.domain.model import UnreadableConfigError
-from backend.domain.pipeline import PipelineConfig, PipelineSnapshot
+from backend.domain.pipeline import DEFAULT_INPUT, PipelineConfig, PipelineSnapshot
+from backend.domain.registry import UnknownComponentError
+
+_ROWS = 5000
+# Only the console uses examples; the data plane need not hold them.
+_WITHOUT_EXAMPLES = Func(
+    F("published__config"), template="(%(expressions)s - 'examples')::text", output_field=TextField()
+)
 
 
 def pipelines_of(workspace: Workspace) -> QuerySet[Pipeline]:
-    """With ``latest_number``, ``latest_config`` and ``latest_schema_version``: those of the newest version."""
+    """With ``latest_number``, ``latest_config`` and ``latest_schema_version``, those of the newest version, and with
+    ``warnings`` about what was registered in other systems."""
+    endangered = Registration.objects.filter(pipeline_id=OuterRef("pk")).exclude(warning="")
     newest = PipelineVersion.objects.filter(pipeline=OuterRef("pk")).order_by("-number")
     return (
         Pipeline.objects.filter(workspace=workspace)
         .select_related("published", "workspace")
         .prefetch_related("provisionings__version", "provisionings__steps")
         .annotate(
+            warnings=ArraySubquery(endangered.order_by("pk").values("warning")),
             latest_number=Subquery(newest.values("number")[:1]),
             latest_config=Subquery(newest.values("config")[:1]),
             latest_schema_version=Subquery(newest.values("schema_version")[:1]),
@@ -36,17 +53,80 @@ def pipelines_using(connector: Connector) -> QuerySet[Pipeline]:
     return Pipeline.objects.filter(pk__in=versions.values("pipeline"))
 
 
-def published_snapshots() -> tuple[list[PipelineSnapshot], list[tuple[Pipeline, str]]]:
-    """All published pipelines, and those whose configuration cannot be read, with the reason."""
+@dataclass
+class Leftover:
+    """A deleted pipeline's registration, by the name under which a connector's dependents are shown."""
+
+    name: str
+
+
+def leftovers_in(connector: Connector) -> list[Leftover]:
+    """What is still to be removed from the connector's system."""
+    leaving = Registration.objects.filter(connector=connector).exclude(remove_at=None)
+    return [
+        Leftover(f"{registration.name}, which is being removed from it ({registration.error or 'soon'})")
+        for registration in leaving
+    ]
+
+
+def published_revisions(pipeline_ids: Iterable[str] | None = None) -> dict[str, Any]:
+    """By id, for all published pipelines or those of these: equal as long as the snapshot of the pipeline is the same,
+    since versions are immutable."""
+    pipelines = Pipeline.objects.exclude(published=None)
+    if pipeline_ids is not None:
+        pipelines = pipelines.filter(pk__in=pipeline_ids)
+    rows = pipelines.values_list("pk", "published_id", "paused", "published__schema_id")
+    return {str(pk): revision for pk, *revision in rows.iterator(_ROWS)}
+
+
+def published_entries(pipeline_ids: Iterable[str]) -> Iterator[tuple[UUID, bytes]]:
+    """The snapshots of those that are published, as JSON. They are neither validated nor upgraded, which takes too long
+    for thousands; their reader does both."""
+    rows = Pipeline.objects.filter(pk__in=pipeline_ids).exclude(published=None)
+    for pk, workspace_id, paused, number, config, schema_version, schema_id in rows.values_list(
+        "pk",
+        "workspace_id",
+        "paused",
+        "published__number",
+        _WITHOUT_EXAMPLES,
+        "published__schema_version",
+        "published__schema_id",
+    ):
+        yield (
+            pk,
+            json.dumps(
+                {
+                    "id": pk,
+                    "workspace_id": workspace_id,
+                    "version": number,
+                    "accepting": not paused,
+                    "config": msgspec.Raw(config.encode()),
+                    "schema_version": schema_version,
+                    "schema_id": schema_id,
+                }
+            ),
+        )
+
+
+def published_snapshots(pipeline_ids: Iterable[str]) -> tuple[list[PipelineSnapshot], list[tuple[Pipeline, str]]]:
+    """Those of the pipelines that are published, and those whose configuration cannot be read, with the reason."""
     snapshots: list[PipelineSnapshot] = []
     unreadable: list[tuple[Pipeline, str]] = []
-    for pipeline in Pipeline.objects.exclude(published=None).select_related("published"):
+    published = Pipeline.objects.filter(pk__in=pipeline_ids).exclude(published=None)
+    for pipeline in published.select_related("published"):
         assert pipeline.published is not None
         try:
             snapshots.append(snapshot_of(pipeline, pipeline.published))
         except UnreadableConfigError as error:
             unreadable.append((pipeline, str(error)))
     return snapshots, unreadable
+
+
+def published_filters(pipeline_ids: Iterable[str]) -> list[tuple[PipelineSnapshot, Condition]]:
+    """The filter subscriptions among the pipelines, except those of paused ones, with their conditions."""
+    subscribed = Pipeline.objects.filter(pk__in=pipeline_ids, paused=False, published__config__input__type="filter")
+    snapshots, _ = published_snapshots([str(pk) for pk in subscribed.values_list("pk", flat=True)])
+    return [(s, s.config.input.condition) for s in snapshots if isinstance(s.config.input, FilterInput)]
 
 
 def snapshot_of(pipeline: Pipeline, version: PipelineVersion) -> PipelineSnapshot:
@@ -87,6 +167,14 @@ def shown_config(config: dict[str, Any], schema_version: int) -> dict[str, Any]:
 def latest_config(pipeline: Pipeline) -> dict[str, Any]:
     """The newest version's configuration; the pipeline must come from ``pipelines_of``."""
     return shown_config(pipeline.latest_config, pipeline.latest_schema_version)  # type: ignore[attr-defined]
+
+
+def is_posted(config: dict[str, Any]) -> bool:
+    """Whether messages are posted to a pipeline with that configuration, which may be one that cannot be read."""
+    try:
+        return inputs.get(config.get("input", {}).get("type", DEFAULT_INPUT.type)).posted
+    except UnknownComponentError:
+        return False
 
 
 def _config(pipeline: Pipeline, number: int) -> dict[str, Any]:

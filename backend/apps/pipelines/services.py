@@ -1,6 +1,7 @@
 """Changes to pipelines: every save creates a version, and publishing makes one active."""
 
 import logging
+from functools import partial
 from typing import Any
 from uuid import UUID
 
@@ -12,21 +13,26 @@ from backend.apps.connectors.models import Connector
 from backend.apps.connectors.services import connector_type
 from backend.apps.pipelines import selectors
 from backend.apps.pipelines.models import Pipeline, PipelineVersion, Provisioning
-from backend.apps.pipelines.provisioning import saga, schema_registry
+from backend.apps.pipelines.provisioning import registrations, saga, schema_registry
 from backend.apps.pipelines.provisioning.schema_registry import RegistryError
-from backend.apps.pipelines.signals import pipeline_changed
+from backend.apps.pipelines.signals import pipeline_changed, pipeline_checked
 from backend.apps.workspaces.models import User, Workspace
 from backend.apps.workspaces.selectors import ingest_keys
 from backend.apps.workspaces.services import ingest_key
+from backend.domain import json
 from backend.domain.errors import ConfigError, ConflictError
 from backend.domain.examples import check_examples
+from backend.domain.masking import dotted
 from backend.domain.model import UnreadableConfigError
-from backend.domain.pipeline import PipelineConfig, PipelineSnapshot
+from backend.domain.pipeline import PipelineConfig
 from backend.domain.uses import CONNECTOR_IDS, PlacedUse
 from backend.manager_api import snapshot as stored
 from backend.network.redis_client import redis_client
 
 log = logging.getLogger(__name__)
+
+_REWRITTEN = 500
+"""How many pipelines are written to the snapshot in one transaction."""
 
 
 def pipeline_create(*, workspace: Workspace, actor: User, name: str, config: dict[str, Any]) -> Pipeline:
@@ -65,7 +71,7 @@ def pipeline_restore(*, pipeline: Pipeline, actor: User, number: int) -> Pipelin
     version = pipeline.versions.filter(number=number).first()
     if version is None:
         raise ConfigError({"number": [f"The pipeline has no version {number}."]})
-    return pipeline_update(pipeline=pipeline, actor=actor, name=pipeline.name, config=_upgraded(version))
+    return pipeline_update(pipeline=pipeline, actor=actor, name=pipeline.name, config=_config_of(version))
 
 
 def pipeline_roll_back(*, pipeline: Pipeline, actor: User, number: int) -> Pipeline:
@@ -76,13 +82,18 @@ def pipeline_roll_back(*, pipeline: Pipeline, actor: User, number: int) -> Pipel
         return pipeline_publish(pipeline=restored, actor=actor)
 
 
-def pipeline_publish(*, pipeline: Pipeline, actor: User) -> Pipeline:
-    """Publishes the newest version. Raises ConfigError when it no longer fits its connectors, or when its
-    transforms fail one of its examples."""
+def pipeline_publish(*, pipeline: Pipeline, actor: User, note: str = "") -> Pipeline:
+    """Publishes the newest version, with a note on what it changes and why.
+
+    Raises ConfigError when it no longer fits its connectors, when its transforms fail one of its examples, or when its
+    messages would never reach its outputs.
+    """
     newest = pipeline.versions.first()
     if newest is None:
         raise ConflictError("The pipeline has no version to publish.")
-    validated = config_validate(workspace=pipeline.workspace, config=_upgraded(newest))
+    validated = config_validate(workspace=pipeline.workspace, config=_config_of(newest))
+    _check_reaches_outputs(validated)
+    pipeline_checked.send(Pipeline, pipeline=pipeline, config=validated)
     failures = enumerate(check_examples(validated.transforms, validated.examples))
     if errors := {
         f"config.examples.{index}": [f"The example {validated.examples[index].name!r} fails. {failure}"]
@@ -91,9 +102,14 @@ def pipeline_publish(*, pipeline: Pipeline, actor: User) -> Pipeline:
     }:
         raise ConfigError(errors)
     before = {"version": pipeline.published.number if pipeline.published else None}
-    if saga.is_needed(validated):
-        return _provision(pipeline, newest, actor, before)
-    return _change("publish", pipeline, actor, before, {"version": newest.number}, published=newest)
+    after = {"version": newest.number} | ({"note": note} if note else {})
+    with transaction.atomic():
+        if note:
+            pipeline.versions.filter(pk=newest.pk).update(note=note)
+        if saga.is_needed(validated):
+            return _provision(pipeline, version=newest, config=validated, actor=actor, before=before, after=after)
+        registrations.registrations_release(pipeline_id=pipeline.pk, config=validated)
+        return _change("publish", pipeline, actor, before, after, published=newest)
 
 
 def provisionings_advance() -> None:
@@ -101,6 +117,7 @@ def provisionings_advance() -> None:
 
     def publish(provisioning: Provisioning) -> None:
         Pipeline.objects.filter(pk=provisioning.pipeline_id).update(published=provisioning.version)
+        registrations.registrations_release(pipeline_id=provisioning.pipeline_id, config=provisioning.version.load())
         _notify(provisioning.pipeline_id)
 
     saga.provisionings_advance(publish)
@@ -129,8 +146,9 @@ def pipeline_delete(*, pipeline: Pipeline, actor: User) -> None:
     with transaction.atomic():
         _audit("delete", pipeline, actor, before={"name": pipeline.name, "config": newest.config if newest else {}})
         Pipeline.objects.filter(pk=pipeline_id).update(published=None)
-        if pipeline.provisionings.exists():
+        if pipeline.provisionings.filter(steps__kind="topic").exists():
             saga.removal_start(pipeline_id)
+        registrations.registrations_release(pipeline_id=pipeline_id, config=None)
         Pipeline.objects.get(pk=pipeline_id).delete()
         transaction.on_commit(lambda: pipeline_announce(pipeline_id=pipeline_id))
 
@@ -147,6 +165,10 @@ def config_validate(
         validated = PipelineConfig.model_validate(config, context=context)
     except ValidationError as error:
         raise ConfigError.of(error, config, "config") from None
+    size = len(validated.model_dump_json(exclude={"examples"}))
+    if size > stored.LARGEST_PIPELINE:
+        text = f"The configuration takes {size:,} bytes; at most {stored.LARGEST_PIPELINE:,} are possible."
+        raise ConfigError({"config": [text]})
     connectors = Connector.objects.filter(workspace=workspace).in_bulk(validated.connectors)
     errors: dict[str, list[str]] = {}
     for placed in validated.uses():
@@ -166,46 +188,94 @@ def pipeline_announce(*, pipeline_id: UUID) -> None:
     stored.announce("pipeline", str(pipeline_id), stored.dump_pipeline(current) if current else None)
 
 
-def published_snapshots() -> list[PipelineSnapshot]:
-    """All published pipelines. One whose stored configuration cannot be read is left out and marked, so
-    that it does not affect the others."""
-    snapshots, unreadable = selectors.published_snapshots()
-    for pipeline, reason in unreadable:
-        pipeline_mark_unreadable(pipeline_id=pipeline.pk, failure=reason)
-    return snapshots
-
-
 def pipeline_mark_unreadable(*, pipeline_id: UUID, failure: str) -> None:
     """Records why the published version is not in the data plane."""
     log.error("Pipeline %s is left out: %s", pipeline_id, failure)
     Pipeline.objects.filter(pk=pipeline_id).exclude(failure=failure).update(failure=failure)
 
 
-def snapshot_rewrite() -> None:
-    """Rewrites the whole snapshot in Redis from the database, without losing concurrent announcements."""
+def snapshot_rewrite(*, everything: bool = False) -> None:
+    """Writes what differs between the snapshot in Redis and the database, without losing concurrent announcements.
+    A pipeline whose stored configuration cannot be read is left out and marked, so that it does not affect the
+    others.
 
-    def rewrite(batch: Any) -> None:
-        pipelines = published_snapshots()
-        usable = [key for key in map(ingest_key, ingest_keys()) if key is not None]
-        batch.multi()
-        batch.delete(stored.PIPELINES, stored.INGEST_KEYS)
-        for snapshot in pipelines:
-            batch.hset(stored.PIPELINES, str(snapshot.id), stored.dump_pipeline(snapshot))
-        for key in usable:
-            batch.hset(stored.INGEST_KEYS, key.hash, key.to_json())
+    ``everything`` also writes what was written before, perhaps by another release.
+    """
+    client = redis_client()
+    published = {pk: json.dumps(revision) for pk, revision in selectors.published_revisions().items()}
+    written: dict[str, bytes] = {
+        pk.decode(): revision for pk, revision in client.hscan_iter(stored.REVISIONS, count=1000)
+    }
+    differing = [pk for pk in published.keys() | written.keys() if everything or published.get(pk) != written.get(pk)]
+    # Each transaction reads the database after WATCH: a concurrent announcement makes it retry.
+    for first in range(0, len(differing), _REWRITTEN):
+        names = differing[first : first + _REWRITTEN]
+        client.transaction(partial(_rewrite_pipelines, names, published), stored.PIPELINES)
+    client.transaction(_rewrite_keys, stored.INGEST_KEYS)
 
-    # The database is read after WATCH: a concurrent announcement makes the transaction retry.
-    redis_client().transaction(rewrite, stored.PIPELINES, stored.INGEST_KEYS)
+
+def _rewrite_pipelines(names: list[str], revisions: dict[str, bytes], batch: Any) -> None:
+    snapshots, unreadable = selectors.published_snapshots(names)
+    for pipeline, reason in unreadable:
+        pipeline_mark_unreadable(pipeline_id=pipeline.pk, failure=reason)
+    entries = {str(snapshot.id): stored.dump_pipeline(snapshot) for snapshot in snapshots}
+    batch.multi()
+    for name in names:
+        if name in entries:
+            batch.hset(stored.PIPELINES, name, entries[name])
+        else:
+            batch.hdel(stored.PIPELINES, name)
+        if name in revisions:
+            batch.hset(stored.REVISIONS, name, revisions[name])
+        else:
+            batch.hdel(stored.REVISIONS, name)
 
 
-def _provision(pipeline: Pipeline, version: PipelineVersion, actor: User, before: dict[str, Any]) -> Pipeline:
+def _rewrite_keys(batch: Any) -> None:
+    usable = {key.hash: key.to_json() for key in map(ingest_key, ingest_keys()) if key is not None}
+    written = {name.decode(): entry for name, entry in batch.hgetall(stored.INGEST_KEYS).items()}
+    batch.multi()
+    for name in written.keys() - usable.keys():
+        batch.hdel(stored.INGEST_KEYS, name)
+    for name, entry in usable.items():
+        if written.get(name) != entry:
+            batch.hset(stored.INGEST_KEYS, name, entry)
+
+
+def _provision(
+    pipeline: Pipeline,
+    *,
+    version: PipelineVersion,
+    config: PipelineConfig,
+    actor: User,
+    before: dict[str, Any],
+    after: dict[str, Any],
+) -> Pipeline:
     with transaction.atomic():
         Pipeline.objects.select_for_update().get(pk=pipeline.pk)
         if pipeline.provisionings.filter(state=Provisioning.State.PROVISIONING).exists():
             raise ConflictError("A version of this pipeline is being provisioned; wait until that has ended.")
-        _audit("publish", pipeline, actor, before=before, after={"version": version.number})
-        saga.provisioning_start(pipeline=pipeline, version=version)
+        _audit("publish", pipeline, actor, before=before, after=after)
+        saga.provisioning_start(pipeline=pipeline, version=version, config=config)
     return pipeline
+
+
+def _check_reaches_outputs(config: PipelineConfig) -> None:
+    """Raises ConfigError when messages are handed over to stream processing, and nothing gives them back although they
+    are awaited after it; or the other way round."""
+    if config.stream_processing is None:
+        return
+    awaited = bool(config.outputs or config.index)
+    if awaited and config.stream_processing.sql is None:
+        sentence = (
+            "Messages end in stream processing as long as it has no SQL, so they would be accepted and never reach "
+            "outputs or filters. Write the SQL; or remove the outputs and indexed fields, and read the topic of Avro "
+            "messages yourself."
+        )
+        raise ConfigError({"config.stream_processing.sql": [sentence]})
+    if config.stream_processing.sql is not None and not awaited:
+        sentence = "What the SQL gives has nowhere to go: add an output or indexed fields, or remove the SQL."
+        raise ConfigError({"config.stream_processing.sql": [sentence]})
 
 
 def _check_schema(pipeline: Pipeline, config: PipelineConfig) -> None:
@@ -253,25 +323,29 @@ def _add_version(pipeline: Pipeline, number: int, config: PipelineConfig, actor:
     )
 
 
-def _upgraded(version: PipelineVersion) -> dict[str, Any]:
-    """A saved configuration upgraded to the current schema. Raises ConfigError."""
+def config_upgrade(*, config: dict[str, Any], schema_version: int) -> dict[str, Any]:
+    """A configuration of that version of the schema, in the current one. Raises ConfigError."""
     try:
-        return PipelineConfig.upgraded(version.config, version.schema_version)
+        return PipelineConfig.upgraded(config, schema_version)
     except UnreadableConfigError as error:
         raise ConfigError({"config": [str(error)]}) from None
+
+
+def _config_of(version: PipelineVersion) -> dict[str, Any]:
+    return config_upgrade(config=version.config, schema_version=version.schema_version)
 
 
 def _use_errors(placed: PlacedUse, connector: Connector | None) -> dict[str, list[str]]:
     """The errors of one use of a connector, by field."""
     path = ("config", *placed.path)
     if connector is None:
-        return {_dotted(*path, "connector"): ["This workspace has no such connector."]}
+        return {dotted((*path, "connector")): ["This workspace has no such connector."]}
     try:
         type = connector_type(connector.type)
     except ConfigError as error:
-        return {_dotted(*path, "connector"): error.errors["type"]}
+        return {dotted((*path, "connector")): error.errors["type"]}
     if refusals := placed.use.refusals(type, connector.name):
-        return {_dotted(*path, field): [sentence] for field, sentence in refusals.items()}
+        return {dotted((*path, field)): [sentence] for field, sentence in refusals.items()}
     capability = placed.use.capability_of(type)
     assert capability is not None
     try:
@@ -279,10 +353,6 @@ def _use_errors(placed: PlacedUse, connector: Connector | None) -> dict[str, lis
     except ValidationError as error:
         return ConfigError.of(error, placed.use.options, *path, "options").errors
     return {}
-
-
-def _dotted(*path: str | int) -> str:
-    return ".".join(map(str, path))
 
 
 def _check_name_is_free(workspace: Workspace, name: str, but: Pipeline | None = None) -> None:

@@ -2,6 +2,9 @@
 
 from django.dispatch import Signal
 
+pipeline_checked = Signal()
+"""A version is about to be published. Sent with ``pipeline`` and ``config``: a receiver that raises ConfigError refuses
+it."""
 pipeline_changed = Signal()
 """The published version or the paused state has changed. Sent with ``pipeline``, within the transaction of the
 change: a receiver that raises rolls it back."""

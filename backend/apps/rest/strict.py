@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 from rest_framework import serializers
 
-from backend.domain.errors import UNKNOWN_FIELD
+from backend.domain.errors import UNKNOWN_FIELD, ConfigError
 
 
 # Without docstrings, which subclasses would inherit as their descriptions in the OpenAPI document.
@@ -34,3 +34,21 @@ class StrictSerializer(serializers.Serializer):
 
 class StrictModelSerializer(StrictSerializer, serializers.ModelSerializer):
     pass
+
+
+class DocumentSerializer(StrictModelSerializer):
+    def check_document(self, data: Mapping[str, Any]) -> None:
+        """Checks the part that is passed through to a service, which validates it. Raises ConfigError."""
+        raise NotImplementedError
+
+    def to_internal_value(self, data: Any) -> Any:
+        try:
+            return super().to_internal_value(data)
+        except serializers.ValidationError as error:
+            # All errors are named at once: the service would check its part only after the other fields are valid.
+            try:
+                if isinstance(data, Mapping):
+                    self.check_document(data)
+            except ConfigError as further:
+                raise serializers.ValidationError({**error.detail, **further.errors}) from None  # type: ignore[dict-item]
+            raise

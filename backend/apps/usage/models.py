@@ -12,6 +12,8 @@ class UsageMinute(models.Model):
     bytes = models.BigIntegerField()
 
     class Meta:
+        verbose_name = "minute of usage"
+        verbose_name_plural = "usage by minute"
         constraints = [
             models.UniqueConstraint(fields=["pipeline_id", "output", "minute"], name="one_usage_row_per_minute")
         ]

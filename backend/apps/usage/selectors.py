@@ -1,6 +1,6 @@
 """Queries on usage."""
 
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
 from django.db.models import Sum
@@ -30,3 +30,11 @@ def usage_of(
     )
     names = dict(Pipeline.objects.filter(workspace=workspace).values_list("pk", "name"))
     return [{**row, "pipeline_name": names.get(row["pipeline_id"], "")} for row in rows]
+
+
+def usage_this_month(workspace: Workspace) -> dict[str, Any]:
+    """Deliveries and bytes since the month began (``since``), in UTC, as they are billed."""
+    since = datetime.now(UTC).replace(day=1, hour=0, minute=0, second=0, microsecond=0)
+    minutes = UsageMinute.objects.filter(workspace_id=workspace.pk, minute__gte=since)
+    sums = minutes.aggregate(deliveries=Sum("deliveries", default=0), bytes=Sum("bytes", default=0))
+    return {"since": since, "deliveries": int(sums["deliveries"]), "bytes": int(sums["bytes"])}

@@ -1,43 +1,39 @@
-"""Aggregates billing events from Kafka into usage."""
+"""Bills the deliveries that Kafka reports."""
 
-import json
-from collections import defaultdict
-from typing import Any
+from collections.abc import Sequence
+from datetime import datetime
+from uuid import UUID
 
+import msgspec
 from confluent_kafka import Message as KafkaRecord
-from django.db import connection
 
 from backend.apps.kafka_sink.sink import Sink
+from backend.apps.usage.billed import Billing, Delivery, bill
 from backend.domain import routing
 
-_ADD = """
-INSERT INTO usage_usageminute AS u (workspace_id, pipeline_id, output, minute, deliveries, bytes)
-VALUES (%s, %s, %s, %s, %s, %s)
-ON CONFLICT (pipeline_id, output, minute)
-DO UPDATE SET deliveries = u.deliveries + excluded.deliveries, bytes = u.bytes + excluded.bytes
-"""
 
-MinuteKey = tuple[str, str, str, str]
-"""Workspace, pipeline, output, and the minute as ISO 8601."""
+class _Event(msgspec.Struct):
+    message_id: str
+    workspace_id: UUID
+    pipeline_id: UUID
+    output: str
+    bytes: int
+    at: datetime
 
 
-def minute_key(event: dict[str, Any]) -> MinuteKey:
-    return event["workspace_id"], event["pipeline_id"], event["output"], event["at"][:16] + ":00Z"
+_decoder = msgspec.json.Decoder(_Event)
 
 
 class UsageSink(Sink):
-    """``firehose_billing``: deliveries and bytes per minute and output."""
+    """``firehose_billing``: each delivery once, and deliveries and bytes per minute and output."""
 
     name = "usage"
     topic = routing.BILLING
 
-    def write(self, records: list[KafkaRecord]) -> None:
-        added: defaultdict[MinuteKey, list[int]] = defaultdict(lambda: [0, 0])
+    def write(self, records: Sequence[KafkaRecord]) -> None:
+        billings: dict[Delivery, Billing] = {}
         for record in records:
-            event = json.loads(record.value() or b"{}")  # type: ignore[arg-type]
-            sums = added[minute_key(event)]
-            sums[0] += 1
-            sums[1] += event["bytes"]
-        with connection.cursor() as cursor:
-            # In a fixed order, so that two workers cannot deadlock.
-            cursor.executemany(_ADD, [(*key, *sums) for key, sums in sorted(added.items())])
+            event = _decoder.decode(record.value() or b"")  # type: ignore[arg-type]
+            delivery = Delivery.of(event.message_id, event.pipeline_id, event.output)
+            billings.setdefault(delivery, Billing(delivery, event.workspace_id, event.at, event.bytes))
+        bill(billings.values())

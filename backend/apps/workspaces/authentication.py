@@ -1,5 +1,7 @@
 """Who sends a request, and for which workspace: ``request.auth`` is always an Access."""
 
+import binascii
+from base64 import b64decode
 from dataclasses import dataclass
 
 from drf_spectacular.extensions import OpenApiAuthenticationExtension
@@ -15,10 +17,14 @@ WORKSPACE_HEADER = "Headrace-Workspace"
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """A caller's workspace and role in it; both None for a user without a workspace."""
+    """A caller's workspace and role in it; both None for a user without a workspace.
+
+    ``installation_admin`` is the right to what belongs to no workspace. API keys never have it.
+    """
 
     workspace: Workspace | None
     role: Role | None
+    installation_admin: bool = False
 
 
 def access_of(user: User, request: Request) -> Access:
@@ -30,25 +36,48 @@ def access_of(user: User, request: Request) -> Access:
     if slug := request.headers.get(WORKSPACE_HEADER) or request.query_params.get("workspace"):
         memberships = memberships.filter(workspace__slug=slug)
     membership = memberships.first()
-    return Access(membership.workspace, Role(membership.role)) if membership else Access(None, None)
+    workspace, role = (membership.workspace, Role(membership.role)) if membership else (None, None)
+    return Access(workspace, role, installation_admin=user.is_superuser)
 
 
 class ApiKeyAuthentication(BaseAuthentication):
     """``Authorization: Bearer hr_…``."""
 
     def authenticate(self, request: Request) -> tuple[User, Access] | None:
-        scheme, _, token = get_authorization_header(request).decode("latin-1").partition(" ")
-        if scheme.lower() != "bearer" or not token.startswith("hr_"):
+        text = self.key_text(get_authorization_header(request).decode("latin-1"))
+        if text is None:
             return None
-        key = key_by_text(token.strip())
+        key = key_by_text(text)
         if key is None:
             raise exceptions.AuthenticationFailed("This API key is unknown, expired or revoked.")
         role = Role.EDITOR if Scope.WRITE in key.scopes else Role.VIEWER if Scope.READ in key.scopes else None
         key.created_by.via = f"API key {key.name}"
         return key.created_by, Access(key.workspace, role)
 
+    def key_text(self, header: str) -> str | None:
+        """The API key in the header Authorization, if it is one."""
+        scheme, _, token = header.partition(" ")
+        return token.strip() if scheme.lower() == "bearer" and token.startswith("hr_") else None
+
     def authenticate_header(self, request: Request) -> str:
         return "Bearer"
+
+
+class ApiKeyAsPasswordAuthentication(ApiKeyAuthentication):
+    """``Authorization: Basic`` with an API key as the password, for clients that know no other way. The user name is
+    not looked at."""
+
+    def key_text(self, header: str) -> str | None:
+        scheme, _, credentials = header.partition(" ")
+        if scheme.lower() != "basic":
+            return None
+        try:
+            return b64decode(credentials.strip(), validate=True).decode("latin-1").partition(":")[2]
+        except binascii.Error:
+            return ""
+
+    def authenticate_header(self, request: Request) -> str:
+        return 'Basic realm="Headrace"'
 
 
 class WorkspaceSessionAuthentication(SessionAuthentication):

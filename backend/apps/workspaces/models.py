@@ -75,11 +75,17 @@ class ApiKey(models.Model):
     name = models.CharField(max_length=100)
     prefix = models.CharField(max_length=12, help_text="The key's first characters, to tell keys apart.")
     hash = models.CharField(max_length=64, unique=True, help_text="SHA-256 of the key, hexadecimal.")
+    scram = models.JSONField(
+        default=dict, help_text="What the read gateway checks the key with in SCRAM, by mechanism; never the key."
+    )
     scopes = ArrayField(models.CharField(max_length=20, choices=Scope.choices))
     created_by = models.ForeignKey(User, on_delete=models.PROTECT)
     created_at = models.DateTimeField(auto_now_add=True)
     expires_at = models.DateTimeField(null=True, blank=True)
     revoked_at = models.DateTimeField(null=True, blank=True)
+
+    class Meta:
+        verbose_name = "API key"
 
     def __str__(self) -> str:
         return f"{self.name} ({self.prefix}…)"

@@ -22,3 +22,15 @@ class RolePermission(BasePermission):
         usual = Role.VIEWER if request.method in SAFE_METHODS else Role.EDITOR
         needed = getattr(view, "roles", {}).get(getattr(view, "action", None), usual)
         return access.role.includes(needed)
+
+
+class InstallationPermission(BasePermission):
+    """What belongs to the installation and to no workspace."""
+
+    message = (
+        "Only administrators of the installation may do this: users whom the admin site shows as superusers. API keys "
+        "belong to a workspace and may not."
+    )
+
+    def has_permission(self, request: Request, view: "APIView") -> bool:
+        return isinstance(request.auth, Access) and request.auth.installation_admin

@@ -1,5 +1,8 @@
 """Queries on workspaces and keys."""
 
+from collections.abc import Iterable
+from typing import Any
+
 from django.core.management.base import CommandError
 from django.db.models import Q, QuerySet
 from django.utils import timezone
@@ -23,6 +26,12 @@ def key_by_text(text: str) -> ApiKey | None:
 
 def ingest_keys() -> QuerySet[ApiKey]:
     return valid_keys().filter(scopes__contains=[Scope.INGEST])
+
+
+def ingest_key_revisions(hashes: Iterable[str] | None = None) -> dict[str, Any]:
+    """By hash, for all usable keys or those of these: equal as long as the key is the same."""
+    keys = ingest_keys() if hashes is None else ingest_keys().filter(hash__in=hashes)
+    return {hashed: revision for hashed, *revision in keys.values_list("hash", "workspace_id", "expires_at").iterator()}
 
 
 def workspace_named(slug: str) -> Workspace:

@@ -5,6 +5,7 @@ import secrets
 from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
+from uuid import UUID
 
 from django.db import transaction
 from django.utils import timezone
@@ -12,6 +13,7 @@ from django.utils import timezone
 from backend.apps.audit.services import audit_record
 from backend.apps.workspaces.models import ApiKey, Membership, Role, Scope, User, Workspace
 from backend.domain.errors import ConfigError, ConflictError
+from backend.kafka.server.scram import DIGESTS, Verifier
 from backend.manager_api import snapshot
 from backend.manager_api.snapshot import IngestKey
 
@@ -25,6 +27,14 @@ def workspace_create(*, slug: str, name: str, admin: User) -> Workspace:
         Membership.objects.create(workspace=workspace, user=admin, role=Role.ADMIN)
         audit_record(action="workspace.create", actor=admin, workspace=workspace, target=workspace)
     return workspace
+
+
+def first_account_ensure(*, password: str) -> None:
+    """Creates ``admin``, who administers the installation, and a workspace, unless there is an account."""
+    with transaction.atomic():
+        if not User.objects.exists():
+            admin = User.objects.create_superuser("admin", password=password)
+            workspace_create(slug="main", name="Main", admin=admin)
 
 
 def member_add(*, workspace: Workspace, actor: User, username: str, role: str) -> Membership:
@@ -79,6 +89,17 @@ def key_hash(key: str) -> str:
     return hashlib.sha256(key.encode()).hexdigest()
 
 
+def scram_salt(workspace_id: UUID) -> bytes:
+    """The salt of a workspace's SCRAM verifiers. All its keys share it, because a client says only the workspace's name
+    before it is told the salt; a salt is no secret."""
+    return hashlib.sha256(b"headrace scram salt " + workspace_id.bytes).digest()[:16]
+
+
+def _scram_verifiers(key: str, salt: bytes) -> dict[str, list[str]]:
+    verifiers = {mechanism: Verifier.of(mechanism, key, salt) for mechanism in DIGESTS}
+    return {mechanism: [v.stored_key.hex(), v.server_key.hex()] for mechanism, v in verifiers.items()}
+
+
 def api_key_create(
     *, workspace: Workspace, actor: User, name: str, scopes: Sequence[str], expires_at: datetime | None = None
 ) -> tuple[ApiKey, str]:
@@ -90,6 +111,7 @@ def api_key_create(
             name=name,
             prefix=text[:9],
             hash=key_hash(text),
+            scram=_scram_verifiers(text, scram_salt(workspace.id)),
             scopes=list(scopes),
             created_by=actor,
             expires_at=expires_at,

@@ -4,7 +4,11 @@ from urllib.parse import unquote, urlsplit
 
 import django_stubs_ext
 from csp.constants import NONCE, NONE, SELF
+from psycopg.conninfo import conninfo_to_dict
 
+from backend.config.documentation import add_content_security_policy
+from backend.network.postgresql import TCP, BoundedConnection
+from backend.network.redis_client import ANSWER_SECONDS, redis_address
 from backend.settings import ROOT, ConsoleSettings, platform_settings
 
 django_stubs_ext.monkeypatch()  # lets Django's generic classes take their types at run time
@@ -14,7 +18,7 @@ CONSOLE = ConsoleSettings()
 
 SECRET_KEY = CONSOLE.django_secret_key.get_secret_value() or "not-for-production"
 DEBUG = False
-ALLOWED_HOSTS = CONSOLE.allowed_hosts.split(",")
+ALLOWED_HOSTS = [*CONSOLE.allowed_hosts.split(","), urlsplit(CONSOLE.public_url).hostname or ""]
 
 INSTALLED_APPS = [
     "django.contrib.admin",
@@ -33,10 +37,15 @@ INSTALLED_APPS = [
     "backend.apps.identity",
     "backend.apps.connectors",
     "backend.apps.pipelines",
+    "backend.apps.exports",
+    "backend.apps.collections",
+    "backend.apps.change_streams",
     "backend.apps.manager",
     "backend.apps.config_files",
     "backend.apps.kafka_proxies",
+    "backend.apps.sql",
     "backend.apps.kafka_sink",
+    "backend.apps.read_gateway",
     "backend.apps.deliveries",
     "backend.apps.usage",
     "backend.apps.jobs",
@@ -48,6 +57,7 @@ INSTALLED_APPS = [
 MIDDLEWARE = [
     "django.middleware.security.SecurityMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
+    "django.middleware.gzip.GZipMiddleware",
     "csp.middleware.CSPMiddleware",
     "backend.config.middleware.UnavailableServiceMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
@@ -77,40 +87,75 @@ TEMPLATES = [
     }
 ]
 
-_database = urlsplit(CONSOLE.database_url)
+# The address may name several hosts, and every parameter of libpq.
+_database = conninfo_to_dict(CONSOLE.database_url)
 DATABASES = {
     "default": {
         "ENGINE": "django.db.backends.postgresql",
-        "HOST": _database.hostname,
-        "PORT": _database.port,
-        "NAME": _database.path.lstrip("/"),
-        "USER": unquote(_database.username or ""),
-        "PASSWORD": unquote(_database.password or ""),
-        "OPTIONS": {"pool": {"min_size": 1, "max_size": 8, "timeout": 5}, "connect_timeout": 3},
+        "HOST": _database.pop("host", ""),
+        "PORT": _database.pop("port", ""),
+        "NAME": _database.pop("dbname", ""),
+        "USER": _database.pop("user", ""),
+        "PASSWORD": _database.pop("password", "") or CONSOLE.database_password.get_secret_value(),
+        "OPTIONS": {
+            "pool": {"min_size": 1, "max_size": 8, "timeout": 5, "connection_class": BoundedConnection},
+            "connect_timeout": 3,
+            **TCP,
+            **_database,
+        },
     }
 }
 
 REDIS_URL = platform_settings().redis_url
 
-CELERY_BROKER_URL = REDIS_URL
+# Each process reads what its own sockets show, so groups need not reach further. Two messages wait for a slow browser.
+CHANNEL_LAYERS = {"default": {"BACKEND": "channels.layers.InMemoryChannelLayer", "CONFIG": {"capacity": 2}}}
+
+_redis = redis_address()
+CELERY_BROKER_URL = _redis.celery_url
+CELERY_BROKER_USE_SSL = _redis.tls
 CELERY_TASK_IGNORE_RESULT = True
 CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
+CELERY_BROKER_TRANSPORT_OPTIONS = {
+    # Longer than the second for which the worker waits for a task.
+    "socket_timeout": 5.0,
+    "socket_connect_timeout": ANSWER_SECONDS,
+    "health_check_interval": 10,
+    **_redis.celery_options,
+}
+# Two more threads supervise jobs and evaluate alert rules; each may need a connection of the pool.
+CELERY_WORKER_CONCURRENCY = 6
 CELERY_WORKER_HIJACK_ROOT_LOGGER = False
 CELERY_BEAT_SCHEDULE = {
-    "reconcile-jobs": {
-        "task": "backend.apps.jobs.tasks.jobs_reconcile",
-        "schedule": 3.0,
-        "options": {"expires": 3},
-    },
-    "alerts": {
-        "task": "backend.apps.monitoring.tasks.alerts_evaluate",
-        "schedule": 10.0,
-        "options": {"expires": 10},
-    },
     "provisionings": {
         "task": "backend.apps.pipelines.tasks.provisionings_advance",
         "schedule": 5.0,
         "options": {"expires": 5},
+    },
+    "registrations": {
+        "task": "backend.apps.pipelines.tasks.registrations_watch",
+        "schedule": 60.0,
+        "options": {"expires": 30},
+    },
+    "tables of databases": {
+        "task": "backend.apps.sql.tasks.imports_follow",
+        "schedule": 60.0,
+        "options": {"expires": 30},
+    },
+    "collections": {
+        "task": "backend.apps.collections.tasks.collections_maintain",
+        "schedule": 30.0,
+        "options": {"expires": 30},
+    },
+    "unused collection files": {
+        "task": "backend.apps.collections.tasks.collections_vacuum",
+        "schedule": 3600.0,
+        "options": {"expires": 600},
+    },
+    "consumer-groups": {
+        "task": "backend.apps.read_gateway.tasks.consumer_groups_retention",
+        "schedule": 3600.0,
+        "options": {"expires": 600},
     },
     "retention": {"task": "backend.apps.deliveries.tasks.retention", "schedule": 3600.0, "options": {"expires": 600}},
     "sessions": {
@@ -185,9 +230,13 @@ SPECTACULAR_SETTINGS = {
     "SERVE_INCLUDE_SCHEMA": False,
     "SCHEMA_PATH_PREFIX": "/api/v1",
     "COMPONENT_SPLIT_REQUEST": True,
+    "WEBHOOKS": ["backend.apps.monitoring.api.live.news", "backend.apps.monitoring.api.live.stale"],
     "ENUM_NAME_OVERRIDES": {
         "BreakerStateEnum": "backend.domain.breaker.BreakerState",
         "DeadLetterStateEnum": "backend.apps.deliveries.models.DeadLetter.State",
+        "ExportStateEnum": "backend.apps.exports.models.Export.State",
+        "FileFormatEnum": ["jsonl", "csv", "parquet", "avro"],
+        "FormatEnum": ["csv", "xml", "avro"],
         "OnMissingEnum": ["skip", "drop", "dead_letter"],
     },
 }
@@ -198,6 +247,12 @@ FRONTEND_DIST = ROOT / "frontend/dist"
 STATICFILES_DIRS = [FRONTEND_DIST] if FRONTEND_DIST.exists() else []
 WHITENOISE_USE_FINDERS = True
 WHITENOISE_AUTOREFRESH = False
+# The build puts a hash of its content into the name of each file there.
+WHITENOISE_IMMUTABLE_FILE_TEST = r"^/static/assets/"
+# The documentation, if it has been built: its folder `docs` is served at /docs/.
+WHITENOISE_ROOT = ROOT / "site" if (ROOT / "site").exists() else None
+WHITENOISE_INDEX_FILE = True
+WHITENOISE_ADD_HEADERS_FUNCTION = add_content_security_policy
 
 CONTENT_SECURITY_POLICY = {
     "DIRECTIVES": {

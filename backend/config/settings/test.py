@@ -1,6 +1,8 @@
 """Tests: real servers, cheaper password hashing."""
 
 from backend.config.settings.base import *  # noqa: F403
+from backend.network.postgresql import TCP
 
 PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
-DATABASES["default"]["OPTIONS"] = {}  # noqa: F405  a pool would outlive the test database
+# A pool would outlive the test database.
+DATABASES = {"default": DATABASES["default"] | {"OPTIONS": TCP}}  # noqa: F405

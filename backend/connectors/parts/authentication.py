@@ -5,6 +5,7 @@ from typing import Literal
 
 from pydantic import Field, SecretStr
 
+from backend.connectors.parts.http_text import HeaderCredential
 from backend.domain.model import StrictModel
 
 
@@ -22,7 +23,7 @@ class BearerAuthentication(StrictModel):
     """A bearer token."""
 
     type: Literal["bearer"] = "bearer"
-    token: SecretStr = Field(min_length=1, description="Token, sent as 'Authorization: Bearer …'.")
+    token: HeaderCredential = Field(min_length=1, description="Token, sent as 'Authorization: Bearer …'.")
 
     def header(self) -> str:
         return f"Bearer {self.token.get_secret_value()}"

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from backend.domain import json, paths
+from backend.domain import json, limits, paths
 from backend.domain.model import StrictModel
 
 
@@ -27,13 +27,19 @@ class IndexedField(StrictModel):
 
 
 def index_of(fields: Sequence[IndexedField], document: Any) -> bytes:
-    """The value of the ``firehose_index`` header: a JSON object of those fields that the document has."""
+    """The value of the ``firehose_index`` header: a JSON object of those fields that the document has. Raises
+    TooLargeError."""
     values = {}
     for field in fields:
         value = _READ[field.type](paths.get(document, paths.parse_path(field.path)))
         if value is not None:
             values[field.name] = value
-    return json.dumps(values)
+    index = json.dumps(values)
+    if len(index) > limits.INDEX_BYTES:
+        raise limits.TooLargeError(
+            f"The fields that messages are filtered by are larger than {limits.INDEX_BYTES:,} bytes in total."
+        )
+    return index
 
 
 def _string(value: Any) -> str | None:

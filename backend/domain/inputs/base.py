@@ -15,6 +15,8 @@ class Input(StrictModel):
     example: ClassVar[dict[str, Any]]
     adapted: ClassVar[bool] = False
     """Whether its messages have passed another pipeline's adapting already."""
+    posted: ClassVar[bool] = False
+    """Whether its messages are posted to the pipeline's own address."""
 
 
 class OrderedInput(Input):

@@ -13,12 +13,17 @@ class Verification(Use):
 
     capabilities = (Verify,)
 
+    @property
+    def place(self) -> str:
+        return "input.verification"
+
 
 @inputs.register
 class HttpInput(OrderedInput):
     """Messages are posted to the pipeline's own address."""
 
     example = {"type": "http", "ordering_key": "order.id"}
+    posted = True
 
     type: Literal["http"] = "http"
     verification: Verification | None = Field(

@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Literal, TypeVar
 
 from pydantic import Field
 
-from backend.domain import paths
+from backend.domain import limits, paths
 from backend.domain.model import StrictModel
 from backend.domain.reasons import Reason
 from backend.domain.registry import Registry
@@ -20,12 +20,14 @@ class TransformError(ValueError):
     """A document that a transform cannot handle; the message says why, in the user's terms.
 
     ``reason`` is a stable word for counting. ``due`` is the Unix time from which it may be tried again by
-    itself, where the cause tells; ``retryable`` marks a cause that may pass although nobody knows when.
+    itself, where the cause tells; ``retryable`` marks a cause that may pass although nobody knows when. ``step`` is the
+    number of the step in its pipeline, counted from 1, if it is one's.
     """
 
     reason: str = Reason.TRANSFORM_FAILED
     due: float | None = None
     retryable = False
+    step: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +45,8 @@ class Transform(StrictModel, ABC):
 
     @abstractmethod
     def compile(self) -> Step:
-        """The step as a function. It raises TransformError or PathError on a document it refuses."""
+        """The step as a function. It raises TransformError or PathError on a document it refuses, TooLargeError
+        instead of making it too large."""
 
 
 class CallFailedError(TransformError):
@@ -136,7 +139,9 @@ class FieldTransform(Transform):
             value = paths.get(document, source)
             if value is paths.MISSING:
                 return missing(document)
-            paths.put(document, target, change(value))
+            written = change(value)
+            paths.put(document, target, written)
+            limits.check_growth(document, written)
             return (document,)
 
         return step

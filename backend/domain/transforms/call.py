@@ -3,7 +3,7 @@ from typing import Any, Literal
 
 from pydantic import Field, JsonValue, model_validator
 
-from backend.domain import capabilities, paths
+from backend.domain import capabilities, limits, paths
 from backend.domain.breaker import BreakerPolicy
 from backend.domain.model import ADVANCED
 from backend.domain.rate_limit import RateLimitPolicy
@@ -74,9 +74,13 @@ class Call(WaitingTransform, Use, Named):
     )
     breaker: BreakerPolicy | None = Field(
         None,
-        description="When a system that fails is left alone. Without it, the installation's default is used.",
+        description="When the circuit breaker opens. Without it, the installation's default is used.",
         json_schema_extra=ADVANCED,
     )
+
+    @property
+    def place(self) -> str:
+        return f"step.{self.name}"
 
     @property
     def breaker_name(self) -> str:
@@ -107,6 +111,7 @@ class Call(WaitingTransform, Use, Named):
                     paths.put(document, field, value)
             if target is not None:
                 paths.put(document, target, answer)
+            limits.check_growth(document, answer)
             return (document,)
 
         return step

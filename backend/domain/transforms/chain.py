@@ -7,7 +7,8 @@ from typing import Any
 
 import msgspec
 
-from backend.domain import json
+from backend.domain import json, limits
+from backend.domain.reasons import Reason
 from backend.domain.transforms.base import (
     CallFailedError,
     Encoded,
@@ -31,6 +32,14 @@ class Result(msgspec.Struct, frozen=True):
     body: bytes
     content_type: str
     document: Any = None
+
+
+class Dropped(list[Result]):
+    """No results: the step with this number, counted from 1, dropped the message."""
+
+    def __init__(self, step: int) -> None:
+        super().__init__()
+        self.step = step
 
 
 @dataclass(frozen=True)
@@ -81,12 +90,16 @@ class Chain:
         documents = self._read(body)
         for step in self._steps:
             documents = step.apply(documents)
+            if not documents:
+                return Dropped(step.number)
         return _written(documents)
 
     async def run_waiting(self, body: bytes, resources: StepResources) -> list[Result]:
         documents = self._read(body)
         for step in self._steps:
             documents = await step.apply_waiting(documents, resources)
+            if not documents:
+                return Dropped(step.number)
         return _written(documents)
 
     async def trace(self, body: bytes, resources: StepResources) -> Trace:
@@ -113,6 +126,7 @@ class Chain:
 class _NamedStep:
     """One of the two functions is set."""
 
+    number: int
     name: str
     plain: Step | None
     waiting: WaitingStep | None
@@ -121,15 +135,16 @@ class _NamedStep:
     def of(cls, number: int, transform: Transform) -> "_NamedStep":
         name = f"Step {number} ({transform.type})"  # type: ignore[attr-defined]
         if isinstance(transform, WaitingTransform):
-            return cls(name, None, transform.compile_waiting())
-        return cls(name, transform.compile(), None)
+            return cls(number, name, None, transform.compile_waiting())
+        return cls(number, name, transform.compile(), None)
 
     def apply(self, documents: Sequence[Any]) -> Sequence[Any]:
         assert self.plain is not None
         try:
             if len(documents) == 1:  # nearly always
                 return self.plain(documents[0])
-            return [result for document in documents for result in self.plain(document)]
+            made = limits.FanOut()
+            return [result for document in documents for result in _counted(self.plain(document), made)]
         except (ValueError, RecursionError) as error:
             raise self._named(error) from None
 
@@ -137,17 +152,34 @@ class _NamedStep:
         if self.waiting is None:
             return self.apply(documents)
         try:
-            made = await asyncio.gather(*(self.waiting(document, resources) for document in documents))
+            if len(documents) == 1:
+                return await self.waiting(documents[0], resources)
+            made = limits.FanOut()
+            parts = await asyncio.gather(*(self._wait(document, resources, made) for document in documents))
         except (ValueError, RecursionError) as error:
             raise self._named(error) from None
-        return [result for results in made for result in results]
+        return [result for results in parts for result in results]
+
+    async def _wait(self, document: Any, resources: StepResources, made: limits.FanOut) -> Sequence[Any]:
+        assert self.waiting is not None
+        return _counted(await self.waiting(document, resources), made)
 
     def _named(self, error: Exception) -> TransformError:
         if isinstance(error, RecursionError):
-            return TransformError(f"{self.name}: The message is nested too deeply.")
-        if isinstance(error, CallFailedError):
-            return CallFailedError(error.reason, f"{self.name}: {error}", due=error.due, retryable=error.retryable)
-        return TransformError(f"{self.name}: {error}")
+            failure = TransformError(f"{self.name}: The message is nested too deeply.")
+        elif isinstance(error, CallFailedError):
+            failure = CallFailedError(error.reason, f"{self.name}: {error}", due=error.due, retryable=error.retryable)
+        else:
+            failure = _failure(error, f"{self.name}: {error}")
+        failure.step = self.number
+        return failure
+
+
+def _failure(error: Exception, text: str) -> TransformError:
+    failure = TransformError(text)
+    if isinstance(error, limits.TooLargeError):
+        failure.reason = Reason.TOO_LARGE
+    return failure
 
 
 def _reader(transforms: Sequence[Transform]) -> Callable[[bytes], Sequence[Any]]:
@@ -163,16 +195,30 @@ def _reader(transforms: Sequence[Transform]) -> Callable[[bytes], Sequence[Any]]
     return read
 
 
+def _counted(documents: Sequence[Any], made: limits.FanOut) -> Sequence[Any]:
+    """The documents of one step. Only several are measured; one grows within the limits that steps keep."""
+    for document in documents:
+        made.add(len(document.body if isinstance(document, Encoded) else json.dumps(document)))
+    return documents
+
+
 def _written(documents: Sequence[Any]) -> list[Result]:
     try:
-        return [
+        results = [
             Result(document.body, document.content_type)
             if isinstance(document, Encoded)
             else Result(json.dumps(document), _JSON, document)
             for document in documents
         ]
+        for result in results:
+            limits.check_body(len(result.body))
+        if len(results) > 1:
+            limits.FanOut().add(sum(len(result.body) for result in results), len(results))
+    except limits.TooLargeError as error:
+        raise _failure(error, str(error)) from None
     except (RecursionError, ValueError):
         raise TransformError("The result is nested too deeply to be written.") from None
+    return results
 
 
 def _shown(documents: Sequence[Any]) -> list[str]:

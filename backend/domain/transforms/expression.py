@@ -6,13 +6,15 @@ from typing import Any, Literal
 import cel
 from pydantic import Field, field_validator
 
-from backend.domain import paths
+from backend.domain import json, limits, paths
 from backend.domain.transforms.base import Step, Transform, TransformError, transforms
 
 _LOOPS = re.compile(r"\.\s*(all|exists|exists_one|map|filter)\s*\(")
 _TOKENS = re.compile(r"""r?(\"\"\".*?\"\"\"|'''.*?'''|"(\\.|[^"\\])*"|'(\\.|[^'\\])*')|[()]""", re.DOTALL)
 _FIELDS = re.compile(r"\bmessage\b(?:\s*\.\s*([A-Za-z_]\w*)\b(?!\s*\())?")
 _MAX_VALUES = 2000
+_MAX_COPIED_BYTES = 256 * 1024 * 1024
+_FEW_SUMS = 10
 
 
 @transforms.register
@@ -58,22 +60,33 @@ class Expression(Transform):
         target = paths.parse_path(self.to) if self.to else None
         fields = _fields(self.expression)
         loops = _LOOPS.search(self.expression) is not None
+        sums = self.expression.count("+")
 
         def step(document: Any) -> Any:
             try:
-                if loops and _values(document, _MAX_VALUES) <= 0:
+                remaining = _values(document, _MAX_VALUES) if loops else _MAX_VALUES
+                if remaining <= 0:
                     raise ValueError(f"an expression with a loop accepts messages of at most {_MAX_VALUES} values")
                 # Passing a document to CEL costs more than evaluating most expressions, so only the used fields are.
                 seen = {f: document[f] for f in fields if f in document} if fields is not None else document
+                if loops or sums > _FEW_SUMS:  # each value may be made of everything that is seen, once for each sum
+                    copies = (1 + sums) * (1 + _MAX_VALUES - remaining)
+                    if copies * len(json.dumps(seen)) > _MAX_COPIED_BYTES:
+                        raise limits.TooLargeError("The message is too large for this expression.")
                 result = program.execute({"message": seen})
                 if target is not None:
-                    paths.put(document, target, _as_json(result))
+                    result = _as_json(result)
+                    paths.put(document, target, result)
                 elif not isinstance(result, bool):
                     raise ValueError("the result is neither true nor false")
+            except limits.TooLargeError:
+                raise
             except Exception as error:  # the CEL binding raises many kinds of errors
                 if self.on_error == "dead_letter":
                     raise TransformError(f"The expression failed: {error}") from None
                 return () if self.on_error == "drop" else (document,)
+            if target is not None:
+                limits.check_growth(document, result)
             return (document,) if target is not None or result else ()
 
         return step

@@ -3,7 +3,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from backend.domain import paths
+from backend.domain import limits, paths
 from backend.domain.transforms.base import Step, Transform, TransformError, on_missing, transforms
 
 
@@ -29,9 +29,12 @@ class Flatten(Transform):
                 return missing(document)
             if not isinstance(nested, dict):
                 raise TransformError(f"{self.path or 'The message'} is not an object.")
-            if not steps:
-                return (flat(nested),)
-            paths.put(document, steps, flat(nested))
+            written = flat(nested)
+            if steps:
+                paths.put(document, steps, written)
+            else:
+                document = written
+            limits.check_growth(document, written)
             return (document,)
 
         return step
@@ -48,4 +51,13 @@ class Flatten(Transform):
             for key, child in children:
                 yield from walk(child, f"{name}{self.separator}{key}" if name else key)
 
-        return lambda nested: dict(walk(nested, "")) if nested else {}
+        def flat(nested: dict[str, Any]) -> dict[str, Any]:
+            made: dict[str, Any] = {}
+            size = 0
+            for name, value in walk(nested, "") if nested else ():
+                size += len(name)
+                limits.check_body(size)
+                made[name] = value
+            return made
+
+        return flat

@@ -3,7 +3,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from backend.domain import json
+from backend.domain import json, limits
 from backend.domain.transforms.base import FieldTransform, TransformError, transforms
 
 
@@ -20,6 +20,7 @@ class Join(FieldTransform):
         def change(value: Any) -> str:
             if not isinstance(value, list):
                 raise TransformError(f"{self.path} is not a list.")
+            limits.check_body(len(value) * len(self.separator))
             return self.separator.join(map(json.text, value))
 
         return change

@@ -3,7 +3,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from backend.domain import paths
+from backend.domain import json, limits, paths
 from backend.domain.transforms.base import OnMissing, Step, Transform, TransformError, on_missing, transforms
 
 
@@ -46,6 +46,7 @@ class Split(Transform):
             if not self.keep_rest:
                 return elements
             paths.put(document, steps, None)
+            limits.FanOut().add(len(json.dumps(document)) * len(elements), len(elements))
             results = []
             for element in elements:
                 result = copy.deepcopy(document)

@@ -2,7 +2,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from backend.domain import paths
+from backend.domain import limits, paths
 from backend.domain.templates import MissingFieldError, TextTemplate, compile_text
 from backend.domain.transforms.base import OnMissing, Step, Transform, on_missing, transforms
 
@@ -33,6 +33,7 @@ class Template(Transform):
                 assert self.on_missing != "empty"
                 return on_missing(error.path, self.on_missing)(document)
             paths.put(document, target, written)
+            limits.check_growth(document, written)
             return (document,)
 
         return step

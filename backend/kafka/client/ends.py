@@ -1,4 +1,4 @@
-"""End offsets of topics."""
+"""First and end offsets of topics."""
 
 from typing import Any
 
@@ -7,6 +7,8 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._listoffsets import OffsetSpec
 
 _SECONDS = 5.0
+_MARKERS = 16
+"""The markers of ended transactions that may follow the last record that was read."""
 
 
 def end_offsets(admin: AdminClient, topics: set[str]) -> dict[tuple[str, int], int]:
@@ -14,11 +16,23 @@ def end_offsets(admin: AdminClient, topics: set[str]) -> dict[tuple[str, int], i
 
     Raises KafkaException.
     """
+    return _offsets(admin, topics, OffsetSpec.latest())  # type: ignore[no-untyped-call]
+
+
+def first_offsets(admin: AdminClient, topics: set[str]) -> dict[tuple[str, int], int]:
+    """The offset of the first record that is left, likewise."""
+    return _offsets(admin, topics, OffsetSpec.earliest())  # type: ignore[no-untyped-call]
+
+
+def is_loss(position: int, first: int) -> bool:
+    """Whether a reader at ``position`` has missed records, since the partition begins at ``first``."""
+    return 0 <= position < first - _MARKERS
+
+
+def _offsets(admin: AdminClient, topics: set[str], spec: Any) -> dict[tuple[str, int], int]:
     metadata = admin.list_topics(timeout=_SECONDS).topics
-    specs: dict[TopicPartition, Any] = {
-        TopicPartition(topic, part): OffsetSpec.latest()  # type: ignore[no-untyped-call]
-        for topic in topics & metadata.keys()
-        for part in metadata[topic].partitions
+    specs = {
+        TopicPartition(topic, part): spec for topic in topics & metadata.keys() for part in metadata[topic].partitions
     }
     futures = admin.list_offsets(specs, isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=_SECONDS)
     return {(part.topic, part.partition): future.result().offset for part, future in futures.items()}

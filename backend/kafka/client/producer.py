@@ -4,13 +4,24 @@ import asyncio
 import threading
 from collections import deque
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Protocol
 
 from confluent_kafka import KafkaError, KafkaException, Producer
 from confluent_kafka import Message as Record
 
 PARTITIONER = "murmur2_random"
 """The Java client's partitioner, which Spark uses too: a key goes to the same partition whichever client writes it."""
+
+RECORD_FAULTS = {
+    KafkaError.MSG_SIZE_TOO_LARGE,
+    KafkaError.RECORD_LIST_TOO_LARGE,
+    KafkaError.INVALID_MSG_SIZE,
+    KafkaError.INVALID_RECORD,
+    KafkaError.INVALID_TIMESTAMP,
+    KafkaError.POLICY_VIOLATION,
+    KafkaError._INVALID_ARG,
+}
+"""Answers that blame a record: it is refused again, while others are taken."""
 
 _DEFAULTS: dict[str, Any] = {
     "enable.idempotence": True,
@@ -21,6 +32,48 @@ _DEFAULTS: dict[str, Any] = {
 
 Headers = Sequence[tuple[str, bytes]]
 Report = tuple[asyncio.Future[Record], KafkaError | None, Record]
+
+_FULL_SECONDS = 0.01
+"""Pause before a record is offered again to a local queue that was full."""
+
+
+class Outgoing(Protocol):
+    """A record to be sent."""
+
+    @property
+    def topic(self) -> str: ...
+    @property
+    def key(self) -> bytes | None: ...
+    @property
+    def value(self) -> bytes: ...
+    @property
+    def headers(self) -> list[tuple[str, bytes]]: ...
+
+
+class _Acknowledgements:
+    """Of records that are sent together: one future for all of them costs a small part of what one for each does."""
+
+    def __init__(self, records: int) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._left = records
+        self._error: KafkaError | None = None
+        self.all: asyncio.Future[None] = self._loop.create_future()
+
+    def on_delivery(self, error: KafkaError | None, _: Record) -> None:
+        """Called by the polling thread alone."""
+        self._error = self._error or error
+        self._left -= 1
+        if not self._left:
+            self._loop.call_soon_threadsafe(self._settle)
+
+    def _settle(self) -> None:
+        if self.all.done():  # the caller was cancelled
+            return
+        if self._error is None:
+            self.all.set_result(None)
+        else:
+            self.all.set_exception(KafkaException(self._error))
+            self.all.exception()  # a caller that failed meanwhile does not wait for it any more
 
 
 class AsyncProducer:
@@ -39,7 +92,7 @@ class AsyncProducer:
         self._poller = threading.Thread(target=self._poll, name="kafka-producer-poll", daemon=True)
         self._poller.start()
 
-    def send(self, topic: str, *, key: bytes | None, value: bytes, headers: Headers) -> asyncio.Future[Record]:
+    def send(self, topic: str, *, key: bytes | None, value: bytes | None, headers: Headers) -> asyncio.Future[Record]:
         """Returns a future of the acknowledged record, which fails with KafkaException.
 
         Raises KafkaException immediately when the local queue is full.
@@ -57,6 +110,34 @@ class AsyncProducer:
         except BufferError:
             raise KafkaException(KafkaError(KafkaError._QUEUE_FULL, "too many unacknowledged messages")) from None
         return future
+
+    async def send_all(self, records: Sequence[Outgoing]) -> asyncio.Future[None]:
+        """Returns once the local queue has all of them, in order; waits while it is full. The future ends once the
+        brokers' answers to all of them are known, with KafkaException when one is not acknowledged.
+
+        Raises KafkaException for a record that is refused immediately.
+        """
+        acknowledgements = _Acknowledgements(len(records))
+        if not records:
+            acknowledgements.all.set_result(None)
+        for record in records:
+            while not self._is_queued(record, acknowledgements):
+                await asyncio.sleep(_FULL_SECONDS)
+        return acknowledgements.all
+
+    def _is_queued(self, record: Outgoing, acknowledgements: _Acknowledgements) -> bool:
+        """Offers the record to the local queue; False when that is full."""
+        try:
+            self._producer.produce(
+                record.topic,
+                record.value,
+                record.key,
+                on_delivery=acknowledgements.on_delivery,
+                headers=record.headers,
+            )
+        except BufferError:
+            return False
+        return True
 
     async def close(self, timeout: float = 5.0) -> None:
         """Waits up to ``timeout`` seconds for outstanding acknowledgements."""

@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from enum import Enum
 
 from backend.kafka.proxy.activity import Tally
-from backend.kafka.proxy.config import Address, BrokerTls, ProxyConfig
+from backend.kafka.proxy.config import BrokerTls, ProxyConfig
 from backend.kafka.proxy.sasl import Login, RefusedError
+from backend.kafka.server.listen import HostPort
 from backend.kafka.wire import codec
 from backend.kafka.wire.api import ApiKey
 from backend.kafka.wire.framing import FrameProtocol
@@ -52,7 +53,7 @@ class BrokerConnection(FrameProtocol):
 
     def __init__(
         self,
-        address: Address,
+        address: HostPort,
         config: ProxyConfig,
         *,
         tally: Tally,

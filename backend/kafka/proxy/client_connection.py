@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 import logging
-import random
 import time
 from collections import deque
 from collections.abc import Callable
@@ -13,19 +12,18 @@ from functools import partial
 from backend.kafka.proxy import handshake, metrics
 from backend.kafka.proxy.activity import Tally
 from backend.kafka.proxy.broker_connection import CLIENT_ID, BrokerConnection, Lost
-from backend.kafka.proxy.config import Address
+from backend.kafka.proxy.broker_pool import BrokerPool
 from backend.kafka.proxy.context import Context
 from backend.kafka.proxy.discovery import discover
 from backend.kafka.proxy.fetch import Fetcher
 from backend.kafka.proxy.routes import ROUTES
 from backend.kafka.proxy.routing import Leg, Lookup, Route
-from backend.kafka.proxy.sasl import Login
 from backend.kafka.proxy.share import ShareGroups
 from backend.kafka.proxy.topology import Broker
+from backend.kafka.server.connections import ServerConnection
 from backend.kafka.wire import codec
 from backend.kafka.wire.api import ApiKey
 from backend.kafka.wire.codec import RequestHeader
-from backend.kafka.wire.framing import FrameProtocol
 from backend.kafka.wire.primitives import MalformedError, Parts
 from backend.kafka.wire.structs import Struct
 
@@ -70,20 +68,18 @@ class _Exchange:
     pending_legs: int = 0
 
 
-class ClientConnection(FrameProtocol):
+class ClientConnection(ServerConnection):
     """Handles one client until either side closes the connection. ``on_closed`` is called once."""
 
     def __init__(self, context: Context, on_closed: Callable[["ClientConnection"], None]) -> None:
-        super().__init__(context.config.max_frame_bytes)
+        super().__init__(context.config.max_frame_bytes, metrics.REFUSED)
         self._config = context.config
         self._topology = context.topology
         self._nodes = context.nodes
         self._activity = context.activity
         self._tally: Tally | None = None
         self._on_closed = on_closed
-        self._brokers: dict[Address, BrokerConnection] = {}
-        self._home: Address | None = None
-        self._failed: set[Address] = set()
+        self._brokers = BrokerPool(context, on_writable=self._on_broker_writable, on_home_closed=self._home_closed)
         self._slots: deque[_Slot] = deque()
         self._pending_bytes = 0
         self._postponed: deque[tuple[_Slot, bytearray]] = deque()
@@ -101,14 +97,8 @@ class ClientConnection(FrameProtocol):
             ApiKey.SHARE_FETCH: self._share_groups.fetch,
             ApiKey.SHARE_ACKNOWLEDGE: self._share_groups.acknowledge,
         }
-        self.peer = "?"
 
     # -- the client
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        super().connection_made(transport)
-        host, port, *_ = transport.get_extra_info("peername") or ("?", 0)
-        self.peer = f"{host}:{port}"
 
     def frame_received(self, frame: bytearray) -> None:
         header = codec.read_request_header(frame)
@@ -128,10 +118,6 @@ class ClientConnection(FrameProtocol):
         else:
             self._handle(slot, frame)
 
-    def malformed(self, reason: str) -> None:
-        log.warning("Client %s sent malformed data: %s The connection is closed.", self.peer, reason)
-        metrics.REFUSED.labels("malformed").inc()
-
     def connection_lost(self, error: Exception | None) -> None:
         self._gone_since = time.monotonic()
         self._leave(self._gone_since)
@@ -139,7 +125,7 @@ class ClientConnection(FrameProtocol):
     def _leave(self, now: float) -> None:
         """Closes the connection of a client that has gone, once its writes with acks=0 have been sent to the
         brokers."""
-        is_sending = self._is_resolving or any(c.has_unsent for c in self._brokers.values())
+        is_sending = self._is_resolving or self._brokers.have_unsent
         if self._gone_since is not None and (not is_sending or now - self._gone_since > _LINGER_SECONDS):
             self.close()
 
@@ -154,37 +140,27 @@ class ClientConnection(FrameProtocol):
         self._share_groups.close()
         for task in self._tasks:
             task.cancel()
-        for connection in list(self._brokers.values()):
-            connection.close()
+        self._brokers.close()
         self._on_closed(self)
 
     def refuse(self, reason: str, text: str) -> None:
-        log.warning("Client %s: %s The connection is closed.", self.peer, text)
-        metrics.REFUSED.labels(reason).inc()
         if self._tally is not None:
             self._tally.failures += 1
-        self.close()
+        super().refuse(reason, text)
 
     @property
     def is_idle(self) -> bool:
         return not self._slots
 
-    def stop_reading(self) -> None:
-        """Accepts no further requests; called while the proxy shuts down."""
-        self.transport.pause_reading()
-
     def check(self, now: float) -> None:
         self._leave(now)
-        for connection in list(self._brokers.values()):
-            connection.check(now)
+        self._brokers.check(now)
 
     def pause_writing(self) -> None:
-        for connection in self._brokers.values():
-            connection.pause(True)
+        self._brokers.pause(True)
 
     def resume_writing(self) -> None:
-        for connection in self._brokers.values():
-            connection.pause(False)
+        self._brokers.pause(False)
 
     @property
     def _is_full(self) -> bool:
@@ -337,7 +313,7 @@ class ClientConnection(FrameProtocol):
                 self.refuse("broker", f"A broker's answer cannot be read: {error}")
                 return
             if login is not None:
-                self._sign_in_elsewhere(login)
+                self._brokers.log_in_again(login)
             self._answer(slot, parts)
 
         self._connection(None, is_anonymous=True).send([frame], answered)
@@ -346,60 +322,14 @@ class ClientConnection(FrameProtocol):
         """Whether the cluster is a single broker, so that the client never needs to be signed in at another one."""
         return max(len(self._topology.brokers), len(self._config.first_contact_points)) == 1
 
-    def _sign_in_elsewhere(self, login: Login) -> None:
-        for address, connection in self._brokers.items():
-            if address != self._home:
-                connection.log_in_again(login)
-
     # -- brokers
 
     def _connection(self, broker: Broker | None, *, is_anonymous: bool = False) -> BrokerConnection:
-        """The connection to a broker, or to the home broker, which gets the requests that any broker can answer."""
-        address = broker.address if broker is not None else self._home_address()
-        connection = self._brokers.get(address)
-        if connection is None:
-            if broker is not None and self._nodes.local.rack is not None and broker.rack != self._nodes.local.rack:
-                metrics.OUT_OF_RACK.inc()
-            connection = self._brokers[address] = BrokerConnection(
-                address,
-                self._config,
-                tally=self._activity.brokers.of(str(address)),
-                tls=self._config.tls.brokers,
-                login=None if is_anonymous else self._handshake.login,
-                on_closed=self._broker_closed,
-                on_writable=self._on_broker_writable,
-            )
-        return connection
+        return self._brokers.to(broker, None if is_anonymous else self._handshake.login)
 
-    def _home_address(self) -> Address:
-        if self._home is None:
-            rack = self._nodes.local.rack
-            brokers = list(self._topology.brokers.values())
-            nearby = [broker.address for broker in brokers if broker.rack == rack]
-            for addresses in (nearby, [broker.address for broker in brokers], self._config.first_contact_points):
-                usable = [address for address in addresses if address not in self._failed]
-                if usable:
-                    self._home = random.choice(usable)
-                    return self._home
-            self._failed.clear()
-            self._home = random.choice(self._config.first_contact_points)
-        return self._home
-
-    def _broker_closed(self, connection: BrokerConnection, has_failed: bool) -> None:
-        address = connection.address
-        if self._brokers.get(address) is connection:
-            del self._brokers[address]
-        if self._home == address:
-            self._home = None
-            if has_failed:
-                self._failed.add(address)
-            if self._handshake.is_pinned and not self._is_closed:
-                self.refuse("broker", "The broker closed the connection during the handshake.")
-        if has_failed:
-            for broker in self._topology.brokers.values():
-                if broker.address == address:
-                    self._topology.suspect(broker)
-                    break
+    def _home_closed(self) -> None:
+        if self._handshake.is_pinned and not self._is_closed:
+            self.refuse("broker", "The broker closed the connection during the handshake.")
 
     def request(
         self,

@@ -6,73 +6,24 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import yaml
-from pydantic import AfterValidator, AliasChoices, BeforeValidator, Field, ValidationError, model_validator
+from pydantic import AliasChoices, BeforeValidator, Field, ValidationError, model_validator
 
 from backend.domain.model import StrictModel
+from backend.kafka.server.listen import Address, ExistingFile, ListenTls
 
 
 class ConfigError(Exception):
     """The file cannot be used; the message has a line for each error, with the key's path."""
 
 
-class Address(StrictModel):
-    """A host and a port."""
-
-    host: str
-    port: int = Field(ge=1, le=65535)
-
-    def __str__(self) -> str:
-        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
-
-
-def _address(value: Any) -> Any:
-    if not isinstance(value, str):
-        return value
-    host, colon, port = value.rpartition(":")
-    if not colon or not host or not port.isdigit():
-        raise ValueError("Write an address as host:port.")
-    return {"host": host.removeprefix("[").removesuffix("]"), "port": int(port)}
-
-
-_Address = Annotated[Address, BeforeValidator(_address)]
-
-
-def _file(path: Path) -> Path:
-    if not path.is_file():
-        raise ValueError(f"The file {path} does not exist.")
-    return path
-
-
-_File = Annotated[Path, AfterValidator(_file)]
-
-
-class ListenTls(StrictModel):
-    """TLS between clients and the proxy."""
-
-    certificate: _File = Field(description="The proxy's certificate, a PEM file.")
-    private_key: _File
-    client_authority: _File | None = Field(
-        None, description="If set, clients must present a certificate that this authority has signed."
-    )
-
-    @cached_property
-    def context(self) -> ssl.SSLContext:
-        context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-        context.load_cert_chain(self.certificate, self.private_key)
-        if self.client_authority is not None:
-            context.verify_mode = ssl.CERT_REQUIRED
-            context.load_verify_locations(self.client_authority)
-        return context
-
-
 class BrokerTls(StrictModel):
     """TLS between the proxy and brokers."""
 
-    authority: _File | None = Field(
+    authority: ExistingFile | None = Field(
         None, description="The authority that signed the brokers' certificates; by default the system's authorities."
     )
-    certificate: _File | None = Field(None, description="The proxy's own certificate, if brokers require one.")
-    private_key: _File | None = None
+    certificate: ExistingFile | None = Field(None, description="The proxy's own certificate, if brokers require one.")
+    private_key: ExistingFile | None = None
     verify_hostname: bool = True
 
     @model_validator(mode="after")
@@ -98,7 +49,7 @@ class Tls(StrictModel):
 class DelegationTokens(StrictModel):
     """How the proxy creates delegation tokens for SCRAM users, under its own identity."""
 
-    contact_points: list[_Address] = Field(
+    contact_points: list[Address] = Field(
         min_length=1, description="Brokers' listeners that authenticate the proxy by its certificate (mTLS)."
     )
     tls: BrokerTls = Field(description="TLS with the proxy's own certificate.")
@@ -116,8 +67,8 @@ class Sasl(StrictModel):
 class ProxyNode(StrictModel):
     """One proxy, as clients and the other proxies reach it."""
 
-    address_for_clients: _Address
-    address_for_peers: _Address
+    address_for_clients: Address
+    address_for_peers: Address
     rack: str | None = None
     broker_id: int = Field(ge=0, description="The broker id that clients see for this proxy.")
 
@@ -135,7 +86,7 @@ def _nodes(value: Any) -> Any:
 class ProxyConfig(StrictModel):
     """The configuration of one proxy process."""
 
-    first_contact_points: list[_Address] = Field(
+    first_contact_points: list[Address] = Field(
         min_length=1, description="Brokers from which the proxy learns about all others."
     )
     proxy_nodes: Annotated[list[ProxyNode], BeforeValidator(_nodes)] = Field(
@@ -148,8 +99,8 @@ class ProxyConfig(StrictModel):
         validation_alias=AliasChoices("local_broker_id", "local_shotover_broker_id"),
         description="The broker_id of this process in proxy_nodes.",
     )
-    listen: _Address = Field(description="The address on which this process accepts connections.")
-    operations: _Address | None = Field(
+    listen: Address = Field(description="The address on which this process accepts connections.")
+    operations: Address | None = Field(
         None, description="The address that serves /health, /ready, /metrics and /status."
     )
     connect_timeout_ms: int = Field(3000, ge=1)

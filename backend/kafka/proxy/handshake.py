@@ -1,7 +1,9 @@
 """How a connection begins: the available APIs, and authentication."""
 
 from backend.kafka.proxy.routes import ROUTES, WITH_SESSIONS
-from backend.kafka.proxy.sasl import REPLAYED, SCRAM, Login, Replay, TokenLogin, Tokens, scram_user
+from backend.kafka.proxy.sasl import REPLAYED, SCRAM, Login, Replay, TokenLogin, Tokens
+from backend.kafka.server import scram
+from backend.kafka.server.versions import too_new
 from backend.kafka.wire import codec
 from backend.kafka.wire.api import ApiKey, ErrorCode
 from backend.kafka.wire.codec import RequestHeader
@@ -35,7 +37,7 @@ class Handshake:
     def local_answer(self, header: RequestHeader, frame: bytearray) -> Parts | None:
         """The proxy's own answer; None if the request is forwarded to a broker. Raises MalformedError."""
         if header.api_key == ApiKey.API_VERSIONS:
-            return self._too_new(header)
+            return too_new(header)
         body = codec.read_request(header.api_key, header.version, frame, header.body)
         if header.api_key == ApiKey.SASL_HANDSHAKE:
             if header.version < _OLDEST_HANDSHAKE:
@@ -69,22 +71,8 @@ class Handshake:
         if self._mechanism in REPLAYED:
             return Replay(self._mechanism, self._messages[-1])
         if len(self._messages) == 2 and self._tokens is not None:  # SCRAM has two messages
-            return TokenLogin(self._tokens, scram_user(self._messages[0]), self._mechanism)
+            return TokenLogin(self._tokens, scram.user_of(self._messages[0]), self._mechanism)
         return None
-
-    @staticmethod
-    def _too_new(header: RequestHeader) -> Parts | None:
-        """The answer to an ApiVersions request of an unknown version, as the protocol guide demands: error 35 in
-        version 0, with the versions of ApiVersions itself."""
-        versions = REQUESTS[ApiKey.API_VERSIONS].versions
-        if header.version in versions:
-            return None
-        response = codec.response_type(ApiKey.API_VERSIONS)
-        own = response.type_of("api_keys")(
-            api_key=ApiKey.API_VERSIONS, min_version=versions.first, max_version=versions.last
-        )
-        body = response(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=[own])
-        return codec.write_response(ApiKey.API_VERSIONS, 0, header.correlation_id, body)
 
     @staticmethod
     def _api_versions(header: RequestHeader, answer: bytearray) -> Parts:

@@ -5,11 +5,11 @@ import contextlib
 import logging
 import random
 from collections.abc import Iterable
-from hashlib import blake2b
 
 from backend.kafka.proxy import metrics
 from backend.kafka.proxy.config import ProxyConfig, ProxyNode
 from backend.kafka.proxy.topology import Broker
+from backend.kafka.server.placement import weight
 
 log = logging.getLogger(__name__)
 
@@ -53,7 +53,7 @@ class Nodes:
             load = dict.fromkeys((node.broker_id for node in proxies), 0)
             for broker in sorted(members, key=lambda b: b.id):
                 candidates = [node for node in proxies if load[node.broker_id] < bound]
-                chosen = max(candidates, key=lambda node: _weight(broker, node))
+                chosen = max(candidates, key=lambda node: weight(str(broker.address), node.broker_id))
                 load[chosen.broker_id] += 1
                 assigned[broker.id] = chosen
         return assigned
@@ -88,7 +88,3 @@ class Nodes:
         with contextlib.suppress(OSError):
             await writer.wait_closed()
         return True
-
-
-def _weight(broker: Broker, node: ProxyNode) -> bytes:
-    return blake2b(f"{broker.address}|{node.broker_id}".encode(), digest_size=8).digest()

@@ -1,35 +1,35 @@
 """The proxy's HTTP endpoints for operators: /health, /ready, /metrics, and /status for the console."""
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
 from backend.domain import json
-
-if TYPE_CHECKING:
-    from backend.kafka.proxy.server import Proxy
+from backend.kafka.proxy.context import Context
+from backend.kafka.server.http import answer
 
 
 class Operations:
     """An ASGI application with the endpoints of one proxy."""
 
-    def __init__(self, proxy: "Proxy") -> None:
-        self._proxy = proxy
+    def __init__(self, context: Context, *, connections: Callable[[], int], is_draining: Callable[[], bool]) -> None:
+        self._context = context
+        self._connections = connections
+        self._is_draining = is_draining
 
     async def __call__(self, scope: dict[str, Any], receive: Any, send: Any) -> None:
         if scope["type"] != "http":
             return
         status, kind, body = self._answer(scope["path"])
-        headers = [(b"content-type", kind.encode()), (b"content-length", str(len(body)).encode())]
-        await send({"type": "http.response.start", "status": status, "headers": headers})
-        await send({"type": "http.response.body", "body": body})
+        await answer(send, status, kind, body)
 
     def _answer(self, path: str) -> tuple[int, str, bytes]:
         if path == "/health":
             return 200, "application/json", b'{"status":"ok"}'
         if path == "/ready":
-            state = "draining" if self._proxy.is_draining else "ready"
-            return 503 if self._proxy.is_draining else 200, "application/json", json.dumps({"status": state})
+            status, state = (503, "draining") if self._is_draining() else (200, "ready")
+            return status, "application/json", json.dumps({"status": state})
         if path == "/metrics":
             return 200, CONTENT_TYPE_LATEST, generate_latest()
         if path == "/status":
@@ -37,7 +37,7 @@ class Operations:
         return 404, "application/json", b'{"status":"not found"}'
 
     def _status(self) -> dict[str, Any]:
-        context = self._proxy.context
+        context = self._context
         nodes, brokers = context.nodes, context.topology.brokers
         assigned = nodes.assignment(brokers.values())
         activity = context.activity
@@ -66,6 +66,6 @@ class Operations:
             ],
             "clients": activity.clients.facts(),
             "last_errors": activity.errors.facts(),
-            "connections": len(self._proxy.clients),
-            "is_draining": self._proxy.is_draining,
+            "connections": self._connections(),
+            "is_draining": self._is_draining(),
         }

@@ -6,15 +6,13 @@ the others the proxy uses a delegation token of the user (KIP-48), which it crea
 
 import asyncio
 import base64
-import hashlib
-import hmac
 import logging
-import secrets
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
+from backend.kafka.server import scram
 from backend.kafka.wire import codec
 from backend.kafka.wire.api import ApiKey, ErrorCode
 from backend.kafka.wire.structs import Struct
@@ -22,7 +20,7 @@ from backend.kafka.wire.structs import Struct
 log = logging.getLogger(__name__)
 
 REPLAYED = ("PLAIN", "OAUTHBEARER")
-SCRAM = ("SCRAM-SHA-256", "SCRAM-SHA-512")
+SCRAM = tuple(scram.DIGESTS)
 
 HANDSHAKE_VERSION = 1
 AUTHENTICATE_VERSION = 2
@@ -103,10 +101,13 @@ class TokenLogin(Login):
     async def run(self, send: SendRequest) -> float:
         token = await self._tokens.of(self._user)
         await _handshake(send, self._mechanism)
-        exchange = ScramExchange(self._mechanism, token.id, token.password, "tokenauth=true")
+        exchange = scram.ClientExchange(self._mechanism, token.id, token.password, "tokenauth=true")
         challenge = await _authenticate(send, exchange.first())
-        last = await _authenticate(send, exchange.final(challenge.auth_bytes))
-        exchange.verify(last.auth_bytes)
+        try:
+            last = await _authenticate(send, exchange.final(challenge.auth_bytes))
+            exchange.verify(last.auth_bytes)
+        except scram.ScramError as error:
+            raise RefusedError(str(error)) from None
         return float(last.session_lifetime_ms) / 1000
 
 
@@ -147,55 +148,6 @@ class Tokens:
         log.info("A delegation token was created for %s.", user)
         password = base64.b64encode(answer.hmac).decode()
         return Token(answer.token_id, password, time.time(), answer.expiry_timestamp_ms / 1000)
-
-
-class ScramExchange:
-    """The client's side of one SCRAM exchange."""
-
-    def __init__(self, mechanism: str, user: str, password: str, extension: str = "") -> None:
-        self._digest = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}[mechanism]
-        self._password = password
-        escaped = user.replace("=", "=3D").replace(",", "=2C")
-        self._nonce = secrets.token_hex(16)
-        self._first_bare = ",".join(filter(None, [f"n={escaped}", f"r={self._nonce}", extension]))
-        self._server_signature = b""
-
-    def first(self) -> bytes:
-        return f"n,,{self._first_bare}".encode()
-
-    def final(self, challenge: bytes) -> bytes:
-        """Raises RefusedError when the challenge is not the answer to the first message."""
-        fields = _scram_fields(challenge)
-        if not fields.get("r", "").startswith(self._nonce):
-            raise RefusedError("the broker's SCRAM challenge does not belong to this exchange")
-        salt, rounds = base64.b64decode(fields["s"]), int(fields["i"])
-        salted = hashlib.pbkdf2_hmac(self._digest, self._password.encode(), salt, rounds)
-        client_key = self._hmac(salted, b"Client Key")
-        without_proof = f"c=biws,r={fields['r']}"
-        message = f"{self._first_bare},{challenge.decode()},{without_proof}".encode()
-        signature = self._hmac(hashlib.new(self._digest, client_key).digest(), message)
-        proof = bytes(a ^ b for a, b in zip(client_key, signature, strict=True))
-        self._server_signature = self._hmac(self._hmac(salted, b"Server Key"), message)
-        return f"{without_proof},p={base64.b64encode(proof).decode()}".encode()
-
-    def verify(self, last: bytes) -> None:
-        """Raises RefusedError unless the broker has proved that it knows the password."""
-        signature = base64.b64decode(_scram_fields(last).get("v", ""))
-        if not hmac.compare_digest(signature, self._server_signature):
-            raise RefusedError("the broker could not prove that it knows the user's password")
-
-    def _hmac(self, key: bytes, data: bytes) -> bytes:
-        return hmac.digest(key, data, self._digest)
-
-
-def scram_user(first: bytes) -> str:
-    """The user named in a client's first message; empty if there is none."""
-    bare = first.decode(errors="replace").split(",", 2)[-1]
-    return _scram_fields(bare.encode()).get("n", "").replace("=2C", ",").replace("=3D", "=")
-
-
-def _scram_fields(message: bytes) -> dict[str, str]:
-    return {part[:1]: part[2:] for part in message.decode(errors="replace").split(",")}
 
 
 async def _handshake(send: SendRequest, mechanism: str) -> None:

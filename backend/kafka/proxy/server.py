@@ -3,9 +3,7 @@
 import asyncio
 import logging
 import signal
-import time
 
-import uvicorn
 from prometheus_client import REGISTRY
 
 from backend.kafka.proxy import metrics
@@ -17,12 +15,11 @@ from backend.kafka.proxy.nodes import Nodes
 from backend.kafka.proxy.operations import Operations
 from backend.kafka.proxy.own_connection import tokens_of
 from backend.kafka.proxy.topology import Topology
-from backend.kafka.wire.framing import FrameProtocol
+from backend.kafka.server.connections import Listener
+from backend.kafka.server.http import serve_http
+from backend.network import tasks
 
 log = logging.getLogger(__name__)
-
-_CHECK_SECONDS = 1.0
-_BACKLOG = 1024
 
 
 class Proxy:
@@ -30,8 +27,11 @@ class Proxy:
 
     def __init__(self, config: ProxyConfig) -> None:
         self.context = Context(config, Topology(), Nodes(config), Activity(), tokens_of(config))
-        self.clients: set[ClientConnection] = set()
-        self.is_draining = False
+        self.listener = Listener(
+            lambda closed: ClientConnection(self.context, closed),
+            limit=config.connection_limit,
+            count=metrics.CONNECTIONS,
+        )
 
     async def run(self) -> None:
         """Runs until SIGTERM or SIGINT. Raises OSError when the address is already in use."""
@@ -41,64 +41,19 @@ class Proxy:
             loop.add_signal_handler(number, stop.set)
         config = self.context.config
         tls = config.tls.clients
-        server = await loop.create_server(
-            self._accept,
-            config.listen.host,
-            config.listen.port,
-            ssl=tls.context if tls is not None else None,
-            backlog=_BACKLOG,
-        )
-        works = (
-            self.context.nodes.watch_peers(),
-            self._check(),
-            self.context.activity.keep_sampling(),
-            self._operations(),
-        )
+        await self.listener.start(config.listen, tls.context if tls is not None else None)
+        works = [self.context.nodes.watch_peers(), self.context.activity.keep_sampling()]
+        if config.operations is not None:
+            works.append(serve_http(self._operations(), config.operations))
         REGISTRY.register(metrics.TallyCollector(self.context.activity))
         background = [asyncio.create_task(work) for work in works]
         log.info("The proxy listens at %s.", config.listen)
         await stop.wait()
-        self.is_draining = True
-        server.close()
-        await self._drain()
-        for task in background:
-            task.cancel()
-        await asyncio.gather(*background, return_exceptions=True)
+        await self.listener.drain(config.drain_timeout_ms / 1000)
+        await tasks.cancel(*background)
 
-    def _accept(self) -> FrameProtocol:
-        client = ClientConnection(self.context, self._closed)
-        self.clients.add(client)
-        metrics.CONNECTIONS.set(len(self.clients))
-        if len(self.clients) > self.context.config.connection_limit:
-            text = f"There are already {self.context.config.connection_limit} connections (connection_limit)."
-            asyncio.get_running_loop().call_soon(client.refuse, "limit", text)
-        return client
-
-    def _closed(self, client: ClientConnection) -> None:
-        self.clients.discard(client)
-        metrics.CONNECTIONS.set(len(self.clients))
-
-    async def _check(self) -> None:
-        while True:
-            await asyncio.sleep(_CHECK_SECONDS)
-            now = time.monotonic()
-            for client in list(self.clients):
-                client.check(now)
-
-    async def _drain(self) -> None:
-        for client in self.clients:
-            client.stop_reading()
-        deadline = time.monotonic() + self.context.config.drain_timeout_ms / 1000
-        while time.monotonic() < deadline and not all(client.is_idle for client in self.clients):
-            await asyncio.sleep(0.02)
-        for client in list(self.clients):
-            client.close()
-
-    async def _operations(self) -> None:
-        address = self.context.config.operations
-        if address is None:
-            return
-        config = uvicorn.Config(Operations(self), host=address.host, port=address.port, access_log=False)
-        config.lifespan, config.log_level = "off", "warning"
-        server = uvicorn.Server(config)
-        await server._serve()
+    def _operations(self) -> Operations:
+        listener = self.listener
+        return Operations(
+            self.context, connections=lambda: len(listener.clients), is_draining=lambda: listener.is_draining
+        )

@@ -4,7 +4,7 @@ import logging
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from backend.kafka.proxy.config import Address
+from backend.kafka.server.listen import HostPort
 from backend.kafka.wire.api import ErrorCode
 from backend.kafka.wire.structs import Struct
 
@@ -20,7 +20,7 @@ _NO_LEADER = (-1, -1)
 @dataclass(frozen=True, slots=True)
 class Broker:
     id: int
-    address: Address
+    address: HostPort
     rack: str | None
 
     def __hash__(self) -> int:
@@ -88,7 +88,9 @@ class Topology:
 
     def learn_brokers(self, brokers: Iterable[tuple[int, str, int, str | None]]) -> None:
         """Replaces the list of brokers by the given one, which is complete."""
-        by_id = {node_id: Broker(node_id, Address(host=host, port=port), rack) for node_id, host, port, rack in brokers}
+        by_id = {
+            node_id: Broker(node_id, HostPort(host=host, port=port), rack) for node_id, host, port, rack in brokers
+        }
         if by_id and by_id != self.brokers:
             log.info("Brokers: %s", ", ".join(f"{b.id} at {b.address}" for b in by_id.values()))
             self.brokers = by_id

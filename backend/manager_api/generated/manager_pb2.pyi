@@ -48,40 +48,53 @@ class RuntimeConfig(_message.Message):
     def __init__(self, pipeline: _Optional[_Union[Pipeline, _Mapping]] = ..., connectors: _Optional[_Mapping[str, RuntimeConnector]] = ...) -> None: ...
 
 class RuntimeConnector(_message.Message):
-    __slots__ = ("type", "connection", "error")
+    __slots__ = ("type", "connection", "error", "registered")
+    class RegisteredEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: bytes
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[bytes] = ...) -> None: ...
     TYPE_FIELD_NUMBER: _ClassVar[int]
     CONNECTION_FIELD_NUMBER: _ClassVar[int]
     ERROR_FIELD_NUMBER: _ClassVar[int]
+    REGISTERED_FIELD_NUMBER: _ClassVar[int]
     type: str
     connection: bytes
     error: str
-    def __init__(self, type: _Optional[str] = ..., connection: _Optional[bytes] = ..., error: _Optional[str] = ...) -> None: ...
+    registered: _containers.ScalarMap[str, bytes]
+    def __init__(self, type: _Optional[str] = ..., connection: _Optional[bytes] = ..., error: _Optional[str] = ..., registered: _Optional[_Mapping[str, bytes]] = ...) -> None: ...
 
 class WatchRequest(_message.Message):
     __slots__ = ()
     def __init__(self) -> None: ...
 
 class WatchEvent(_message.Message):
-    __slots__ = ("snapshot", "pipeline_changed", "pipeline_removed", "key_changed", "key_removed")
-    SNAPSHOT_FIELD_NUMBER: _ClassVar[int]
-    PIPELINE_CHANGED_FIELD_NUMBER: _ClassVar[int]
-    PIPELINE_REMOVED_FIELD_NUMBER: _ClassVar[int]
-    KEY_CHANGED_FIELD_NUMBER: _ClassVar[int]
-    KEY_REMOVED_FIELD_NUMBER: _ClassVar[int]
-    snapshot: Snapshot
-    pipeline_changed: Pipeline
-    pipeline_removed: str
-    key_changed: IngestKey
-    key_removed: str
-    def __init__(self, snapshot: _Optional[_Union[Snapshot, _Mapping]] = ..., pipeline_changed: _Optional[_Union[Pipeline, _Mapping]] = ..., pipeline_removed: _Optional[str] = ..., key_changed: _Optional[_Union[IngestKey, _Mapping]] = ..., key_removed: _Optional[str] = ...) -> None: ...
+    __slots__ = ("snapshot_piece", "snapshot_end", "changes")
+    SNAPSHOT_PIECE_FIELD_NUMBER: _ClassVar[int]
+    SNAPSHOT_END_FIELD_NUMBER: _ClassVar[int]
+    CHANGES_FIELD_NUMBER: _ClassVar[int]
+    snapshot_piece: Piece
+    snapshot_end: SnapshotEnd
+    changes: Piece
+    def __init__(self, snapshot_piece: _Optional[_Union[Piece, _Mapping]] = ..., snapshot_end: _Optional[_Union[SnapshotEnd, _Mapping]] = ..., changes: _Optional[_Union[Piece, _Mapping]] = ...) -> None: ...
 
-class Snapshot(_message.Message):
-    __slots__ = ("pipelines", "keys")
+class Piece(_message.Message):
+    __slots__ = ("pipelines", "pipelines_removed", "keys", "keys_removed")
     PIPELINES_FIELD_NUMBER: _ClassVar[int]
+    PIPELINES_REMOVED_FIELD_NUMBER: _ClassVar[int]
     KEYS_FIELD_NUMBER: _ClassVar[int]
+    KEYS_REMOVED_FIELD_NUMBER: _ClassVar[int]
     pipelines: _containers.RepeatedCompositeFieldContainer[Pipeline]
+    pipelines_removed: _containers.RepeatedScalarFieldContainer[str]
     keys: _containers.RepeatedCompositeFieldContainer[IngestKey]
-    def __init__(self, pipelines: _Optional[_Iterable[_Union[Pipeline, _Mapping]]] = ..., keys: _Optional[_Iterable[_Union[IngestKey, _Mapping]]] = ...) -> None: ...
+    keys_removed: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, pipelines: _Optional[_Iterable[_Union[Pipeline, _Mapping]]] = ..., pipelines_removed: _Optional[_Iterable[str]] = ..., keys: _Optional[_Iterable[_Union[IngestKey, _Mapping]]] = ..., keys_removed: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class SnapshotEnd(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
 
 class IngestKey(_message.Message):
     __slots__ = ("hash", "workspace_id", "expires_at")
@@ -148,12 +161,26 @@ class InputLease(_message.Message):
     def __init__(self, pipeline_id: _Optional[str] = ..., version: _Optional[int] = ..., token: _Optional[str] = ..., seconds: _Optional[int] = ..., breakpoint: _Optional[bytes] = ...) -> None: ...
 
 class HeldLease(_message.Message):
-    __slots__ = ("pipeline_id", "token")
+    __slots__ = ("pipeline_id", "token", "progress")
     PIPELINE_ID_FIELD_NUMBER: _ClassVar[int]
     TOKEN_FIELD_NUMBER: _ClassVar[int]
+    PROGRESS_FIELD_NUMBER: _ClassVar[int]
     pipeline_id: str
     token: str
-    def __init__(self, pipeline_id: _Optional[str] = ..., token: _Optional[str] = ...) -> None: ...
+    progress: Progress
+    def __init__(self, pipeline_id: _Optional[str] = ..., token: _Optional[str] = ..., progress: _Optional[_Union[Progress, _Mapping]] = ...) -> None: ...
+
+class Progress(_message.Message):
+    __slots__ = ("breakpoint", "rows", "estimate", "failure")
+    BREAKPOINT_FIELD_NUMBER: _ClassVar[int]
+    ROWS_FIELD_NUMBER: _ClassVar[int]
+    ESTIMATE_FIELD_NUMBER: _ClassVar[int]
+    FAILURE_FIELD_NUMBER: _ClassVar[int]
+    breakpoint: bytes
+    rows: int
+    estimate: int
+    failure: str
+    def __init__(self, breakpoint: _Optional[bytes] = ..., rows: _Optional[int] = ..., estimate: _Optional[int] = ..., failure: _Optional[str] = ...) -> None: ...
 
 class HeartbeatRequest(_message.Message):
     __slots__ = ("leases",)
@@ -167,17 +194,29 @@ class HeartbeatResponse(_message.Message):
     leases: _containers.RepeatedCompositeFieldContainer[InputLease]
     def __init__(self, leases: _Optional[_Iterable[_Union[InputLease, _Mapping]]] = ...) -> None: ...
 
+class ReleaseInputsRequest(_message.Message):
+    __slots__ = ("leases",)
+    LEASES_FIELD_NUMBER: _ClassVar[int]
+    leases: _containers.RepeatedCompositeFieldContainer[HeldLease]
+    def __init__(self, leases: _Optional[_Iterable[_Union[HeldLease, _Mapping]]] = ...) -> None: ...
+
+class ReleaseInputsResponse(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
 class CompleteBatchRequest(_message.Message):
-    __slots__ = ("pipeline_id", "token", "breakpoint", "failure")
+    __slots__ = ("pipeline_id", "token", "breakpoint", "failure", "rows")
     PIPELINE_ID_FIELD_NUMBER: _ClassVar[int]
     TOKEN_FIELD_NUMBER: _ClassVar[int]
     BREAKPOINT_FIELD_NUMBER: _ClassVar[int]
     FAILURE_FIELD_NUMBER: _ClassVar[int]
+    ROWS_FIELD_NUMBER: _ClassVar[int]
     pipeline_id: str
     token: str
     breakpoint: bytes
     failure: str
-    def __init__(self, pipeline_id: _Optional[str] = ..., token: _Optional[str] = ..., breakpoint: _Optional[bytes] = ..., failure: _Optional[str] = ...) -> None: ...
+    rows: int
+    def __init__(self, pipeline_id: _Optional[str] = ..., token: _Optional[str] = ..., breakpoint: _Optional[bytes] = ..., failure: _Optional[str] = ..., rows: _Optional[int] = ...) -> None: ...
 
 class CompleteBatchResponse(_message.Message):
     __slots__ = ()

@@ -52,7 +52,7 @@ class ManagerStub:
                 request_serializer=backend_dot_manager__api_dot_generated_dot_manager__pb2.WatchRequest.SerializeToString,
                 response_deserializer=backend_dot_manager__api_dot_generated_dot_manager__pb2.WatchEvent.FromString,
                 _registered_method=True)
-        self.ListFilters = channel.unary_unary(
+        self.ListFilters = channel.unary_stream(
                 '/headrace.manager.v1.Manager/ListFilters',
                 request_serializer=backend_dot_manager__api_dot_generated_dot_manager__pb2.ListFiltersRequest.SerializeToString,
                 response_deserializer=backend_dot_manager__api_dot_generated_dot_manager__pb2.ListFiltersResponse.FromString,
@@ -66,6 +66,11 @@ class ManagerStub:
                 '/headrace.manager.v1.Manager/Heartbeat',
                 request_serializer=backend_dot_manager__api_dot_generated_dot_manager__pb2.HeartbeatRequest.SerializeToString,
                 response_deserializer=backend_dot_manager__api_dot_generated_dot_manager__pb2.HeartbeatResponse.FromString,
+                _registered_method=True)
+        self.ReleaseInputs = channel.unary_unary(
+                '/headrace.manager.v1.Manager/ReleaseInputs',
+                request_serializer=backend_dot_manager__api_dot_generated_dot_manager__pb2.ReleaseInputsRequest.SerializeToString,
+                response_deserializer=backend_dot_manager__api_dot_generated_dot_manager__pb2.ReleaseInputsResponse.FromString,
                 _registered_method=True)
         self.CompleteBatch = channel.unary_unary(
                 '/headrace.manager.v1.Manager/CompleteBatch',
@@ -98,15 +103,15 @@ class ManagerServicer:
         raise NotImplementedError('Method not implemented!')
 
     def WatchPipelines(self, request, context):
-        """First a snapshot of everything published, then each change as it happens. A new
-        snapshot follows every minute.
+        """First everything that is published, in pieces, then each change as it happens. An event is sent
+        every minute even if nothing changed.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ListFilters(self, request, context):
-        """The published filter subscriptions, except those of paused pipelines.
+        """The published filter subscriptions, except those of paused pipelines, in pieces.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -121,8 +126,17 @@ class ManagerServicer:
         raise NotImplementedError('Method not implemented!')
 
     def Heartbeat(self, request, context):
-        """Renews leases. Those that are missing in the answer are lost: they have expired, the input has
-        changed, or the pipeline is paused or removed. The reader must then stop and commit nothing.
+        """Renews leases, and records how far their readers have come. Those that are missing in the answer
+        are lost: they have expired, the input has changed, or the pipeline is paused or removed. The
+        reader must then stop and commit nothing.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ReleaseInputs(self, request, context):
+        """Returns leases whose readers have stopped before the end, and records how far they came: others
+        may claim them immediately. Leases that are lost are ignored.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -154,7 +168,7 @@ def add_ManagerServicer_to_server(servicer, server):
                     request_deserializer=backend_dot_manager__api_dot_generated_dot_manager__pb2.WatchRequest.FromString,
                     response_serializer=backend_dot_manager__api_dot_generated_dot_manager__pb2.WatchEvent.SerializeToString,
             ),
-            'ListFilters': grpc.unary_unary_rpc_method_handler(
+            'ListFilters': grpc.unary_stream_rpc_method_handler(
                     servicer.ListFilters,
                     request_deserializer=backend_dot_manager__api_dot_generated_dot_manager__pb2.ListFiltersRequest.FromString,
                     response_serializer=backend_dot_manager__api_dot_generated_dot_manager__pb2.ListFiltersResponse.SerializeToString,
@@ -168,6 +182,11 @@ def add_ManagerServicer_to_server(servicer, server):
                     servicer.Heartbeat,
                     request_deserializer=backend_dot_manager__api_dot_generated_dot_manager__pb2.HeartbeatRequest.FromString,
                     response_serializer=backend_dot_manager__api_dot_generated_dot_manager__pb2.HeartbeatResponse.SerializeToString,
+            ),
+            'ReleaseInputs': grpc.unary_unary_rpc_method_handler(
+                    servicer.ReleaseInputs,
+                    request_deserializer=backend_dot_manager__api_dot_generated_dot_manager__pb2.ReleaseInputsRequest.FromString,
+                    response_serializer=backend_dot_manager__api_dot_generated_dot_manager__pb2.ReleaseInputsResponse.SerializeToString,
             ),
             'CompleteBatch': grpc.unary_unary_rpc_method_handler(
                     servicer.CompleteBatch,
@@ -280,7 +299,7 @@ class Manager:
             wait_for_ready=None,
             timeout=None,
             metadata=None):
-        return grpc.experimental.unary_unary(
+        return grpc.experimental.unary_stream(
             request,
             target,
             '/headrace.manager.v1.Manager/ListFilters',
@@ -340,6 +359,33 @@ class Manager:
             '/headrace.manager.v1.Manager/Heartbeat',
             backend_dot_manager__api_dot_generated_dot_manager__pb2.HeartbeatRequest.SerializeToString,
             backend_dot_manager__api_dot_generated_dot_manager__pb2.HeartbeatResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ReleaseInputs(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/headrace.manager.v1.Manager/ReleaseInputs',
+            backend_dot_manager__api_dot_generated_dot_manager__pb2.ReleaseInputsRequest.SerializeToString,
+            backend_dot_manager__api_dot_generated_dot_manager__pb2.ReleaseInputsResponse.FromString,
             options,
             channel_credentials,
             insecure,

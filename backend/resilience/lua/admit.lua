@@ -7,6 +7,8 @@
 --       then a pair for each attempt: its kind (first, redelivery, retry) and the message's id ("" for a retry)
 -- Returns {time, breaker's state, its until} followed by one answer for each attempt:
 --   {"repeat", position} | {"open", until} | {"limited", due} | {"send", wait, "probe" or ""}
+-- Seconds that an unused breaker is kept beyond its open time; so the state of a deleted pipeline goes too.
+local kept = 30 * 86400
 local clock = redis.call('TIME')
 local now = ARGV[1] ~= '' and tonumber(ARGV[1]) or tonumber(clock[1]) + tonumber(clock[2]) / 1e6
 local interval, burst, horizon = tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
@@ -23,9 +25,10 @@ local function admit_by_breaker()
   local before = state
   state, ends = 'half_open', now + tonumber(ARGV[2])
   redis.call('HSET', KEYS[1], 'state', state, 'until', tostring(ends))
+  redis.call('EXPIRE', KEYS[1], math.ceil(ends - now) + kept)
   if before == 'open' then
-    redis.call('XADD', KEYS[6], 'MAXLEN', '~', 10000, '*', 'kind', 'breaker', 'output', ARGV[6],
-      'state', state, 'until', string.format('%.3f', ends), 'cause', 'The penalty is over: one message probes.')
+    redis.call('XADD', KEYS[6], 'MAXLEN', '~', 10000, '*', 'kind', 'breaker', 'output', ARGV[6], 'state', state,
+      'until', string.format('%.3f', ends), 'cause', 'The open time has ended; one message is sent as a probe.')
   end
   return true, 'probe'
 end

@@ -2,11 +2,15 @@
 -- output.
 --
 -- KEYS  1 breaker (hash)  2 errors (list, newest first)  3, 4 ledger: newer and older (hashes)  5 events (stream)
--- ARGV  1 time, or ""  2 errors that open  3 window in seconds  4 penalty in seconds
---       5 seconds after which the newer ledger becomes the older  6 seconds that both are kept without use
+--       6 ledger's horizon (string)
+-- ARGV  1 time, or ""  2 errors that open  3 window in seconds  4 open time in seconds
+--       5 the most deliveries in the newer ledger  6 seconds that both are kept without use
 --       7 output's name for events (JSON)  8 the probe's outcome: "", "ok" or "failed"
---       9 number of errors, then the cause of each; then pairs: delivered id, position
+--       9 number of errors, then message|cause of each, where a message without a cause was delivered after all;
+--       then pairs: delivered id, position
 -- Returns {breaker's state, its until}
+-- Seconds that an unused breaker is kept beyond its open time; so the state of a deleted pipeline goes too.
+local kept = 30 * 86400
 local clock = redis.call('TIME')
 local now = ARGV[1] ~= '' and tonumber(ARGV[1]) or tonumber(clock[1]) + tonumber(clock[2]) / 1e6
 local breaker = redis.call('HMGET', KEYS[1], 'state', 'until')
@@ -20,16 +24,35 @@ local function turn(to, cause)
     'state', state, 'until', string.format('%.3f', ends), 'cause', cause)
 end
 
+-- The newest "errors" entries of the list are those since the breaker was last closed.
+local function forget(message)
+  local counted = tonumber(redis.call('HGET', KEYS[1], 'errors') or '0')
+  for index, entry in ipairs(redis.call('LRANGE', KEYS[2], 0, -1)) do
+    if string.match(entry, '^[^|]*|([^|]*)|') == message then
+      redis.call('LREM', KEYS[2], 1, entry)
+      if index <= counted then redis.call('HINCRBY', KEYS[1], 'errors', -1) end
+    end
+  end
+end
+
 local limit = tonumber(ARGV[2])
 local count = tonumber(ARGV[9])
+local last_cause
 for i = 10, 9 + count do
-  redis.call('LPUSH', KEYS[2], string.format('%.6f', now) .. '|' .. ARGV[i])
-  if state == 'closed' then
-    redis.call('HINCRBY', KEYS[1], 'errors', 1)
-    local oldest = tonumber(redis.call('HGET', KEYS[1], 'errors')) >= limit and redis.call('LINDEX', KEYS[2], limit - 1)
-    if oldest and now - tonumber(string.match(oldest, '^[^|]+')) <= tonumber(ARGV[3]) then
-      ends = now + tonumber(ARGV[4])
-      turn('open', ARGV[i])
+  local message, cause = string.match(ARGV[i], '^([^|]*)|(.*)$')
+  if cause == '' then
+    forget(message)
+  else
+    last_cause = cause
+    redis.call('LPUSH', KEYS[2], string.format('%.6f', now) .. '|' .. ARGV[i])
+    if state == 'closed' then
+      redis.call('HINCRBY', KEYS[1], 'errors', 1)
+      local oldest = tonumber(redis.call('HGET', KEYS[1], 'errors')) >= limit
+        and redis.call('LINDEX', KEYS[2], limit - 1)
+      if oldest and now - tonumber(string.match(oldest, '^[^|]+')) <= tonumber(ARGV[3]) then
+        ends = now + tonumber(ARGV[4])
+        turn('open', cause)
+      end
     end
   end
 end
@@ -45,17 +68,25 @@ if state == 'half_open' then
     turn('closed', 'The probe was delivered.')
   elseif ARGV[8] == 'failed' then
     ends = now + tonumber(ARGV[4])
-    turn('open', count > 0 and ARGV[9 + count] or 'The probe failed.')
+    turn('open', last_cause or 'The probe failed.')
   end
 end
 
+if count > 0 or ARGV[8] ~= '' then
+  redis.call('EXPIRE', KEYS[1], math.ceil(math.max(ends - now, 0)) + kept)
+end
+
 if #ARGV > 9 + count then
-  local began = redis.call('HGET', KEYS[3], 'began')
-  if began and now - tonumber(began) > tonumber(ARGV[5]) then
+  -- The older half goes once no copy of what was delivered before it was sealed can arrive any more, not after some
+  -- time: copies may wait behind a backlog for as long as it takes.
+  local sealed = redis.call('HGET', KEYS[4], 'sealed')
+  local horizon = tonumber(redis.call('GET', KEYS[6]) or '0')
+  local size = redis.call('HLEN', KEYS[3])
+  if size > 0 and (not sealed or tonumber(sealed) < horizon or size >= tonumber(ARGV[5])) then
+    redis.call('UNLINK', KEYS[4])
     redis.call('RENAME', KEYS[3], KEYS[4])
-    began = false
+    redis.call('HSET', KEYS[4], 'sealed', string.format('%.6f', now))
   end
-  if not began then redis.call('HSET', KEYS[3], 'began', tostring(now)) end
   for i = 10 + count, #ARGV, 2 do
     redis.call('HSET', KEYS[3], ARGV[i], ARGV[i + 1])
   end

@@ -1,13 +1,31 @@
 import { MantineProvider } from '@mantine/core'
-import { Notifications } from '@mantine/notifications'
 import { QueryClient, QueryClientProvider } from '@tanstack/react-query'
 import { setNonce } from 'get-nonce'
-import { BrowserRouter } from 'react-router'
+import { useNotifications } from '@mantine/notifications'
+import { lazy, Suspense, useState } from 'react'
+import { createBrowserRouter } from 'react-router'
+import { RouterProvider } from 'react-router/dom'
 
 import { AppRoutes } from '@/app/routes'
-import { theme } from '@/app/theme'
+import { cssVariables, theme } from '@/app/theme'
 import { Problem } from '@/lib/api/problem'
 import { PreferencesProvider } from '@/lib/preferences'
+
+const Notifications = lazy(async () => ({ default: (await import('@/app/notifications')).Notifications }))
+
+/** They are loaded for the first message that they are to show. */
+function Toasts() {
+  const isWanted = useNotifications().notifications.length > 0
+  const [isLoaded, setLoaded] = useState(false)
+  if (isWanted && !isLoaded) setLoaded(true)
+  return (
+    isLoaded && (
+      <Suspense>
+        <Notifications position="bottom-right" />
+      </Suspense>
+    )
+  )
+}
 
 const queries = new QueryClient({
   defaultOptions: {
@@ -19,18 +37,19 @@ const queries = new QueryClient({
   },
 })
 
+// One route: the pages stand in a table of their own. Only a router of this kind can hold somebody back from leaving.
+const router = createBrowserRouter([{ path: '*', element: <AppRoutes /> }])
+
 const nonce = () => document.querySelector<HTMLMetaElement>('meta[name=csp-nonce]')?.content ?? ''
 setNonce(nonce()) // dialogs that lock the page's scrolling ask here
 
 export function App() {
   return (
-    <MantineProvider theme={theme} defaultColorScheme="auto" getStyleNonce={nonce}>
-      <Notifications position="bottom-right" />
+    <MantineProvider theme={theme} cssVariablesResolver={cssVariables} defaultColorScheme="auto" getStyleNonce={nonce}>
+      <Toasts />
       <QueryClientProvider client={queries}>
         <PreferencesProvider>
-          <BrowserRouter>
-            <AppRoutes />
-          </BrowserRouter>
+          <RouterProvider router={router} />
         </PreferencesProvider>
       </QueryClientProvider>
     </MantineProvider>

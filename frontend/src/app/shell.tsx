@@ -1,33 +1,34 @@
 import {
   ActionIcon,
-  AppShell,
   Badge,
   Burger,
   Group,
-  Menu,
   NavLink,
-  SegmentedControl,
-  Select,
   Skeleton,
   Text,
+  Tooltip,
   useComputedColorScheme,
   useMantineColorScheme,
 } from '@mantine/core'
-import { useDisclosure } from '@mantine/hooks'
-import { IconMoon, IconProgress, IconSun, IconUser, IconWifi, IconWifiOff } from '@tabler/icons-react'
-import { Suspense } from 'react'
+import { useDisclosure, useHotkeys } from '@mantine/hooks'
+import { IconMoon, IconProgress, IconSearch, IconSun, IconUser, IconWifi, IconWifiOff } from '@tabler/icons-react'
+import { lazy, Suspense, useState } from 'react'
 import { useTranslation } from 'react-i18next'
 import { Link, Outlet, useLocation } from 'react-router'
 
-import { groups, pages } from '@/app/route-table'
+import { ListKeys } from '@/app/list-keys'
+import { groups, linkOf, pages } from '@/app/route-table'
+import classes from '@/app/shell.module.css'
 import { ErrorBoundary } from '@/components/error-boundary'
+import { Logo } from '@/components/logo'
 import { HealthBanner } from '@/features/health/components/health-banner'
-import { useSignOut } from '@/features/session/api/session'
 import { clock } from '@/lib/format'
-import i18n, { languages } from '@/lib/i18n'
 import { LiveProvider, useLive } from '@/lib/live'
 import { usePreferences } from '@/lib/preferences'
-import { chooseWorkspace, includes, useMe, useRole, useWorkspace } from '@/lib/queries/session'
+import { includes, useRole } from '@/lib/queries/session'
+
+const AccountMenu = lazy(async () => ({ default: (await import('@/app/account-menu')).AccountMenu }))
+const Palette = lazy(async () => ({ default: (await import('@/app/palette')).Palette }))
 
 /** What every page shares: navigation, top bar, live connection, and the state of the installation. */
 export function Shell() {
@@ -39,38 +40,37 @@ export function Shell() {
       <a className="skip-link" href="#content">
         {t('nav.skip')}
       </a>
-      <AppShell
-        header={{ height: 52 }}
-        navbar={{ width: 240, breakpoint: 'sm', collapsed: { mobile: !opened } }}
-        padding="lg"
-      >
-        <AppShell.Header>
-          <Group h="100%" px="md" justify="space-between" wrap="nowrap">
-            <Group gap="sm" wrap="nowrap">
-              <Burger opened={opened} onClick={toggle} hiddenFrom="sm" size="sm" aria-label={t('nav.menu')} />
-              <Text fw={700} size="lg">
+      <div className={classes.shell}>
+        <Group component="header" className={classes.header} justify="space-between" wrap="nowrap">
+          <Group gap="sm" wrap="nowrap">
+            <Burger opened={opened} onClick={toggle} hiddenFrom="sm" size="sm" aria-label={t('nav.menu')} aria-expanded={opened} />
+            <Group component={Link} {...{ to: '/' }} gap={8} wrap="nowrap" c="inherit" td="none">
+              <Logo />
+              <Text fw={700} size="lg" visibleFrom="xs">
                 Headrace
               </Text>
             </Group>
-            <Group gap="xs" wrap="nowrap">
-              <LiveBadge />
-              <ThemeSwitch />
-              <AccountMenu />
-            </Group>
           </Group>
-        </AppShell.Header>
-        <AppShell.Navbar p="xs" aria-label={t('nav.menu')}>
+          <Group gap="xs" wrap="nowrap">
+            <LiveBadge />
+            <PaletteButton />
+            <ThemeSwitch />
+            <AccountButton />
+          </Group>
+        </Group>
+        <nav className={classes.rail} data-opened={opened || undefined} aria-label={t('nav.menu')}>
           <Navigation onNavigate={close} />
-        </AppShell.Navbar>
-        <AppShell.Main id="content">
+        </nav>
+        <main className={classes.main} id="content">
+          <ListKeys />
           <HealthBanner />
-          <ErrorBoundary key={pathname}>
+          <ErrorBoundary place={pathname}>
             <Suspense fallback={<Skeleton height={320} />}>
               <Outlet />
             </Suspense>
           </ErrorBoundary>
-        </AppShell.Main>
-      </AppShell>
+        </main>
+      </div>
     </LiveProvider>
   )
 }
@@ -86,6 +86,7 @@ function Navigation({ onNavigate }: { onNavigate: () => void }) {
       </Text>
       {pages
         .filter((page) => page.group === group && includes(role, page.role ?? 'viewer'))
+        .map((page) => ({ ...page, path: linkOf(page, {}) }))
         .map(({ path, title, icon: Icon }) => (
           <NavLink
             key={path}
@@ -101,9 +102,34 @@ function Navigation({ onNavigate }: { onNavigate: () => void }) {
   ))
 }
 
+/** Opens the command palette, which is loaded when it is first asked for, by this button or by Ctrl-K. */
+function PaletteButton() {
+  const { t } = useTranslation()
+  const [isWanted, setWanted] = useState(false)
+  const open = () => {
+    setWanted(true)
+    void import('@mantine/spotlight').then(({ spotlight }) => spotlight.open())
+  }
+  useHotkeys(isWanted ? [] : [['mod+K', open]], [])
+  return (
+    <>
+      <Tooltip label={`${t('palette.search')} (Ctrl-K)`}>
+        <ActionIcon variant="subtle" color="gray" aria-label={t('palette.open')} onClick={open}>
+          <IconSearch size={18} />
+        </ActionIcon>
+      </Tooltip>
+      {isWanted && (
+        <Suspense>
+          <Palette />
+        </Suspense>
+      )}
+    </>
+  )
+}
+
 function LiveBadge() {
   const { t, i18n } = useTranslation()
-  const { state, since } = useLive()
+  const { state, now } = useLive()
   const { timeZone } = usePreferences()
   const looks = {
     live: { color: 'gray', icon: IconWifi, label: t('live.live') },
@@ -111,7 +137,7 @@ function LiveBadge() {
     stale: {
       color: 'yellow',
       icon: IconWifiOff,
-      label: t('live.stale', { at: since ? clock(since, i18n.language, timeZone) : '…' }),
+      label: t('live.stale', { at: now ? clock(new Date(now * 1000), i18n.language, timeZone) : '…' }),
     },
   }
   const { color, icon: Icon, label } = looks[state]
@@ -139,60 +165,20 @@ function ThemeSwitch() {
   )
 }
 
-function AccountMenu() {
-  const { t, i18n: current } = useTranslation()
-  const me = useMe()
-  const workspace = useWorkspace()
-  const workspaces = me.data?.workspaces ?? []
-  const signOut = useSignOut()
-  const { timeZoneChoice, setTimeZoneChoice } = usePreferences()
-  return (
-    <Menu width={240} closeOnItemClick={false}>
-      <Menu.Target>
-        <ActionIcon variant="subtle" color="gray" aria-label={t('nav.account')}>
-          <IconUser size={18} />
-        </ActionIcon>
-      </Menu.Target>
-      <Menu.Dropdown>
-        <Menu.Label>
-          {me.data?.username}, {workspace?.name}
-        </Menu.Label>
-        {workspaces.length > 1 && (
-          <Select
-            p="xs"
-            label={t('nav.workspace')}
-            allowDeselect={false}
-            comboboxProps={{ withinPortal: false }}
-            data={workspaces.map(({ slug, name }) => ({ value: slug, label: name }))}
-            value={workspace?.slug ?? null}
-            onChange={(slug) => slug && chooseWorkspace(slug)}
-          />
-        )}
-        <Select
-          p="xs"
-          label={t('nav.language')}
-          allowDeselect={false}
-          comboboxProps={{ withinPortal: false }}
-          data={Object.entries(languages).map(([value, label]) => ({ value, label }))}
-          value={current.language}
-          onChange={(language) => void i18n.changeLanguage(language ?? 'en')}
-        />
-        <Text size="sm" fw={500} px="xs">
-          {t('nav.timeZone')}
-        </Text>
-        <SegmentedControl
-          m="xs"
-          size="xs"
-          value={timeZoneChoice}
-          onChange={(choice) => setTimeZoneChoice(choice)}
-          data={[
-            { value: 'local', label: t('nav.timeZoneLocal') },
-            { value: 'UTC', label: 'UTC' },
-          ]}
-        />
-        <Menu.Divider />
-        <Menu.Item onClick={() => signOut.mutate()}>{t('nav.signOut')}</Menu.Item>
-      </Menu.Dropdown>
-    </Menu>
+/** The account's menu, which is loaded when it is first asked for. */
+function AccountButton() {
+  const { t } = useTranslation()
+  const [isWanted, setWanted] = useState(false)
+  const button = (
+    <ActionIcon variant="subtle" color="gray" aria-label={t('nav.account')} onClick={() => setWanted(true)}>
+      <IconUser size={18} />
+    </ActionIcon>
+  )
+  return isWanted ? (
+    <Suspense fallback={button}>
+      <AccountMenu />
+    </Suspense>
+  ) : (
+    button
   )
 }

@@ -1,6 +1,7 @@
-import { Code, Table, Text } from '@mantine/core'
+import { Code, Text } from '@mantine/core'
 import { useTranslation } from 'react-i18next'
 
+import { DataTable } from '@/components/data-table'
 import type { components } from '@/lib/api/schema'
 
 type Change = components['schemas']['Change']
@@ -16,30 +17,16 @@ export function ChangeList({ changes }: { changes: Change[] }) {
     )
   }
   return (
-    <Table.ScrollContainer minWidth={420}>
-      <Table>
-        <Table.Thead>
-          <Table.Tr>
-            <Table.Th>{t('changes.field')}</Table.Th>
-            <Table.Th>{t('changes.before')}</Table.Th>
-            <Table.Th>{t('changes.after')}</Table.Th>
-          </Table.Tr>
-        </Table.Thead>
-        <Table.Tbody>
-          {changes.map(({ path, before, after }) => (
-            <Table.Tr key={path}>
-              <Table.Td style={{ overflowWrap: 'anywhere' }}>{path}</Table.Td>
-              <Table.Td>
-                <Value value={before} />
-              </Table.Td>
-              <Table.Td>
-                <Value value={after} />
-              </Table.Td>
-            </Table.Tr>
-          ))}
-        </Table.Tbody>
-      </Table>
-    </Table.ScrollContainer>
+    <DataTable
+      label={t('changes.title')}
+      rows={changes}
+      keyOf={({ path }) => path}
+      columns={[
+        { name: 'path', title: t('changes.field'), cell: ({ path }) => path, isLead: true },
+        { name: 'before', title: t('changes.before'), cell: ({ before }) => <Value value={before} />, isWide: true },
+        { name: 'after', title: t('changes.after'), cell: ({ after }) => <Value value={after} />, isWide: true },
+      ]}
+    />
   )
 }
 

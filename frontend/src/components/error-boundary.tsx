@@ -6,12 +6,18 @@ import { withTranslation, type WithTranslation } from 'react-i18next'
 import { sentence } from '@/lib/api/problem'
 
 interface Props extends WithTranslation {
+  /** Where the children stand: elsewhere, what failed here is forgotten. */
+  place: string
   children: ReactNode
 }
 
 /** A page that failed says so and leaves the rest of the console working. */
 class Boundary extends Component<Props, { error: unknown }> {
   state: { error: unknown } = { error: null }
+
+  componentDidUpdate(before: Props) {
+    if (before.place !== this.props.place && this.state.error !== null) this.setState({ error: null })
+  }
 
   static getDerivedStateFromError(error: unknown) {
     return { error }

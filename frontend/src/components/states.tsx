@@ -5,7 +5,7 @@ import { useTranslation } from 'react-i18next'
 
 import { sentence } from '@/lib/api/problem'
 
-interface Query<T> {
+export interface Query<T> {
   data: T | undefined
   error: unknown
   refetch: () => unknown
@@ -28,7 +28,7 @@ export function Loaded<T>({ query, children }: { query: Query<T>; children: (dat
     )
   }
   return (
-    <Stack aria-busy aria-label={t('common.loading')}>
+    <Stack role="group" aria-busy aria-label={t('common.loading')}>
       {[0, 1, 2, 3].map((row) => (
         <Skeleton key={row} height={44} />
       ))}

@@ -1,10 +1,11 @@
 import i18next from 'i18next'
 import { initReactI18next } from 'react-i18next'
 
+import { setServerTexts } from '@/lib/texts'
 import en from '@/locales/en.json'
-import ptBR from '@/locales/pt-BR.json'
 
 export const languages = { en: 'English', 'pt-BR': 'Português (Brasil)' }
+export type Language = keyof typeof languages
 
 declare module 'i18next' {
   interface CustomTypeOptions {
@@ -12,18 +13,36 @@ declare module 'i18next' {
   }
 }
 
-const preferred = localStorage.getItem('language') ?? (navigator.language.startsWith('pt') ? 'pt-BR' : 'en')
-
 void i18next.use(initReactI18next).init({
-  resources: { en: { translation: en }, 'pt-BR': { translation: ptBR } },
-  lng: preferred,
+  resources: { en: { translation: en } },
+  lng: 'en',
   fallbackLng: 'en',
   interpolation: { escapeValue: false },
 })
 
 i18next.on('languageChanged', (language) => {
-  localStorage.setItem('language', language)
   document.documentElement.lang = language
 })
+
+/** Shows the console in a language, whose texts are loaded when they are first needed. */
+async function showLanguage(language: Language): Promise<void> {
+  if (language === 'pt-BR') {
+    const [texts, forms] = await Promise.all([import('@/locales/pt-BR.json'), import('@/locales/forms.pt-BR.json')])
+    i18next.addResourceBundle('pt-BR', 'translation', texts.default)
+    setServerTexts('pt-BR', forms.default)
+  }
+  await i18next.changeLanguage(language)
+}
+
+export async function chooseLanguage(language: Language): Promise<void> {
+  localStorage.setItem('language', language)
+  await showLanguage(language)
+}
+
+/** The language that was chosen here before, else the browser's. */
+export function showPreferredLanguage(): Promise<void> {
+  const chosen = localStorage.getItem('language') ?? navigator.language
+  return showLanguage(chosen.startsWith('pt') ? 'pt-BR' : 'en')
+}
 
 export default i18next

@@ -1,107 +1,72 @@
+import { useQueryClient } from '@tanstack/react-query'
 import { createContext, useContext, useEffect, useMemo, useRef, useState, type ReactNode } from 'react'
 
 import type { components } from '@/lib/api/schema'
+import { LiveSocket, type LiveNews, type LiveState } from '@/lib/live-socket'
+import { conditionKeys, conditionsByPipeline } from '@/lib/queries/conditions'
+import { useWorkspace } from '@/lib/queries/session'
+import { mergedSeconds, type Seconds } from '@/lib/seconds'
 
-export type LiveState = 'live' | 'reconnecting' | 'stale'
-
-/** Counts by Unix second, then by event. */
-export type Seconds = Record<string, Record<string, number>>
-
-/** Circuit breakers by pipeline and output. */
-type Breakers = Record<string, Record<string, components['schemas']['Breaker']>>
-
-interface CountsMessage {
-  type: 'counts'
-  pipelines: Record<string, Seconds>
-  breakers: Breakers
-}
-
-interface StaleMessage {
-  type: 'stale'
-  reason: string
-}
+export type OutputState = components['schemas']['OutputState']
 
 interface Live {
   state: LiveState
-  since: Date | null
+  /** Unix time of the newest news, by the server's clock: without any, charts stand still instead of showing zeros. */
+  now: number
   counts: Record<string, Seconds>
-  /** Of the pipelines that are watched. */
-  breakers: Breakers
+  /** By pipeline and output, of the pipelines that are watched. */
+  outputs: LiveNews['outputs']
+  /** Of the month that is billed; null until it is known. */
+  usage: LiveNews['usage']
+  /** Differs as soon as a stream or table of Connect SQL does; empty until it is known. */
+  sqlSources: LiveNews['sql_sources']
   watch: (owner: symbol, pipelines: string[]) => void
 }
 
 const Context = createContext<Live | null>(null)
 
 const secondsKept = 310
-const firstDelay = 500
-const longestDelay = 10_000
-const expired = 4401
+
+type Numbers = Pick<Live, 'now' | 'counts' | 'outputs' | 'usage' | 'sqlSources'>
+const nothing: Numbers = { now: 0, counts: {}, outputs: {}, usage: null, sqlSources: '' }
 
 /** One socket for the whole console; pages say which pipelines they show. */
 export function LiveProvider({ children }: { children: ReactNode }) {
+  const client = useQueryClient()
+  const workspace = useWorkspace()?.slug
   const [state, setState] = useState<LiveState>('reconnecting')
-  const [since, setSince] = useState<Date | null>(null)
-  const [counts, setCounts] = useState<Record<string, Seconds>>({})
-  const [breakers, setBreakers] = useState<Breakers>({})
-  const socket = useRef<WebSocket | null>(null)
+  const [numbers, setNumbers] = useState(nothing)
+  const socket = useRef<LiveSocket | null>(null)
   const wanted = useRef(new Map<symbol, string[]>())
 
-  const announce = useRef(() => {
-    if (socket.current?.readyState !== WebSocket.OPEN) return
-    const pipelines = [...new Set([...wanted.current.values()].flat())]
-    socket.current.send(JSON.stringify({ pipelines }))
-  })
+  const announce = useRef(() => socket.current?.show([...new Set([...wanted.current.values()].flat())]))
 
   useEffect(() => {
-    let delay = firstDelay
-    let timer: ReturnType<typeof setTimeout>
-    let closed = false
-    const connect = () => {
-      const scheme = location.protocol === 'https:' ? 'wss' : 'ws'
-      const opened = new WebSocket(`${scheme}://${location.host}/ws/live/`)
-      socket.current = opened
-      opened.onopen = () => announce.current()
-      opened.onmessage = (event: MessageEvent<string>) => {
-        const message = JSON.parse(event.data) as CountsMessage | StaleMessage
-        if (message.type === 'stale') {
-          setState('stale')
-          return
-        }
-        delay = firstDelay
-        setState('live')
-        setSince(new Date())
-        setCounts((before) => merged(before, message.pipelines))
-        setBreakers(message.breakers)
-      }
-      opened.onclose = (event) => {
-        if (closed) return
-        setState('reconnecting')
-        if (event.code === expired) return
-        timer = setTimeout(connect, delay)
-        delay = Math.min(delay * 2, longestDelay)
-      }
-    }
-    connect()
-    return () => {
-      closed = true
-      clearTimeout(timer)
-      socket.current?.close()
-    }
-  }, [])
+    if (workspace === undefined) return
+    const scheme = location.protocol === 'https:' ? 'wss' : 'ws'
+    const opened = new LiveSocket(`${scheme}://${location.host}/ws/live/?workspace=${encodeURIComponent(workspace)}`, {
+      onState: setState,
+      onNews: (news) => {
+        setNumbers((before) => withNews(before, news))
+        if (news.conditions) client.setQueryData(conditionKeys.all, conditionsByPipeline(news.conditions))
+      },
+    })
+    socket.current = opened
+    announce.current()
+    return () => opened.close()
+  }, [client, workspace])
 
   const value = useMemo<Live>(
     () => ({
       state,
-      since,
-      counts,
-      breakers,
+      ...numbers,
       watch: (owner, pipelines) => {
         if (pipelines.length) wanted.current.set(owner, pipelines)
         else wanted.current.delete(owner)
         announce.current()
       },
     }),
-    [state, since, counts, breakers],
+    [state, numbers],
   )
   return <Context value={value}>{children}</Context>
 }
@@ -112,29 +77,26 @@ export function useLive(): Live {
   return value
 }
 
-/** Newer counts replace older ones of the same second; what has left every chart is dropped. */
-function merged(before: Record<string, Seconds>, news: Record<string, Seconds>): Record<string, Seconds> {
-  const oldest = Date.now() / 1000 - secondsKept
-  return Object.fromEntries(
-    Object.entries(news).map(([pipeline, seconds]) => {
-      const all = Object.entries({ ...before[pipeline], ...seconds })
-      return [pipeline, Object.fromEntries(all.filter(([second]) => Number(second) >= oldest))]
-    }),
-  )
+/** What has left every chart, and pipelines that are not watched any more, are dropped. */
+function withNews(before: Numbers, { at, pipelines, outputs, usage, sql_sources }: LiveNews): Numbers {
+  const counts = Object.entries(pipelines).map(([pipeline, seconds]) => {
+    const all = Object.entries(mergedSeconds(before.counts[pipeline] ?? {}, seconds))
+    return [pipeline, Object.fromEntries(all.filter(([second]) => Number(second) >= at - secondsKept))] as const
+  })
+  return { now: at, counts: Object.fromEntries(counts), outputs, usage: usage ?? before.usage, sqlSources: sql_sources || before.sqlSources }
 }
 
 /** The live counts of these pipelines since they were first watched, by second. */
 export function useLiveCounts(pipelines: string[]): { counts: Record<string, Seconds>; now: number } {
-  const { counts, watch, state, since } = useLive()
+  const { counts, watch, now } = useLive()
   const owner = useRef(Symbol('watcher'))
   const key = pipelines.join(',')
   useEffect(() => {
     const mine = owner.current
     watch(mine, key ? key.split(',') : [])
     return () => watch(mine, [])
-    // `watch` changes with every message; the wish changes only with the key and after a reconnect.
+    // `watch` changes with every message; the wish changes only with the key.
     // eslint-disable-next-line react-hooks/exhaustive-deps
-  }, [key, state])
-  // The time of the newest news: without any, charts stand still instead of showing zeros.
-  return { counts, now: Math.floor((since?.getTime() ?? 0) / 1000) }
+  }, [key])
+  return { counts, now }
 }

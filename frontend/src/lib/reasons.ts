@@ -1,8 +1,8 @@
 import type { TFunction } from 'i18next'
 
-/** What people read for a reason: Headrace's own have labels; another system's answer is quoted; others are shown as they are. */
+/** What people read for a reason: a label of its own; or another system's answer, `{system}_{code}`, quoted; or the word itself. */
 export function reasonLabel(t: TFunction, reason: string): string {
-  const [, system, code] = /^(http|kafka)_(.+)$/.exec(reason) ?? []
-  if (system && code) return t(`reasons.${system}`, { code: code.replaceAll('_', ' '), defaultValue: reason })
-  return t(`reasons.${reason}`, { defaultValue: reason })
+  const [, system = '', code = ''] = /^([a-z0-9]+)_(.+)$/.exec(reason) ?? []
+  const labels = system ? [`reasons.${reason}`, `answers.${system}`, 'answers.other'] : [`reasons.${reason}`]
+  return t(labels, { system, code: code.replaceAll('_', ' '), defaultValue: reason })
 }

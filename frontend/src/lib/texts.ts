@@ -1,14 +1,8 @@
 import { useCallback } from 'react'
-import { useTranslation } from 'react-i18next'
-
-import i18n from '@/lib/i18n'
-import formsPtBR from '@/locales/forms.pt-BR.json'
+import { getI18n, useTranslation } from 'react-i18next'
 
 /** Gives the present language's text for an English one that the server sent. */
 export type Translate = (text: string) => string
-
-/** English texts are their own keys: what a catalogue lacks stays English. */
-const catalogues: Record<string, Record<string, string>> = { 'pt-BR': formsPtBR }
 
 const placeholder = /{{(\w+)}}/g
 
@@ -49,7 +43,12 @@ function namesIn(english: string): string[] {
   return [...english.matchAll(placeholder)].map(([, name]) => name ?? '')
 }
 
-const translators = Object.fromEntries(Object.entries(catalogues).map(([language, texts]) => [language, translator(texts)]))
+const translators: Record<string, Translate> = {}
+
+/** English texts are their own keys: what a catalogue lacks stays English. */
+export function setServerTexts(language: string, catalogue: Record<string, string>): void {
+  translators[language] ??= translator(catalogue)
+}
 
 function translated(text: string, language: string): string {
   return translators[language]?.(text) ?? text
@@ -62,4 +61,4 @@ export function useServerTexts(): Translate {
 }
 
 /** For texts outside pages, in the language of the moment. */
-export const serverText: Translate = (text) => translated(text, i18n.language)
+export const serverText: Translate = (text) => translated(text, getI18n().language)

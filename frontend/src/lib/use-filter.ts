@@ -4,12 +4,15 @@ import { useSearchParams } from 'react-router'
 /** Filters of a list, as they stand in the address. */
 export type Filter = Record<string, string>
 
+/** Parameters of the address that are no filters. */
+const others = ['sort']
+
 /** A list's filters, kept in the address so that they can be shared and gone back to. */
 export function useFilter(initial: Filter = {}): { filter: Filter; set: (name: string, value: string | null) => void } {
   const [parameters, setParameters] = useSearchParams()
   const key = parameters.toString()
   const filter = useMemo(() => {
-    const chosen = Object.fromEntries([...new URLSearchParams(key)].filter(([, value]) => value !== 'any'))
+    const chosen = Object.fromEntries([...new URLSearchParams(key)].filter(([name, value]) => value !== 'any' && !others.includes(name)))
     const missing = Object.entries(initial).filter(([name]) => !new URLSearchParams(key).has(name))
     return { ...Object.fromEntries(missing), ...chosen }
     // The initial filter is a constant of the page.

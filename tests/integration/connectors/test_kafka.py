@@ -2,19 +2,23 @@
 
 import asyncio
 import socket
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, closing
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
+from backend.domain import json
+from backend.domain.capabilities import DeliveryError
 from backend.domain.message import new_message_id
 from tests import infra
 from tests.infra import KAFKA
-from tests.integration.connectors.suites import DeliverSuite, Server
+from tests.integration.connectors.suites import DeliverSuite, ReadStreamSuite, Server, Source, opened
+from tests.integration.connectors.suites.common import message
+from tests.waiting import wait_until
 
 
 class Topic(Server):
@@ -32,26 +36,134 @@ class Topic(Server):
         return bodies
 
 
-@pytest.mark.usefixtures("kafka")
-class TestKafka(DeliverSuite):
+async def make_topic(partitions: int = 1) -> str:
+    topic = f"connector-{new_message_id()}"
+    admin = AdminClient({"bootstrap.servers": KAFKA})
+    await asyncio.to_thread(admin.create_topics([NewTopic(topic, partitions, 1)])[topic].result)
+    return topic
+
+
+class _Kafka:
     type = "kafka"
 
     @pytest.fixture(autouse=True)
     def _broker(self, kafka: infra.Server) -> None:
         """Runs before every test of the suite."""
 
+    def unreachable(self) -> dict[str, Any]:
+        security = {"type": "sasl", "username": "u", "password": "planted-password-of-kafka"}
+        return {"bootstrap_servers": "127.0.0.1:1", "security": security}
+
+
+class TestKafka(_Kafka, DeliverSuite):
     @asynccontextmanager
     async def server(self, *, hangs: bool = False) -> AsyncIterator[Server]:
-        topic = f"connector-{new_message_id()}"
         if hangs:
             with socket.create_server(("127.0.0.1", 0)) as silent:
                 port = silent.getsockname()[1]
-                yield Topic({"bootstrap_servers": f"127.0.0.1:{port}"}, {"topic": topic})
+                yield Topic({"bootstrap_servers": f"127.0.0.1:{port}"}, {"topic": "hangs"})
             return
-        admin = AdminClient({"bootstrap.servers": KAFKA})
-        await asyncio.to_thread(admin.create_topics([NewTopic(topic, 1, 1)])[topic].result)
-        yield Topic({"bootstrap_servers": KAFKA}, {"topic": topic})
+        yield Topic({"bootstrap_servers": KAFKA}, {"topic": await make_topic()})
 
-    def unreachable(self) -> dict[str, Any]:
-        security = {"type": "sasl", "username": "u", "password": "planted-password-of-kafka", "tls": False}
-        return {"bootstrap_servers": "127.0.0.1:1", "security": security}
+    async def test_a_field_is_written_to_the_topic_that_the_message_names(self) -> None:
+        topic = await make_topic()
+        server = Topic({"bootstrap_servers": KAFKA}, {"topic": topic})
+        prefix, _, table = topic.partition("-")
+        client = self.client(server.connection, {"topic": f"{prefix}-{{{{table}}}}", "value": "after"})
+        for document in ({"after": {"id": 1}}, {"after": None}, {}):
+            await client.deliver_one(message(json.dumps(document | {"table": table})))
+        for body in (b'{"table": "a/b"}', b'{"after": 1}', b"no JSON"):
+            with pytest.raises(DeliveryError) as refused:
+                await client.deliver_one(message(body))
+            assert (refused.value.retryable, refused.value.about_message) == (False, True)
+        await client.close()
+        assert await server.delivered() == [b'{"id":1}', None, None]
+
+
+class WrittenTopic(Source):
+    async def write(self, bodies: Sequence[bytes]) -> None:
+        await asyncio.to_thread(self._write, bodies)
+
+    def _write(self, bodies: Sequence[bytes | None], **fields: Any) -> None:
+        producer = Producer({"bootstrap.servers": KAFKA, "message.max.bytes": 2_000_000})
+        for body in bodies:
+            producer.produce(self.options["topics"][0], body, **fields)
+        assert producer.flush(30) == 0
+
+
+class TestKafkaInput(_Kafka, ReadStreamSuite):
+    knows_lag = True
+
+    @asynccontextmanager
+    async def source(self, *, hangs: bool = False) -> AsyncIterator[WrittenTopic]:
+        if hangs:
+            with socket.create_server(("127.0.0.1", 0)) as silent:
+                port = silent.getsockname()[1]
+                yield WrittenTopic({"bootstrap_servers": f"127.0.0.1:{port}"}, {"topics": ["hangs"], "group": "hangs"})
+            return
+        topic = await make_topic(2)
+        yield WrittenTopic({"bootstrap_servers": KAFKA}, {"topics": [topic], "group": f"group-of-{topic}"})
+
+    async def test_a_record_keeps_its_key_and_its_content_type_and_a_tombstone_is_null(self) -> None:
+        async with self.source() as source:
+            headers = [("Content-Type", b"text/plain; charset=utf-8")]
+            await asyncio.to_thread(source._write, ["São Paulo".encode()], key=b"k\xff", headers=headers, partition=1)
+            await asyncio.to_thread(source._write, [None], key=b"gone", partition=0)
+            records = {record.identity: record for record in await self._read(source, 2)}
+            topic = source.options["topics"][0]
+            text, gone = records[f"{topic}/1/0"], records[f"{topic}/0/0"]
+            assert (text.body, text.key) == ("São Paulo".encode(), b"k\xff")
+            assert text.content_type == "text/plain; charset=utf-8"
+            assert (gone.body, gone.key, gone.content_type) == (b"null", b"gone", "application/json")
+
+    async def test_a_new_group_that_begins_with_the_latest_keeps_its_place_before_the_first_acknowledgement(
+        self,
+    ) -> None:
+        async with self.source() as source:
+            source.options["begin"] = "latest"
+            await source.write([b'"old"'])
+            async with opened(self.reader(source)) as reader:
+                reading = asyncio.create_task(anext(reader.stream()))
+                await asyncio.to_thread(_wait_for_commit, source.options["group"], source.options["topics"][0])
+                reading.cancel()
+                await asyncio.wait([reading])
+            await source.write([b'"new"'])
+            assert [record.body for record in await self._read(source, 1)] == [b'"new"']
+
+    async def test_a_consumer_that_is_closed_refuses_further_calls(self) -> None:
+        async with self.source() as source:
+            async with opened(self.reader(source)) as reader:
+                consumer = reader._consumer  # type: ignore[attr-defined]
+            with pytest.raises(RuntimeError, match="closed"):
+                await consumer.list_topics(1.0)
+
+    async def test_a_topic_that_is_missing_is_named(self) -> None:
+        connection = {"bootstrap_servers": KAFKA}
+        failure = await self._failure(connection, {"topics": ["no-such-topic"], "group": "g"})
+        assert "no-such-topic" in str(failure)
+        assert failure.retryable
+
+    async def test_a_broker_that_stops_is_reported_and_read_again_when_it_is_back(self, kafka: infra.Server) -> None:
+        async with self.source() as source:
+            await source.write([b"1"])
+            async with opened(self.reader(source)) as reader:
+                stream = reader.stream()
+                first = await anext(stream)
+                await reader.acknowledge(first.breakpoint)
+                await asyncio.to_thread(kafka.stop)
+                try:
+                    with pytest.raises(DeliveryError) as failed:
+                        async with asyncio.timeout(60):
+                            await anext(stream)
+                finally:
+                    await asyncio.to_thread(kafka.start)
+                assert failed.value.retryable
+            await source.write([b"2"])
+            assert b"2" in [record.body for record in await self._read(source, 1)]
+
+
+def _wait_for_commit(group: str, topic: str) -> None:
+    consumer = Consumer({"bootstrap.servers": KAFKA, "group.id": group})
+    places = [TopicPartition(topic, partition) for partition in range(2)]
+    with closing(consumer):
+        wait_until(lambda: sum(place.offset for place in consumer.committed(places, timeout=10)) == 1, timeout=60)

@@ -1,6 +1,5 @@
 """Actions of tests as clients of a cluster or its proxies."""
 
-import time
 import uuid
 from collections import Counter
 from collections.abc import Callable
@@ -10,6 +9,7 @@ from typing import Any
 from confluent_kafka import Consumer, KafkaException, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from tests.integration import received as common
 from tests.kafka_cluster import KafkaCluster
 from tests.waiting import wait_until
 
@@ -57,20 +57,10 @@ def received(bootstrap: str, topic: str, count: int, seconds: float = 40.0, **co
     settings = {"bootstrap.servers": bootstrap, "group.id": uuid.uuid4().hex, "auto.offset.reset": "earliest"}
     consumer = Consumer(settings | config)
     consumer.subscribe([topic])
-    counts: Counter[bytes] = Counter()
-    deadline = time.monotonic() + seconds
     try:
-        while time.monotonic() < deadline:
-            messages = consumer.consume(500, 0.5)
-            if counts.total() >= count and not messages:
-                break
-            for message in messages:
-                assert message.error() is None or message.error().retriable(), message.error()
-                if message.error() is None:
-                    counts[message.value()] += 1
+        return common.received(consumer, count, seconds)
     finally:
         consumer.close()
-    return counts
 
 
 def values(count: int = MESSAGES) -> list[bytes]:

@@ -242,7 +242,7 @@ class Traffic:
         consumer.close()
 
 
-SECONDS = float(os.environ.get("HEADRACE_PROXY_CHAOS_SECONDS", "0"))
+SECONDS = float(os.environ.get("PROXY_CHAOS_SECONDS", "0"))
 """How long each fault lasts, in seconds: short in the tests, minutes in manual runs."""
 
 

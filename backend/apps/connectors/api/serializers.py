@@ -1,11 +1,16 @@
+from collections.abc import Mapping
 from typing import Any
 
 from rest_framework import serializers
 
 from backend.apps.connectors.models import Connector
 from backend.apps.connectors.selectors import connection_shown, connector_failure
+from backend.apps.connectors.services import connection_validate
 from backend.apps.rest.etag import ETagField
-from backend.apps.rest.strict import StrictModelSerializer, StrictSerializer
+from backend.apps.rest.strict import DocumentSerializer, StrictSerializer
+from backend.apps.workspaces.api.base import workspace_of
+from backend.domain.capabilities import CAPABILITIES
+from backend.domain.connector import DoubtfulAnswer
 
 
 class CapabilitySerializer(serializers.Serializer):
@@ -20,12 +25,11 @@ class ConnectorTypeSerializer(serializers.Serializer):
     connection_schema = serializers.DictField(help_text="JSON Schema of the connection; secrets are writeOnly.")
     capabilities = serializers.DictField(
         child=CapabilitySerializer(),
-        help_text="What pipelines can use it for: deliver, deliver_batch, read_batch, read_stream, verify, call, "
-        "export or register.",
+        help_text=f"What pipelines can use it for, by name: {', '.join(kind.name for kind in CAPABILITIES)}.",
     )
 
 
-class ConnectorSerializer(StrictModelSerializer):
+class ConnectorSerializer(DocumentSerializer):
     etag = ETagField()
     connection = serializers.DictField(
         help_text="As the type's connection schema defines. Secrets are returned as ********; "
@@ -39,11 +43,26 @@ class ConnectorSerializer(StrictModelSerializer):
         fields = ["id", "name", "type", "connection", "failure", "created_at", "updated_at", "etag"]
         read_only_fields = ["id", "created_at", "updated_at"]
 
+    def check_document(self, data: Mapping[str, Any]) -> None:
+        if isinstance(type := data.get("type"), str) and isinstance(connection := data.get("connection"), dict):
+            connection_validate(
+                workspace=workspace_of(self.context["request"]),
+                type=type,
+                connection=connection,
+                stored=self.instance,
+            )
+
     def get_failure(self, connector: Connector) -> str:
         return connector_failure(connector)
 
     def to_representation(self, instance: Connector) -> dict[str, Any]:
         return super().to_representation(instance) | {"connection": connection_shown(instance)}
+
+
+class ConnectorUserSerializer(serializers.Serializer):
+    """A pipeline, an alert rule or a query that uses a connector, which cannot be deleted then."""
+
+    name = serializers.CharField()
 
 
 class ConnectionTestSerializer(StrictSerializer):
@@ -59,3 +78,7 @@ class SavedConnectionTestSerializer(StrictSerializer):
 
 class TestResultSerializer(serializers.Serializer):
     detail = serializers.CharField(help_text="What was reached.")
+    doubtful = serializers.SerializerMethodField(help_text="Whether the answer may be a mistake in the address.")
+
+    def get_doubtful(self, result: dict[str, str]) -> bool:
+        return isinstance(result["detail"], DoubtfulAnswer)

@@ -12,14 +12,17 @@ from backend.apps.connectors.api.serializers import (
     ConnectionTestSerializer,
     ConnectorSerializer,
     ConnectorTypeSerializer,
+    ConnectorUserSerializer,
     SavedConnectionTestSerializer,
     TestResultSerializer,
 )
+from backend.apps.connectors.dependents import dependents_of
 from backend.apps.connectors.models import Connector
 from backend.apps.connectors.selectors import connector_types, connectors_of
 from backend.apps.connectors.services import connector_check, connector_create, connector_delete, connector_update
 from backend.apps.rest.etag import ETagViewSet
 from backend.apps.workspaces.api.base import actor_of, workspace_of
+from backend.domain.errors import ConfigError
 
 
 class ConnectorTypesView(APIView):
@@ -50,6 +53,8 @@ class ConnectorViewSet(ETagViewSet[Connector]):
     def perform_update(self, serializer: BaseSerializer[Connector]) -> None:
         assert serializer.instance is not None
         data: dict[str, Any] = serializer.validated_data
+        if data["type"] != serializer.instance.type:
+            raise ConfigError({"type": ["A connector keeps its type: create another one for another system."]})
         serializer.instance = connector_update(
             connector=serializer.instance,
             actor=actor_of(self.request),
@@ -60,6 +65,13 @@ class ConnectorViewSet(ETagViewSet[Connector]):
     def perform_destroy(self, instance: Connector) -> None:
         connector_delete(connector=instance, actor=actor_of(self.request))
 
+    @extend_schema(responses=ConnectorUserSerializer(many=True))
+    @action(detail=True, url_path="used-by", pagination_class=None, filter_backends=[])
+    def used_by(self, request: Request, pk: str) -> Response:
+        """What uses the connector."""
+        names = dependents_of(self.get_object())
+        return Response(ConnectorUserSerializer([{"name": name} for name in names], many=True).data)
+
     @extend_schema(request=SavedConnectionTestSerializer, responses=TestResultSerializer)
     @action(detail=True, methods=["post"])
     def test(self, request: Request, pk: str) -> Response:
@@ -68,9 +80,8 @@ class ConnectorViewSet(ETagViewSet[Connector]):
         serializer = SavedConnectionTestSerializer(data=request.data)
         serializer.is_valid(raise_exception=True)
         connection = serializer.validated_data.get("connection", saved.connection)
-        return Response(
-            {"detail": connector_check(workspace=saved.workspace, type=saved.type, connection=connection, stored=saved)}
-        )
+        detail = connector_check(workspace=saved.workspace, type=saved.type, connection=connection, stored=saved)
+        return Response(TestResultSerializer({"detail": detail}).data)
 
     @extend_schema(
         operation_id="connectors_test_unsaved", request=ConnectionTestSerializer, responses=TestResultSerializer
@@ -80,4 +91,5 @@ class ConnectorViewSet(ETagViewSet[Connector]):
         """Test a connection before it is saved, by really connecting."""
         serializer = ConnectionTestSerializer(data=request.data)
         serializer.is_valid(raise_exception=True)
-        return Response({"detail": connector_check(workspace=workspace_of(request), **serializer.validated_data)})
+        detail = connector_check(workspace=workspace_of(request), **serializer.validated_data)
+        return Response(TestResultSerializer({"detail": detail}).data)

@@ -12,14 +12,15 @@ class DeadLetterFilter(django_filters.FilterSet):
     ids = UUIDInFilter(field_name="pk", help_text="Ids, separated by commas.")
     since = InstantFilter(field_name="first_at", lookup_expr="gte")
     until = InstantFilter(field_name="first_at", lookup_expr="lt")
-    search = django_filters.CharFilter(method="by_text", label="A message id, or part of the error.")
+    message_id = django_filters.CharFilter(field_name="message_id")
+    search = django_filters.CharFilter(method="by_text", label="A message id, a key, or part of the error.")
 
     class Meta:
         model = DeadLetter
         fields = ["state", "output", "reason", "stage", "version"]
 
     def by_text(self, letters: QuerySet[DeadLetter], _name: str, value: str) -> QuerySet[DeadLetter]:
-        return letters.filter(Q(message_id=value) | Q(error__icontains=value))
+        return letters.filter(Q(message_id=value) | Q(key=value.encode()) | Q(error__icontains=value))
 
 
 class AttemptFilter(django_filters.FilterSet):

@@ -1,7 +1,13 @@
 from django.urls import path
 from rest_framework.routers import SimpleRouter
 
-from backend.apps.deliveries.api.views import AttemptViewSet, DeadLetterViewSet, OutputEventViewSet, OutputViewSet
+from backend.apps.deliveries.api.views import (
+    AttemptViewSet,
+    ConditionsView,
+    DeadLetterViewSet,
+    OutputEventViewSet,
+    OutputViewSet,
+)
 
 router = SimpleRouter()
 router.register("dead-letters", DeadLetterViewSet, basename="dead-letter")
@@ -9,6 +15,7 @@ router.register("attempts", AttemptViewSet, basename="attempt")
 router.register("output-events", OutputEventViewSet, basename="output-event")
 
 urlpatterns = [
+    path("conditions/", ConditionsView.as_view()),
     path("pipelines/<uuid:pipeline>/outputs/", OutputViewSet.as_view({"get": "list"})),
     path("pipelines/<uuid:pipeline>/outputs/<slug:name>/breaker/", OutputViewSet.as_view({"post": "breaker"})),
     *router.urls,

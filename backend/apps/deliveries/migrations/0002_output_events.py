@@ -19,7 +19,7 @@ class Migration(migrations.Migration):
                 ('output', models.CharField(max_length=63)),
                 ('at', models.DateTimeField()),
                 ('state', models.CharField(max_length=10)),
-                ('until', models.DateTimeField(help_text='End of the penalty, when there is one.', null=True)),
+                ('until', models.DateTimeField(help_text='End of the open time, when there is one.', null=True)),
                 ('cause', models.TextField()),
                 ('stream_id', models.CharField(help_text='The entry in Redis it was read from.', max_length=40, unique=True)),
             ],

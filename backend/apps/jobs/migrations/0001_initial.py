@@ -5,31 +5,58 @@ from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
-
     initial = True
 
-    dependencies = [
-    ]
+    dependencies = []
 
     operations = [
         migrations.CreateModel(
-            name='SparkJob',
+            name="SparkJob",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('name', models.SlugField(unique=True)),
-                ('stages', django.contrib.postgres.fields.ArrayField(base_field=models.CharField(max_length=50), size=None)),
-                ('slots', models.PositiveSmallIntegerField(default=1, help_text='Lane tasks per stage.')),
-                ('desired', models.CharField(choices=[('running', 'Running'), ('stopped', 'Stopped')], default='running', max_length=10)),
-                ('status', models.CharField(choices=[('stopped', 'Stopped'), ('starting', 'Starting'), ('running', 'Running'), ('stopping', 'Stopping'), ('failed', 'Failed, will be started again')], default='stopped', max_length=10)),
-                ('pid', models.PositiveIntegerField(blank=True, null=True)),
-                ('process_started', models.FloatField(blank=True, help_text='Tells the process from a later one with its id.', null=True)),
-                ('started_at', models.DateTimeField(blank=True, null=True)),
-                ('stop_asked_at', models.DateTimeField(blank=True, null=True)),
-                ('failures', models.PositiveIntegerField(default=0, help_text='Starts that failed since it last ran well.')),
-                ('restarts', models.PositiveIntegerField(default=0)),
-                ('next_start_at', models.DateTimeField(blank=True, null=True)),
-                ('exit_code', models.IntegerField(blank=True, null=True)),
-                ('last_error', models.TextField(blank=True)),
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+                ("name", models.SlugField(unique=True)),
+                (
+                    "stages",
+                    django.contrib.postgres.fields.ArrayField(base_field=models.CharField(max_length=50), size=None),
+                ),
+                ("slots", models.PositiveSmallIntegerField(default=1, help_text="Lane tasks per stage.")),
+                (
+                    "desired",
+                    models.CharField(
+                        choices=[("running", "Running"), ("stopped", "Stopped")], default="running", max_length=10
+                    ),
+                ),
+                (
+                    "status",
+                    models.CharField(
+                        choices=[
+                            ("stopped", "Stopped"),
+                            ("starting", "Starting"),
+                            ("running", "Running"),
+                            ("stopping", "Stopping"),
+                            ("failed", "Failed, will be started again"),
+                        ],
+                        default="stopped",
+                        max_length=10,
+                    ),
+                ),
+                ("pid", models.PositiveIntegerField(blank=True, null=True)),
+                (
+                    "process_started",
+                    models.FloatField(
+                        blank=True, help_text="Tells the process from a later one with its id.", null=True
+                    ),
+                ),
+                ("started_at", models.DateTimeField(blank=True, null=True)),
+                ("stop_asked_at", models.DateTimeField(blank=True, null=True)),
+                (
+                    "failures",
+                    models.PositiveIntegerField(default=0, help_text="Starts that failed since it last ran well."),
+                ),
+                ("restarts", models.PositiveIntegerField(default=0)),
+                ("next_start_at", models.DateTimeField(blank=True, null=True)),
+                ("exit_code", models.IntegerField(blank=True, null=True)),
+                ("last_error", models.TextField(blank=True)),
             ],
         ),
     ]

@@ -3,8 +3,8 @@ from typing import Any
 from rest_framework import serializers
 
 from backend.apps.connectors.models import Connector
-from backend.apps.monitoring.alerts import alert_output
 from backend.apps.monitoring.models import Alert, AlertRule
+from backend.apps.monitoring.notifications import alert_output
 from backend.apps.pipelines.models import Pipeline
 from backend.apps.rest.strict import StrictModelSerializer
 from backend.apps.workspaces.api.base import workspace_of
@@ -35,7 +35,9 @@ class AlertRuleSerializer(StrictModelSerializer):
 
 def _takes_alerts(connector: Connector) -> bool:
     capability = alert_output(connector).capability_of(connectors.get(connector.type))
-    return capability is not None and not capability.options_model.model_json_schema().get("required")
+    if capability is None or capability.handed_over:
+        return False
+    return not capability.options_model.model_json_schema().get("required")
 
 
 class AlertSerializer(serializers.ModelSerializer):
@@ -68,3 +70,12 @@ class PipelineErrorSerializer(serializers.Serializer):
     reason = serializers.CharField()
     message = serializers.CharField()
     message_id = serializers.CharField()
+
+
+class ActivitySerializer(serializers.Serializer):
+    """The last 24 hours of a pipeline."""
+
+    pipeline = serializers.UUIDField()
+    delivered = serializers.ListField(child=serializers.IntegerField(), help_text="By hour, the current one last.")
+    failed = serializers.ListField(child=serializers.IntegerField(), help_text="Dead letters by hour.")
+    last_error = PipelineErrorSerializer(allow_null=True)

@@ -1,10 +1,21 @@
+from django.urls import path
 from rest_framework.routers import SimpleRouter
 
-from backend.apps.monitoring.api.views import AlertRuleViewSet, AlertViewSet, PipelineActivityViewSet
+from backend.apps.monitoring.api.views import (
+    ActivityView,
+    AlertRuleViewSet,
+    AlertViewSet,
+    PipelineActivityViewSet,
+    ThroughputView,
+)
 
 router = SimpleRouter()
 router.register("alert-rules", AlertRuleViewSet, basename="alert-rule")
 router.register("alerts", AlertViewSet, basename="alert")
 router.register("pipelines", PipelineActivityViewSet, basename="pipeline-activity")
 
-urlpatterns = router.urls
+urlpatterns = [
+    path("activity/", ActivityView.as_view()),
+    path("throughput/", ThroughputView.as_view()),
+    *router.urls,
+]

@@ -7,9 +7,11 @@ from rest_framework.decorators import action
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.serializers import BaseSerializer
+from rest_framework.views import APIView
 
 from backend.apps.monitoring import selectors, services
 from backend.apps.monitoring.api.serializers import (
+    ActivitySerializer,
     AlertRuleSerializer,
     AlertSerializer,
     CountsSerializer,
@@ -19,11 +21,12 @@ from backend.apps.monitoring.api.serializers import (
 from backend.apps.monitoring.models import Alert, AlertRule
 from backend.apps.pipelines.models import Pipeline
 from backend.apps.pipelines.selectors import pipelines_of
-from backend.apps.rest.parameters import query_number
+from backend.apps.rest.parameters import query_ids, query_number
 from backend.apps.workspaces.api.base import actor_of, workspace_of
 
 _MOST_MINUTES = 60
 _MOST_HOURS = 720
+_MOST_PIPELINES = 100
 
 
 class AlertRuleViewSet(viewsets.ModelViewSet[AlertRule]):
@@ -64,6 +67,35 @@ class AlertViewSet(mixins.ListModelMixin, viewsets.GenericViewSet[Alert]):
         return Alert.objects.filter(rule__workspace=workspace_of(self.request)).select_related("rule")
 
 
+class ThroughputView(APIView):
+    """What happened to the messages of all pipelines of the workspace."""
+
+    @extend_schema(
+        responses=CountsStepSerializer(many=True),
+        parameters=[OpenApiParameter("hours", int, description="How far back, at most 720; 24 by default.")],
+    )
+    def get(self, request: Request) -> Response:
+        """Counts of the last hours or days, in steps of one or more minutes, oldest first."""
+        hours = query_number(request, "hours", default=24, most=_MOST_HOURS)
+        pipelines = Pipeline.objects.filter(workspace=workspace_of(request))
+        return Response(selectors.counts_history(pipelines.values_list("pk", flat=True), hours))
+
+
+class ActivityView(APIView):
+    """How several pipelines did."""
+
+    @extend_schema(
+        responses=ActivitySerializer(many=True),
+        parameters=[OpenApiParameter("pipelines", required=True, description="Ids, separated by commas.")],
+    )
+    def get(self, request: Request) -> Response:
+        """The last 24 hours of at most 100 pipelines, by hour; those that do not exist are left out."""
+        ids = query_ids(request, "pipelines", most=_MOST_PIPELINES)
+        shown = Pipeline.objects.filter(workspace=workspace_of(request), pk__in=ids)
+        activity = selectors.activity_of(map(str, shown.values_list("pk", flat=True)))
+        return Response(ActivitySerializer(activity, many=True).data)
+
+
 class PipelineActivityViewSet(viewsets.GenericViewSet[Pipeline]):
     """What happened to the messages of a pipeline."""
 
@@ -98,7 +130,7 @@ class PipelineActivityViewSet(viewsets.GenericViewSet[Pipeline]):
     def history(self, request: Request, pk: str) -> Response:
         """Counts of the last hours or days, in steps of one or more minutes, oldest first."""
         hours = query_number(request, "hours", default=24, most=_MOST_HOURS)
-        return Response(selectors.counts_history(self.get_object().pk, hours))
+        return Response(selectors.counts_history([self.get_object().pk], hours))
 
     @extend_schema(responses=PipelineErrorSerializer(many=True))
     @action(detail=True)

@@ -1,3 +1,4 @@
+from collections.abc import Mapping
 from typing import Any
 
 from django.conf import settings
@@ -5,9 +6,11 @@ from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
 from backend.apps.pipelines.models import Pipeline, PipelineVersion, Provisioning, ProvisioningStep
-from backend.apps.pipelines.selectors import latest_config, shown_config
+from backend.apps.pipelines.selectors import is_posted, latest_config, shown_config
+from backend.apps.pipelines.services import config_validate
 from backend.apps.rest.etag import ETagField
-from backend.apps.rest.strict import StrictModelSerializer, StrictSerializer
+from backend.apps.rest.strict import DocumentSerializer, StrictSerializer
+from backend.apps.workspaces.api.base import workspace_of
 from backend.domain.message import Message
 from backend.domain.pipeline import PipelineConfig
 
@@ -20,7 +23,7 @@ class ConfigField(serializers.DictField):
 class ProvisioningStepSerializer(serializers.ModelSerializer):
     class Meta:
         model = ProvisioningStep
-        fields = ["kind", "state", "attempts", "error"]
+        fields = ["kind", "place", "state", "attempts", "error", "field"]
 
 
 class ProvisioningSerializer(serializers.ModelSerializer):
@@ -34,7 +37,7 @@ class ProvisioningSerializer(serializers.ModelSerializer):
         fields = ["state", "version", "cause", "steps", "created_at"]
 
 
-class PipelineSerializer(StrictModelSerializer):
+class PipelineSerializer(DocumentSerializer):
     config = ConfigField(help_text="The newest version's configuration.")
     version = serializers.IntegerField(source="latest_number", read_only=True, help_text="Newest version.")
     published_version = serializers.IntegerField(
@@ -44,8 +47,15 @@ class PipelineSerializer(StrictModelSerializer):
     provisioning = serializers.SerializerMethodField(
         help_text="The version that waits for other systems, or could not be published."
     )
+    warnings = serializers.ListField(
+        child=serializers.CharField(),
+        read_only=True,
+        help_text="What endangers what was made for it in other systems, or endangers them.",
+    )
     etag = ETagField()
-    ingest_url = serializers.SerializerMethodField(help_text="The address to which messages are posted.")
+    ingest_url = serializers.SerializerMethodField(
+        help_text="The address to which messages are posted, if its input takes them there."
+    )
 
     class Meta:
         model = Pipeline
@@ -58,6 +68,7 @@ class PipelineSerializer(StrictModelSerializer):
             "paused",
             "failure",
             "provisioning",
+            "warnings",
             "ingest_url",
             "created_at",
             "updated_at",
@@ -71,8 +82,14 @@ class PipelineSerializer(StrictModelSerializer):
         shown = newest is not None and newest.state != Provisioning.State.ACTIVE
         return ProvisioningSerializer(newest).data if shown else None
 
-    def get_ingest_url(self, pipeline: Pipeline) -> str:
+    def get_ingest_url(self, pipeline: Pipeline) -> str | None:
+        if not is_posted(pipeline.config):  # type: ignore[attr-defined]
+            return None
         return f"{settings.CONSOLE.ingest_url}/v1/pipelines/{pipeline.pk}/messages"
+
+    def check_document(self, data: Mapping[str, Any]) -> None:
+        if isinstance(config := data.get("config"), dict):
+            config_validate(workspace=workspace_of(self.context["request"]), config=config)
 
     def to_representation(self, instance: Pipeline) -> dict[str, Any]:
         instance.config = latest_config(instance)  # type: ignore[attr-defined]
@@ -85,11 +102,17 @@ class VersionSerializer(serializers.ModelSerializer):
 
     class Meta:
         model = PipelineVersion
-        fields = ["number", "config", "author", "created_at"]
+        fields = ["number", "config", "author", "created_at", "note"]
 
     @extend_schema_field(ConfigField)
     def get_config(self, version: PipelineVersion) -> Any:
         return shown_config(version.config, version.schema_version)
+
+
+class PublishSerializer(StrictSerializer):
+    note = serializers.CharField(
+        required=False, allow_blank=True, default="", max_length=500, help_text="What the version changes, and why."
+    )
 
 
 class DryRunRequestSerializer(StrictSerializer):
@@ -138,6 +161,16 @@ class ExampleCheckSerializer(serializers.Serializer):
 
 class CheckExamplesRequestSerializer(StrictSerializer):
     config = ConfigField(required=False, help_text="An unsaved configuration; the newest version if not set.")
+
+
+class SendMessageSerializer(StrictSerializer):
+    body = serializers.CharField(
+        trim_whitespace=False, max_length=1024 * 1024, help_text="The message's payload, a JSON document."
+    )
+
+
+class SentMessageSerializer(serializers.Serializer):
+    message_id = serializers.CharField(help_text="By which its way can be followed.")
 
 
 class MessageFieldSerializer(serializers.Serializer):

@@ -20,12 +20,16 @@ from backend.apps.pipelines.api.serializers import (
     ExampleCheckSerializer,
     MessageFieldSerializer,
     PipelineSerializer,
+    PublishSerializer,
+    SendMessageSerializer,
+    SentMessageSerializer,
     VersionSerializer,
 )
 from backend.apps.pipelines.captured import captured_messages
 from backend.apps.pipelines.dry_run import dry_run
 from backend.apps.pipelines.models import Pipeline
 from backend.apps.pipelines.selectors import latest_config, pipelines_of, version_changes
+from backend.apps.pipelines.sending import message_send
 from backend.apps.rest.etag import ETagViewSet
 from backend.apps.rest.parameters import query_number
 from backend.apps.rest.serializers import ChangeSerializer
@@ -73,11 +77,16 @@ class PipelineViewSet(ETagViewSet[Pipeline]):
     def perform_destroy(self, instance: Pipeline) -> None:
         services.pipeline_delete(pipeline=instance, actor=actor_of(self.request))
 
-    @extend_schema(request=None, responses=PipelineSerializer)
+    @extend_schema(request=PublishSerializer, responses=PipelineSerializer)
     @action(detail=True, methods=["post"])
     def publish(self, request: Request, pk: str) -> Response:
         """Publish the newest version."""
-        return self._answer(services.pipeline_publish(pipeline=self.get_object(), actor=actor_of(request)))
+        serializer = PublishSerializer(data=request.data)
+        serializer.is_valid(raise_exception=True)
+        pipeline = services.pipeline_publish(
+            pipeline=self.get_object(), actor=actor_of(request), note=serializer.validated_data["note"]
+        )
+        return self._answer(pipeline)
 
     @extend_schema(request=None, responses=PipelineSerializer)
     @action(detail=True, methods=["post"])
@@ -143,6 +152,20 @@ class PipelineViewSet(ETagViewSet[Pipeline]):
             call_apis=serializer.validated_data["call_apis"],
         )
         return Response(DryRunSerializer(result).data)
+
+    @extend_schema(request=SendMessageSerializer, responses={202: SentMessageSerializer})
+    @action(detail=True, methods=["post"], url_path="send-message")
+    def send_message(self, request: Request, pk: str) -> Response:
+        """Send one message through the published version; it is delivered and counted like any other."""
+        serializer = SendMessageSerializer(data=request.data)
+        serializer.is_valid(raise_exception=True)
+        try:
+            message_id = message_send(
+                pipeline=self.get_object(), actor=actor_of(request), body=serializer.validated_data["body"]
+            )
+        except KafkaException as error:
+            raise UnavailableError(f"Kafka did not store the message: {error.args[0].str()}.") from None
+        return Response({"message_id": message_id}, status=202)
 
     @extend_schema(request=CheckExamplesRequestSerializer, responses=ExampleCheckSerializer(many=True))
     @action(detail=True, methods=["post"], url_path="check-examples", **_NO_LIST)

@@ -24,7 +24,7 @@ class Migration(migrations.Migration):
         migrations.AddField(
             model_name='pipelineversion',
             name='schema_id',
-            field=models.PositiveIntegerField(blank=True, help_text='By which the schema registry knows the Avro schema of stream processing.', null=True),
+            field=models.PositiveIntegerField(blank=True, help_text='ID of the Avro schema in the schema registry.', null=True),
         ),
         migrations.CreateModel(
             name='Provisioning',

@@ -4,6 +4,7 @@ Each step is recorded, retried with back-off, and compensated if a later one fai
 worker may die between executing one and recording it.
 """
 
+import contextlib
 from collections.abc import Callable
 from datetime import timedelta
 from uuid import UUID
@@ -12,26 +13,27 @@ from django.db import transaction
 from django.utils import timezone
 
 from backend.apps.pipelines.models import Pipeline, PipelineVersion, Provisioning, ProvisioningStep, Removal
-from backend.apps.pipelines.provisioning import schema_registry
+from backend.apps.pipelines.provisioning import registrations, schema_registry
 from backend.apps.pipelines.provisioning.schema_registry import RegistryError
 from backend.apps.pipelines.provisioning.steps import STEPS, StepFailedError, topic_delete
 from backend.domain.pipeline import PipelineConfig
 
 _ATTEMPTS = 6
-_LANES_HOLD = timedelta(minutes=5)
-"""How long lanes may still write messages in flight to the topic of a deleted pipeline."""
-_LONGEST_WAIT = timedelta(hours=1)
 
 
 def is_needed(config: PipelineConfig) -> bool:
     """Whether a version needs anything in other systems."""
-    return config.stream_processing is not None
+    return config.stream_processing is not None or any(registrations.registered_uses(config))
 
 
-def provisioning_start(*, pipeline: Pipeline, version: PipelineVersion) -> None:
+def provisioning_start(*, pipeline: Pipeline, version: PipelineVersion, config: PipelineConfig) -> None:
     """The version is published once all steps are done. One at a time: the caller has locked the pipeline."""
     provisioning = Provisioning.objects.create(pipeline=pipeline, version=version)
-    ProvisioningStep.objects.bulk_create(ProvisioningStep(provisioning=provisioning, kind=kind) for kind in STEPS)
+    steps = [("topic", ""), ("schema", "")] if config.stream_processing is not None else []
+    steps += [("register", place) for place in registrations.registrations_claim(pipeline=pipeline, config=config)]
+    ProvisioningStep.objects.bulk_create(
+        ProvisioningStep(provisioning=provisioning, kind=kind, place=place) for kind, place in steps
+    )
 
 
 def provisionings_advance(publish: Callable[[Provisioning], None]) -> None:
@@ -40,7 +42,9 @@ def provisionings_advance(publish: Callable[[Provisioning], None]) -> None:
         with transaction.atomic():
             due = Provisioning.objects.filter(state=Provisioning.State.PROVISIONING, next_try_at__lte=timezone.now())
             provisioning = (
-                due.select_for_update(skip_locked=True, of=("self",)).select_related("pipeline", "version").first()
+                due.select_for_update(skip_locked=True, of=("self",))
+                .select_related("pipeline__published", "version")
+                .first()
             )
             if provisioning is None:
                 return
@@ -49,7 +53,7 @@ def provisionings_advance(publish: Callable[[Provisioning], None]) -> None:
 
 def removal_start(pipeline_id: UUID) -> None:
     """Schedules the removal of a deleted pipeline's resources, once no lane holds messages of it."""
-    Removal.objects.create(pipeline_id=pipeline_id, next_try_at=timezone.now() + _LANES_HOLD)
+    Removal.objects.create(pipeline_id=pipeline_id, next_try_at=registrations.lanes_hold_until())
 
 
 def removals_advance() -> None:
@@ -68,7 +72,7 @@ def _remove(removal: Removal) -> None:
     except (StepFailedError, RegistryError) as error:
         removal.attempts += 1
         removal.error = str(error)
-        removal.next_try_at = timezone.now() + min(timedelta(seconds=2 ** min(removal.attempts, 12)), _LONGEST_WAIT)
+        removal.next_try_at = timezone.now() + registrations.removal_wait(removal.attempts)
         removal.save()
         return
     removal.delete()
@@ -83,25 +87,30 @@ def _advance(provisioning: Provisioning, publish: Callable[[Provisioning], None]
         return
     step.attempts += 1
     try:
-        step.result, step.state, step.error = STEPS[step.kind].do(provisioning), ProvisioningStep.State.DONE, ""
+        step.result = STEPS[step.kind].do(provisioning, step)
+        step.state, step.error, step.field = ProvisioningStep.State.DONE, "", ""
     except StepFailedError as error:
-        step.error = str(error)
+        step.error, step.field = str(error), error.field
         if error.final or step.attempts == _ATTEMPTS:
             step.state = ProvisioningStep.State.FAILED
-            _compensate(provisioning, step.error)
+            _compensate(provisioning, step)
         else:
             provisioning.next_try_at = timezone.now() + timedelta(seconds=2**step.attempts)
             provisioning.save()
     step.save()
 
 
-def _compensate(provisioning: Provisioning, cause: str) -> None:
+def _compensate(provisioning: Provisioning, failed: ProvisioningStep) -> None:
+    """Undoes what was done, last things first."""
+    if STEPS[failed.kind].undone_if_failed:
+        with contextlib.suppress(StepFailedError):  # the error that is shown is the one that ended it
+            STEPS[failed.kind].undo(provisioning, failed)
     for done in provisioning.steps.filter(state=ProvisioningStep.State.DONE).reverse():
         try:
-            STEPS[done.kind].undo(provisioning, done.result)
+            STEPS[done.kind].undo(provisioning, done)
             done.state = ProvisioningStep.State.UNDONE
         except StepFailedError as error:
             done.error = f"It could not be undone: {error}"
         done.save()
-    provisioning.state, provisioning.cause = Provisioning.State.FAILED, cause
+    provisioning.state, provisioning.cause = Provisioning.State.FAILED, failed.error
     provisioning.save()

@@ -7,56 +7,51 @@ from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
-from confluent_kafka.cimpl import NewTopic
 from django.conf import settings
 
-from backend.apps.pipelines.models import Provisioning
-from backend.apps.pipelines.provisioning import schema_registry
+from backend.apps.pipelines.models import Provisioning, ProvisioningStep
+from backend.apps.pipelines.provisioning import registrations, schema_registry
+from backend.apps.pipelines.provisioning.registrations import RegistrationFailedError
 from backend.apps.pipelines.provisioning.schema_registry import RegistryError
 from backend.domain import routing
+from backend.kafka.client.topics import own_topic, topic_create
 from backend.settings import platform_settings
 
 _KAFKA_SECONDS = 10.0
 
 
 class StepFailedError(Exception):
-    """A step that failed; the message says why. ``final`` means a retry is useless."""
+    """A step that failed; the message says why. ``final`` means a retry is useless; ``field`` is the pipeline's field
+    that is to blame, if one is."""
 
-    def __init__(self, message: str, *, final: bool = False) -> None:
+    def __init__(self, message: str, *, final: bool = False, field: str = "") -> None:
         super().__init__(message)
         self.final = final
+        self.field = field
 
 
 @dataclass(frozen=True)
 class Step:
-    """``do`` returns what it created, which ``undo`` removes. Both raise StepFailedError."""
+    """``do`` returns what it created, which ``undo`` removes. Both raise StepFailedError.
 
-    do: Callable[[Provisioning], dict[str, Any]]
-    undo: Callable[[Provisioning, dict[str, Any]], None]
+    A step that may have created something before it failed is undone in that case, too.
+    """
+
+    do: Callable[[Provisioning, ProvisioningStep], dict[str, Any]]
+    undo: Callable[[Provisioning, ProvisioningStep], None]
+    undone_if_failed: bool = False
 
 
-def _create_topic(provisioning: Provisioning) -> dict[str, Any]:
-    console = settings.CONSOLE
-    topic = NewTopic(
-        routing.processing_source(str(provisioning.pipeline_id)),
-        num_partitions=console.topic_partitions,
-        replication_factor=console.topic_replication,
-        config={
-            "retention.ms": str(console.topic_retention_hours * 3600 * 1000),
-            "max.message.bytes": "4194304",
-        },
-    )
+def _create_topic(provisioning: Provisioning, _: ProvisioningStep) -> dict[str, Any]:
+    topic = own_topic(routing.processing_source(str(provisioning.pipeline_id)), settings.CONSOLE)
     try:
-        next(iter(_admin().create_topics([topic], request_timeout=_KAFKA_SECONDS).values())).result()
+        return {"created": topic_create(_admin(), topic, _KAFKA_SECONDS)}
     except KafkaException as error:
-        if error.args[0].code() == KafkaError.TOPIC_ALREADY_EXISTS:
-            return {"created": False}
         raise StepFailedError(f"Kafka could not create the topic: {error.args[0].str()}.") from None
-    return {"created": True}
 
 
-def _undo_topic(provisioning: Provisioning, result: dict[str, Any]) -> None:
-    if result["created"]:
+def _undo_topic(provisioning: Provisioning, step: ProvisioningStep) -> None:
+    if step.result["created"]:
         topic_delete(str(provisioning.pipeline_id))
 
 
@@ -69,7 +64,7 @@ def topic_delete(pipeline_id: str) -> None:
             raise StepFailedError(f"Kafka could not delete the topic: {error.args[0].str()}.") from None
 
 
-def _register_schema(provisioning: Provisioning) -> dict[str, Any]:
+def _register_schema(provisioning: Provisioning, _: ProvisioningStep) -> dict[str, Any]:
     stage = provisioning.version.load().stream_processing
     assert stage is not None
     try:
@@ -81,19 +76,38 @@ def _register_schema(provisioning: Provisioning) -> dict[str, Any]:
     return {"schema_id": schema_id, "added_version": added}
 
 
-def _undo_schema(provisioning: Provisioning, result: dict[str, Any]) -> None:
-    if result["added_version"] is None:
+def _undo_schema(provisioning: Provisioning, step: ProvisioningStep) -> None:
+    if step.result["added_version"] is None:
         return
     try:
-        schema_registry.unregister(str(provisioning.pipeline_id), result["added_version"])
+        schema_registry.unregister(str(provisioning.pipeline_id), step.result["added_version"])
     except RegistryError as error:
+        raise StepFailedError(str(error)) from None
+
+
+def _register_use(provisioning: Provisioning, step: ProvisioningStep) -> dict[str, Any]:
+    config = provisioning.version.load()
+    try:
+        return registrations.registration_make(pipeline_id=provisioning.pipeline_id, config=config, place=step.place)
+    except RegistrationFailedError as error:
+        raise StepFailedError(str(error), final=error.final, field=error.field) from None
+
+
+def _undo_use(provisioning: Provisioning, step: ProvisioningStep) -> None:
+    try:
+        registrations.registration_undo(pipeline=provisioning.pipeline, place=step.place)
+    except RegistrationFailedError as error:
         raise StepFailedError(str(error)) from None
 
 
 @lru_cache  # a client that is garbage-collected cancels its requests
 def _admin() -> AdminClient:
-    return AdminClient({"bootstrap.servers": platform_settings().kafka_bootstrap_servers})
+    return AdminClient(platform_settings().kafka.client())
 
 
-STEPS = {"topic": Step(_create_topic, _undo_topic), "schema": Step(_register_schema, _undo_schema)}
-"""In the order of execution."""
+STEPS = {
+    "topic": Step(_create_topic, _undo_topic),
+    "schema": Step(_register_schema, _undo_schema),
+    "register": Step(_register_use, _undo_use, undone_if_failed=True),
+}
+"""By kind."""

@@ -29,6 +29,19 @@ class UsageQuerySerializer(serializers.Serializer):
         return attrs
 
 
+class BilledQuerySerializer(serializers.Serializer):
+    """The message whose deliveries are asked for."""
+
+    message_id = serializers.CharField(max_length=64)
+
+
+class BilledDeliverySerializer(serializers.Serializer):
+    pipeline = serializers.UUIDField(source="pipeline_id")
+    output = serializers.CharField()
+    at = serializers.DateTimeField(help_text="When it was delivered.")
+    bytes = serializers.IntegerField()
+
+
 class UsageSerializer(serializers.Serializer):
     period = serializers.DateTimeField(help_text="Its start, in UTC.")
     pipeline = serializers.UUIDField(source="pipeline_id")

@@ -1,5 +1,9 @@
 from django.urls import path
 
-from backend.apps.usage.api.views import UsageExportView, UsageView
+from backend.apps.usage.api.views import BilledDeliveriesView, UsageExportView, UsageView
 
-urlpatterns = [path("usage/", UsageView.as_view()), path("usage/export/", UsageExportView.as_view())]
+urlpatterns = [
+    path("usage/", UsageView.as_view()),
+    path("usage/deliveries/", BilledDeliveriesView.as_view()),
+    path("usage/export/", UsageExportView.as_view()),
+]

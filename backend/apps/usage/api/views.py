@@ -8,7 +8,13 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from backend.apps.usage.api.serializers import UsageQuerySerializer, UsageSerializer
+from backend.apps.usage.api.serializers import (
+    BilledDeliverySerializer,
+    BilledQuerySerializer,
+    UsageQuerySerializer,
+    UsageSerializer,
+)
+from backend.apps.usage.billed import billed_of
 from backend.apps.usage.selectors import usage_of
 from backend.apps.workspaces.api.base import workspace_of
 
@@ -25,6 +31,17 @@ class UsageView(APIView):
     @extend_schema(parameters=[UsageQuerySerializer], responses=UsageSerializer(many=True))
     def get(self, request: Request) -> Response:
         return Response(UsageSerializer(_rows(request), many=True).data)
+
+
+class BilledDeliveriesView(APIView):
+    """The deliveries of one message, each of which is billed once."""
+
+    @extend_schema(parameters=[BilledQuerySerializer], responses=BilledDeliverySerializer(many=True))
+    def get(self, request: Request) -> Response:
+        serializer = BilledQuerySerializer(data=request.query_params)
+        serializer.is_valid(raise_exception=True)
+        deliveries = billed_of(serializer.validated_data["message_id"], workspace_of(request).pk)
+        return Response(BilledDeliverySerializer(deliveries, many=True).data)
 
 
 class UsageExportView(APIView):

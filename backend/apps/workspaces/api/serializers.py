@@ -14,6 +14,9 @@ class WorkspaceSerializer(serializers.Serializer):
 
 class MeSerializer(serializers.Serializer):
     username = serializers.CharField()
+    installation_admin = serializers.BooleanField(
+        help_text="Whether they may do what concerns the whole installation, such as stopping its Spark jobs."
+    )
     workspaces = WorkspaceSerializer(many=True)
 
 

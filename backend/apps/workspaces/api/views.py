@@ -25,6 +25,7 @@ from backend.apps.workspaces.api.serializers import (
     MemberSerializer,
     MeSerializer,
 )
+from backend.apps.workspaces.authentication import Access
 from backend.apps.workspaces.models import ApiKey, Membership, Role
 from backend.apps.workspaces.selectors import memberships_of
 from backend.apps.workspaces.services import (
@@ -50,7 +51,13 @@ class MeView(APIView):
             {"slug": m.workspace.slug, "name": m.workspace.name, "role": m.role}
             for m in memberships_of(actor_of(request))
         ]
-        return Response(MeSerializer({"username": request.user.get_username(), "workspaces": workspaces}).data)
+        access = request.auth
+        me = {
+            "username": request.user.get_username(),
+            "installation_admin": isinstance(access, Access) and access.installation_admin,
+            "workspaces": workspaces,
+        }
+        return Response(MeSerializer(me).data)
 
 
 class ApiKeyViewSet(

@@ -1,47 +1,54 @@
+import json
+from argparse import ArgumentParser
 from typing import Any
 
-from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
-from confluent_kafka.cimpl import NewTopic
 from django.conf import settings
 from django.core.management import call_command
-from django.core.management.base import BaseCommand
+from django.core.management.base import BaseCommand, CommandError
 
 from backend.apps.deliveries.partitions import partitions_ensure
 from backend.apps.demo.services import demo_ensure
+from backend.apps.jobs.models import SparkJob
 from backend.apps.jobs.services import job_ensure_default
+from backend.apps.workspaces.services import first_account_ensure
 from backend.domain import routing
+from backend.kafka.client.topics import own_topic, topics_reconcile
+from backend.runtime.positions import positions_reconcile
 from backend.settings import platform_settings
 
 
 class Command(BaseCommand):
-    help = "Migrates the database and creates missing topics. Safe to run at every start."
+    help = "Migrates the database, creates missing topics and checks the others. Safe to run at every start."
     requires_system_checks = []
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument(
+            "--json", action="store_true", help="print what is wanted as JSON, and go on without Kafka if need be"
+        )
 
     def handle(self, *args: Any, **options: Any) -> None:
         call_command("migrate", interactive=False, verbosity=0)
         partitions_ensure()
-        self._create_topics()
         job_ensure_default()
         if settings.CONSOLE.embedded:
             demo_ensure()
-
-    def _create_topics(self) -> None:
-        console = settings.CONSOLE
-        retention = str(console.topic_retention_hours * 3600 * 1000)
-        admin = AdminClient({"bootstrap.servers": platform_settings().kafka_bootstrap_servers})
-        topics = [
-            NewTopic(
-                topic,
-                num_partitions=console.topic_partitions,
-                replication_factor=console.topic_replication,
-                config={"retention.ms": retention, "max.message.bytes": "4194304"},
-            )
-            for topic in routing.TOPICS
-        ]
-        for future in admin.create_topics(topics).values():
-            try:
-                future.result()
-            except KafkaException as error:
-                if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
-                    raise
+        elif password := settings.CONSOLE.admin_password.get_secret_value():
+            first_account_ensure(password=password)
+        problems: list[str] = []
+        admin = AdminClient(platform_settings().kafka.client())
+        try:
+            problems += topics_reconcile(admin, [own_topic(name, settings.CONSOLE) for name in routing.TOPICS])
+            problems += positions_reconcile(admin)
+        except KafkaException as error:
+            problem = f"The topics could not be created: {error.args[0].str()}. Run `manage.py prepare` again."
+            if not options["json"]:
+                raise CommandError(problem) from None
+            problems.append(problem)
+        if options["json"]:
+            jobs = dict(SparkJob.objects.order_by("name").values_list("name", "desired"))
+            self.stdout.write(json.dumps({"jobs": jobs, "problems": problems}))
+        else:
+            for problem in problems:
+                self.stderr.write(problem)

@@ -1,5 +1,4 @@
 import json
-import os
 from argparse import ArgumentParser
 from typing import Any
 
@@ -9,6 +8,7 @@ from django.db import DatabaseError
 from backend.apps.demo.services import demo_facts
 from backend.runtime.installation import status
 from backend.runtime.layout import Layout, var_folder
+from backend.settings import EmbeddedSettings
 
 
 class Command(BaseCommand):
@@ -19,7 +19,7 @@ class Command(BaseCommand):
         parser.add_argument("--json", action="store_true", help="print JSON for scripts")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        facts = status(Layout(var_folder(), int(os.environ.get("HEADRACE_PORT_OFFSET", "0"))))
+        facts = status(Layout(var_folder(), EmbeddedSettings().port_offset))
         if facts["running"]:
             try:
                 facts["demo"] = demo_facts()

@@ -25,12 +25,12 @@ class Command(BaseCommand):
         _on_signals(signal.default_int_handler)  # shells ignore SIGINT for background processes
         started = time.monotonic()
         try:
-            up(layout)
+            problems = up(layout)
         except CannotStartError as error:
             raise CommandError(str(error)) from None
         except KeyboardInterrupt:
             raise CommandError("Stopped before everything was ready.") from None
-        self._welcome(layout, time.monotonic() - started)
+        self._welcome(layout, time.monotonic() - started, problems)
         if options["detach"]:
             return
         try:
@@ -41,16 +41,18 @@ class Command(BaseCommand):
             _on_signals(signal.SIG_IGN)  # a second Ctrl-C must not interrupt the shutdown
             down(layout)
 
-    def _welcome(self, layout: Layout, seconds: float) -> None:
+    def _welcome(self, layout: Layout, seconds: float, problems: list[str]) -> None:
         endpoints = status(layout)["endpoints"]
         password = (layout.secrets / "admin-password").read_text().strip()
         self.stdout.write(
-            f"\nHeadrace is ready after {seconds:.0f} s.\n\n"
+            f"\n{'Headrace' if not problems else 'The console'} is ready after {seconds:.0f} s.\n\n"
             f"  Console   {endpoints['console']}\n"
             f"  Login     admin / {password}\n"
             f"  Ingest    {endpoints['ingest']}\n"
             f"  API       {endpoints['api']}schema/\n"
         )
+        for problem in problems:
+            self.stderr.write(f"{problem}\n")
 
 
 def _on_signals(handler: Any) -> None:

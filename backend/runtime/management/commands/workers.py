@@ -10,7 +10,8 @@ from typing import Any
 from django.conf import settings
 from django.core.management.base import BaseCommand
 
-from backend.apps.deliveries import events
+from backend.apps.change_streams import worker as change_streams
+from backend.apps.deliveries import events, ledger
 from backend.apps.deliveries.redelivery import Redelivery
 from backend.apps.deliveries.sinks import AttemptSink, DeadLetterSink
 from backend.apps.demo import generator
@@ -39,11 +40,13 @@ def _demo_generator(stop: threading.Event) -> None:
 
 def _workers() -> dict[str, Worker]:
     workers: dict[str, Worker] = {
+        "change-streams": change_streams.run,
         "dead-letters": functools.partial(run, DeadLetterSink()),
         "redelivery": lambda stop: Redelivery().run(stop),
         "attempts": functools.partial(run, AttemptSink()),
         "events": events.run,
         "history": history.run,
+        "ledger": ledger.run,
         "usage": functools.partial(run, UsageSink()),
     }
     if settings.CONSOLE.embedded:
@@ -59,7 +62,7 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         selected = {name: worker for name, worker in _workers().items() if options["only"] in (None, name)}
-        serve_metrics()
+        serve_metrics("workers")
         stop = threading.Event()
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: stop.set())

@@ -3,7 +3,7 @@ import { cleanup, fireEvent, render, screen } from '@testing-library/react'
 import { useState } from 'react'
 import { afterEach, expect, test, vi } from 'vitest'
 
-import i18n from '@/lib/i18n'
+import { chooseLanguage } from '@/lib/i18n'
 
 import type { FormContext } from './context'
 import { SchemaForm, type FormData } from './schema-form'
@@ -180,8 +180,8 @@ test('a connector that is gone is still named', () => {
 })
 
 test('the form speaks the chosen language', async () => {
-  await i18n.changeLanguage('pt-BR')
+  await chooseLanguage('pt-BR')
   render(<Harness start={{ output: { connector: 'http-id' } }} />)
   expect(screen.getByLabelText('Caminho')).toBeTruthy()
-  await i18n.changeLanguage('en')
+  await chooseLanguage('en')
 })

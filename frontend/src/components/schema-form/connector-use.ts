@@ -39,13 +39,16 @@ export function offersAny(type: ConnectorType | undefined, capabilities: string[
   return capabilities.some((name) => name in (type?.capabilities ?? {}))
 }
 
-/** Of a pair of capabilities, the one for batches is used where batches are configured. */
+/** Of several capabilities, the one for files is used where files are configured, and that for batches with batches. */
+const exportName = 'export'
 const batchSuffix = '_batch'
 
 /** By which of its capabilities a connector is used; its options are this capability's. */
 function capabilityOf(type: ConnectorType, capabilities: string[], value: Value): string | undefined {
   const offered = capabilities.filter((name) => name in type.capabilities)
-  return offered.find((name) => name.endsWith(batchSuffix) === Boolean(value.batch)) ?? offered[0]
+  if (value.files && offered.includes(exportName)) return exportName
+  const others = offered.filter((name) => name !== exportName)
+  return others.find((name) => name.endsWith(batchSuffix) === Boolean(value.batch)) ?? offered[0]
 }
 
 /** Where a form's schema keeps the options of a capability. */

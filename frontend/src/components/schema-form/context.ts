@@ -1,6 +1,11 @@
 import type { Connector, ConnectorType } from '@/lib/queries/connectors'
 
-import type { MessageField } from './field-path-widget'
+/** A field of the messages that a form is about. */
+export interface MessageField {
+  path: string
+  type: string
+  example: string
+}
 
 /** What a form offers beside its schema. */
 export interface FormContext {

@@ -3,13 +3,6 @@ import type { WidgetProps } from '@rjsf/utils'
 
 import { contextOf } from './context'
 
-/** A field of the messages that a form is about. */
-export interface MessageField {
-  path: string
-  type: string
-  example: string
-}
-
 /** A path, with the fields that messages have offered. */
 export function FieldPathWidget({ id, label, value, required, rawErrors, options, registry, onChange }: WidgetProps) {
   const { messageFields = [] } = contextOf(registry)

@@ -1,7 +1,12 @@
+import './mantine.css'
+
 import { Alert, Anchor, List } from '@mantine/core'
 import type { IChangeEvent } from '@rjsf/core'
 import { withTheme } from '@rjsf/core'
-import { Theme } from '@rjsf/mantine'
+import mantineTemplates from '@rjsf/mantine/lib/templates/index.js'
+import CheckboxesWidget from '@rjsf/mantine/lib/widgets/CheckboxesWidget.js'
+import SelectWidget from '@rjsf/mantine/lib/widgets/SelectWidget.js'
+import TextareaWidget from '@rjsf/mantine/lib/widgets/TextareaWidget.js'
 import type { ErrorSchema, RJSFSchema, UiSchema } from '@rjsf/utils'
 import { englishStringTranslator, TranslatableString } from '@rjsf/utils'
 import { IconAlertTriangle } from '@tabler/icons-react'
@@ -23,7 +28,8 @@ import { templates } from './templates'
 import { translateSchema } from './translate-schema'
 import { validator } from './validator'
 
-const Form = withTheme(Theme)
+/** The library's theme without its calendars, which no connector asks for and which weigh as much as all the rest. */
+const Form = withTheme({ templates: mantineTemplates, widgets: { CheckboxesWidget, SelectWidget, TextareaWidget } })
 
 const widgets = { CheckboxWidget, PasswordWidget: SecretWidget, FieldPathWidget, ConnectorWidget }
 const fields = { ObjectField: SchemaObjectField, JsonField }
@@ -36,10 +42,13 @@ interface Props {
   uiSchema?: UiSchema
   context?: FormContext
   value: FormData
-  onChange: (value: FormData) => void
+  /** `isTyped` is false where the form only filled in what the schema says. */
+  onChange: (value: FormData, isTyped: boolean) => void
   onSubmit: () => void
   /** The server's sentences by dotted field path, relative to the form's data. */
   errors: Record<string, string[]>
+  /** Whether the errors are also listed above the form. */
+  hasSummary?: boolean
   children?: ReactNode
 }
 
@@ -47,7 +56,7 @@ interface Props {
  * A form made of a JSON Schema. The server is the validator: its errors are shown at their
  * fields and, with links, above them.
  */
-export function SchemaForm({ id, schema, uiSchema, context, errors, children, ...rest }: Props) {
+export function SchemaForm({ id, schema, uiSchema, context, errors, hasSummary = true, children, ...rest }: Props) {
   const { t } = useTranslation()
   const text = useServerTexts()
   const types = context?.types
@@ -63,7 +72,7 @@ export function SchemaForm({ id, schema, uiSchema, context, errors, children, ..
   const paths = Object.keys(errors)
   return (
     <>
-      {paths.length > 0 && (
+      {hasSummary && paths.length > 0 && (
         <Alert color="red" icon={<IconAlertTriangle />} title={t('common.problems')} mb="md" role="alert">
           <List size="sm">
             {paths.map((path) => (
@@ -98,7 +107,8 @@ export function SchemaForm({ id, schema, uiSchema, context, errors, children, ..
         extraErrors={errorSchema(errors)}
         showErrorList={false}
         noHtml5Validate
-        onChange={(event: IChangeEvent) => rest.onChange(event.formData as FormData)}
+        // The library names the field that was typed in, and none for defaults that it fills in.
+        onChange={(event: IChangeEvent, field) => rest.onChange(event.formData as FormData, field !== undefined)}
         onSubmit={rest.onSubmit}
       >
         {children ?? <></>}

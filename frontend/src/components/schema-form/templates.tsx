@@ -78,7 +78,7 @@ function ObjectFieldTemplate(props: ObjectFieldTemplateProps) {
 function TitleFieldTemplate({ id, title, schema }: TitleFieldProps) {
   if (!title.trim() || isVariant(schema)) return null
   return (
-    <Text id={id} fw={600}>
+    <Text id={id} fw={600} size="sm">
       {title}
     </Text>
   )
@@ -87,7 +87,7 @@ function TitleFieldTemplate({ id, title, schema }: TitleFieldProps) {
 function DescriptionFieldTemplate({ id, description }: DescriptionFieldProps) {
   if (!description) return null
   return (
-    <Text id={id} size="sm" c="dimmed">
+    <Text id={id} size="xs" c="dimmed" mt={-6}>
       {description}
     </Text>
   )

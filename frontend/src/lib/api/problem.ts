@@ -1,13 +1,16 @@
+/** Sentences by dotted path of a field. */
+export type FieldErrors = Record<string, string[]>
+
 export interface ProblemBody {
   title?: string
   detail?: string
-  errors?: Record<string, string[]>
+  errors?: FieldErrors
   service?: string
 }
 
 /** An error answer of the API (RFC 9457). `errors` maps dotted field paths to sentences. */
 export class Problem extends Error {
-  readonly errors: Record<string, string[]>
+  readonly errors: FieldErrors
 
   constructor(
     readonly status: number,

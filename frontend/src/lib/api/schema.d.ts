@@ -4,6 +4,23 @@
  */
 
 export interface paths {
+    "/api/v1/activity/": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description The last 24 hours of at most 100 pipelines, by hour; those that do not exist are left out. */
+        get: operations["activity_list"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/alert-rules/": {
         parameters: {
             query?: never;
@@ -144,6 +161,129 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/change-streams/": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description Change streams for Materialize. They are made as connectors of the type ``materialize_cdc``. */
+        get: operations["change_streams_list"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/change-streams/{id}/": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description Change streams for Materialize. They are made as connectors of the type ``materialize_cdc``. */
+        get: operations["change_streams_retrieve"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/collections/": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description Collections: logs of documents that outputs keep. They are made as connectors of the type ``collection``. */
+        get: operations["collections_list"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/collections/{id}/": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description Collections: logs of documents that outputs keep. They are made as connectors of the type ``collection``. */
+        get: operations["collections_retrieve"];
+        put?: never;
+        post?: never;
+        /** @description Collections: logs of documents that outputs keep. They are made as connectors of the type ``collection``. */
+        delete: operations["collections_destroy"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/collections/{id}/documents/": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description Documents of one partition, newest first, all or those with a key. */
+        get: operations["collections_documents_retrieve"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/collections/{id}/reset/": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * @description Remove all documents, so that the collection can be filled again. Offsets go on where they were, and the
+         *     leader epoch is raised, by which readers notice.
+         */
+        post: operations["collections_reset_create"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/conditions/": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description Open dead letters and circuit breakers that are not closed, by pipeline; healthy pipelines are left out. */
+        get: operations["conditions_list"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/config-files/": {
         parameters: {
             query?: never;
@@ -231,6 +371,23 @@ export interface paths {
         put?: never;
         /** @description Test the saved connection, or a changed one before it is saved, by really connecting. */
         post: operations["connectors_test_create"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/connectors/{id}/used-by/": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description What uses the connector. */
+        get: operations["connectors_used_by_list"];
+        put?: never;
+        post?: never;
         delete?: never;
         options?: never;
         head?: never;
@@ -374,6 +531,111 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/exports/": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description Files that outputs store, newest first. */
+        get: operations["exports_list"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/exports/{id}/": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description Files that outputs store, newest first. */
+        get: operations["exports_retrieve"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/exports/{id}/abort/": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * @description Stop a file and remove what was written of it. For some days it can be retried; then its staged messages are
+         *     removed.
+         */
+        post: operations["exports_abort_create"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/exports/{id}/retry/": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** @description Write a failed or aborted file again, from the beginning and under its name. */
+        post: operations["exports_retry_create"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/exports/close/": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** @description Make a file of everything that is staged for an output, without waiting for its limits. */
+        post: operations["exports_close_create"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/exports/waiting/": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description Messages that are staged and in no file yet, by output and version. */
+        get: operations["exports_waiting_list"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/jobs/": {
         parameters: {
             query?: never;
@@ -381,7 +643,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** @description Spark applications of the installation. */
+        /** @description Spark applications of the installation. Only its administrators may change them and read their logs. */
         get: operations["jobs_list"];
         put?: never;
         post?: never;
@@ -398,7 +660,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** @description Spark applications of the installation. */
+        /** @description Spark applications of the installation. Only its administrators may change them and read their logs. */
         get: operations["jobs_retrieve"];
         put?: never;
         post?: never;
@@ -423,6 +685,23 @@ export interface paths {
         options?: never;
         head?: never;
         patch?: never;
+        trace?: never;
+    };
+    "/api/v1/jobs/{name}/resources/": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        /** @description Change what the application is to have; one that runs drains, and is started again within seconds. */
+        patch: operations["jobs_resources_partial_update"];
         trace?: never;
     };
     "/api/v1/jobs/{name}/start/": {
@@ -702,6 +981,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/pipelines/{id}/input-state/": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description How far the input has been read, and why it cannot be read if that is so. */
+        get: operations["pipelines_input_state_retrieve"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/pipelines/{id}/messages/": {
         parameters: {
             query?: never;
@@ -781,6 +1077,23 @@ export interface paths {
         put?: never;
         /** @description Accept messages again. */
         post: operations["pipelines_resume_create"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/pipelines/{id}/send-message/": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** @description Send one message through the published version; it is delivered and counted like any other. */
+        post: operations["pipelines_send_message_create"];
         delete?: never;
         options?: never;
         head?: never;
@@ -891,6 +1204,167 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/sql/": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * @description Execute statements of Connect SQL, in order and up to the first that fails. If the text has a syntax error,
+         *     none is executed. The status is that of the error, which the answer describes.
+         */
+        post: operations["sql_execute"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/sql/check/": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** @description Check the syntax of statements, of which none is executed. */
+        post: operations["sql_check"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/sql/connectors/": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description The connectors of all homes, as `SHOW CONNECTORS` lists them. */
+        get: operations["sql_connectors"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/sql/history/": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description The statements that were executed in the workspace, newest first, without secrets. */
+        get: operations["sql_history_list"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/sql/language/": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description The words of Connect SQL, for completion. */
+        get: operations["sql_language"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/sql/objects/": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description The streams, tables and topics of the workspace. */
+        get: operations["sql_objects"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/sql/queries/": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description The queries that run, as `SHOW QUERIES` lists them. */
+        get: operations["sql_queries"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/sql/stream/": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * @description Execute statements of Connect SQL, among them such whose rows are streamed: `SELECT` and `PRINT`. Each line
+         *     of the answer is a document of JSON. A query is announced by a line of the type `reading`, which is followed by
+         *     lines of the type `rows`, and ended by one of the type `message`. The first failure ends the answer with a line
+         *     of the type `error`. Closing the connection ends the query.
+         */
+        post: operations["sql_stream"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/throughput/": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description Counts of the last hours or days, in steps of one or more minutes, oldest first. */
+        get: operations["throughput_list"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/usage/": {
         parameters: {
             query?: never;
@@ -900,6 +1374,23 @@ export interface paths {
         };
         /** @description Delivered messages by period, pipeline and output. */
         get: operations["usage_list"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/usage/deliveries/": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description The deliveries of one message, each of which is billed once. */
+        get: operations["usage_deliveries_list"];
         put?: never;
         post?: never;
         delete?: never;
@@ -926,9 +1417,103 @@ export interface paths {
         trace?: never;
     };
 }
-export type webhooks = Record<string, never>;
+export interface webhooks {
+    live: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Live news
+         * @description A message of the WebSocket /ws/live/, sent once a second while it is open.
+         */
+        post: {
+            parameters: {
+                query?: never;
+                header?: never;
+                path?: never;
+                cookie?: never;
+            };
+            requestBody: {
+                content: {
+                    "application/json": components["schemas"]["LiveNews"];
+                };
+            };
+            responses: {
+                200: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["LiveShownRequest"];
+                    };
+                };
+            };
+        };
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "live-stale": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * No live news
+         * @description A message of the WebSocket /ws/live/ while the numbers cannot be read.
+         */
+        post: {
+            parameters: {
+                query?: never;
+                header?: never;
+                path?: never;
+                cookie?: never;
+            };
+            requestBody: {
+                content: {
+                    "application/json": components["schemas"]["LiveStale"];
+                };
+            };
+            responses: {
+                /** @description No response body */
+                200: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content?: never;
+                };
+            };
+        };
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+}
 export interface components {
     schemas: {
+        /** @description The last 24 hours of a pipeline. */
+        Activity: {
+            /** Format: uuid */
+            pipeline: string;
+            /** @description By hour, the current one last. */
+            delivered: number[];
+            /** @description Dead letters by hour. */
+            failed: number[];
+            last_error: components["schemas"]["PipelineError"] | null;
+        };
         Alert: {
             /** Format: uuid */
             readonly id: string;
@@ -936,14 +1521,14 @@ export interface components {
             readonly rule: string;
             rule_name: string;
             kind: string;
-            /** @description What it is about; a rule has one open alert for each. */
+            /** @description What the alert is about; a rule has one open alert for each subject. */
             readonly subject: string;
             readonly message: string;
             /** Format: date-time */
             readonly started_at: string;
             /** Format: date-time */
             readonly ended_at: string | null;
-            /** @description What went wrong when people were told. */
+            /** @description Why people could not be notified. */
             readonly notification: string;
         };
         AlertRule: {
@@ -953,16 +1538,16 @@ export interface components {
             kind: components["schemas"]["KindEnum"];
             /**
              * Format: double
-             * @description As the kind says; not used by breaker_open and job_down.
+             * @description Its meaning depends on the kind; breaker_open, job_down and registration do not use it.
              */
             threshold?: number;
-            /** @description Time that failure_rate looks back over. */
+            /** @description Period over which failure_rate is computed, in minutes. */
             minutes?: number;
             /** Format: uuid */
             pipeline?: string | null;
             /** Format: uuid */
             connector?: string | null;
-            /** @description Is written each alert. */
+            /** @description Receives each alert. */
             email?: string;
             enabled?: boolean;
         };
@@ -971,16 +1556,16 @@ export interface components {
             kind: components["schemas"]["KindEnum"];
             /**
              * Format: double
-             * @description As the kind says; not used by breaker_open and job_down.
+             * @description Its meaning depends on the kind; breaker_open, job_down and registration do not use it.
              */
             threshold?: number;
-            /** @description Time that failure_rate looks back over. */
+            /** @description Period over which failure_rate is computed, in minutes. */
             minutes?: number;
             /** Format: uuid */
             pipeline?: string | null;
             /** Format: uuid */
             connector?: string | null;
-            /** @description Is written each alert. */
+            /** @description Receives each alert. */
             email?: string;
             enabled?: boolean;
         };
@@ -1079,7 +1664,7 @@ export interface components {
             readonly id: string;
             /** Format: date-time */
             readonly at: string;
-            /** @description User name, or what was claimed when signing in failed. */
+            /** @description User name, or the name given in a failed sign-in. */
             readonly actor: string;
             /** @description Such as connector.update. */
             readonly action: string;
@@ -1111,6 +1696,17 @@ export interface components {
              */
             seconds: number;
         };
+        BilledDelivery: {
+            /** Format: uuid */
+            pipeline: string;
+            output: string;
+            /**
+             * Format: date-time
+             * @description When it was delivered.
+             */
+            at: string;
+            bytes: number;
+        };
         Breaker: {
             state: components["schemas"]["BreakerStateEnum"];
             /** Format: date-time */
@@ -1136,13 +1732,13 @@ export interface components {
         BreakerPolicy: {
             /**
              * Errors
-             * @description Number of failed attempts within the window that opens the breaker.
+             * @description Number of failed messages within the window that opens the breaker. However often a message is tried, it counts once, and no longer once it is delivered. A receiver's final rejection of a single message (4xx other than 401, 402, 403, 407 and 429) does not count.
              * @default 5
              */
             errors: number;
             /**
              * Window seconds
-             * @description Length of the window in which failed attempts are counted, in seconds.
+             * @description Length of the window in which failed messages are counted, in seconds.
              * @default 60
              */
             window_seconds: number;
@@ -1249,7 +1845,7 @@ export interface components {
             rate_limit: components["schemas"]["RateLimitPolicy"] | null;
             /**
              * Breaker
-             * @description When a system that fails is left alone. Without it, the installation's default is used.
+             * @description When the circuit breaker opens. Without it, the installation's default is used.
              * @default null
              */
             breaker: components["schemas"]["BreakerPolicy"] | null;
@@ -1319,9 +1915,122 @@ export interface components {
             before: unknown | null;
             after: unknown | null;
         };
+        /** @description A change stream, and how far it has come. */
+        ChangeStream: {
+            /** Format: uuid */
+            id: string;
+            name: string;
+            /** @description deltas, or last_by_key. */
+            reduce: string;
+            /** @description kafka, or http. */
+            transport: string;
+            /** @description Names of the collections that feed it; outputs may feed it as well. */
+            collections: string[];
+            /**
+             * @description silent: nothing is known of it, since the process that sends it does not report.
+             *
+             *     * `starting` - starting
+             *     * `sending` - sending
+             *     * `failing` - failing
+             *     * `silent` - silent
+             */
+            state: components["schemas"]["ChangeStreamStateEnum"];
+            /** @description Up to which time it was sent, in milliseconds since 1970; null before the first transaction. */
+            complete: number | null;
+            /** @description Of the last transaction. */
+            updates: number;
+            /** @description Documents that are not sent yet; null when that is not known. */
+            waiting: number | null;
+            /** @description Why nothing can be sent, or a collection not be taken over. */
+            failures: string[];
+            /** Format: date-time */
+            reported_at: string | null;
+        };
+        /**
+         * @description * `starting` - starting
+         *     * `sending` - sending
+         *     * `failing` - failing
+         *     * `silent` - silent
+         * @enum {string}
+         */
+        ChangeStreamStateEnum: "starting" | "sending" | "failing" | "silent";
         CheckExamplesRequestRequest: {
             /** @description An unsaved configuration; the newest version if not set. */
             config?: components["schemas"]["PipelineConfigRequest"];
+        };
+        CloseRequest: {
+            /** Format: uuid */
+            pipeline: string;
+            output: string;
+        };
+        /** @description A collection, and what it holds. */
+        Collection: {
+            /** Format: uuid */
+            id: string;
+            name: string;
+            /** Format: date-time */
+            created_at: string;
+            /** @description Number of partitions. */
+            partitions: number;
+            documents: number;
+            /** @description Size of the files. */
+            bytes: number;
+            /** @description When a document was last appended, in milliseconds since 1970. */
+            newest: number | null;
+            /** @description Grows by one at each reset. */
+            leader_epoch: number;
+            /** @description Why it cannot be read at the moment; empty when it can. */
+            unavailable: string;
+        };
+        /** @description A collection, and what it holds. */
+        CollectionDetail: {
+            /** Format: uuid */
+            id: string;
+            name: string;
+            /** Format: date-time */
+            created_at: string;
+            /** @description Number of partitions. */
+            partitions: number;
+            documents: number;
+            /** @description Size of the files. */
+            bytes: number;
+            /** @description When a document was last appended, in milliseconds since 1970. */
+            newest: number | null;
+            /** @description Grows by one at each reset. */
+            leader_epoch: number;
+            /** @description Why it cannot be read at the moment; empty when it can. */
+            unavailable: string;
+            partition_states: components["schemas"]["CollectionPartition"][];
+            /** @description Its name for Kafka consumers. */
+            topic: string;
+            /** @description Where the Delta table is, or will be: a folder, or a URL. */
+            table: string;
+            keep_hours: number | null;
+            keep_bytes: number | null;
+            avro_schema: {
+                [key: string]: unknown;
+            } | null;
+            /** @description none, or last_by_key: only the last document of each key is kept. */
+            reduce: string;
+            /** @description json or avro: how Kafka consumers get values. */
+            values: string;
+            /** @description kafka or cdc: how Kafka consumers get deletions. */
+            deletions: string;
+        };
+        CollectionPartition: {
+            partition: number;
+            /** @description Of the first document that is kept. */
+            start_offset: number;
+            /** @description That the next document will have. */
+            end_offset: number;
+            documents: number;
+            /** @description Size of the files. */
+            bytes: number;
+            files: number;
+            /** @description Milliseconds since 1970. */
+            oldest: number | null;
+            /** @description Milliseconds since 1970. */
+            newest: number | null;
         };
         /**
          * Comparison
@@ -1347,6 +2056,31 @@ export interface components {
         };
         /** @enum {string} */
         ComparisonTypeEnum: "less_than" | "less_or_equal" | "greater_than" | "greater_or_equal";
+        CompleteBatch: {
+            /** Format: date-time */
+            began_at: string;
+            /** Format: date-time */
+            ended_at: string;
+            rows: number;
+        };
+        /** @enum {string} */
+        CompressionEnum: "none" | "gzip" | "zstd";
+        /** @description What of a pipeline needs somebody. */
+        Condition: {
+            /** Format: uuid */
+            pipeline: string;
+            /** @description Waiting or being redelivered. */
+            dead_letters: number;
+            /**
+             * Format: date-time
+             * @description When the oldest of them first failed.
+             */
+            oldest: string | null;
+            /** @description Why they failed, most frequent first. */
+            reasons: components["schemas"]["ReasonCount"][];
+            /** @description Circuit breakers that are not closed. */
+            breakers: components["schemas"]["OutputBreaker"][];
+        };
         /** @enum {string} */
         ConditionEnum: "exists" | "equals" | "not_equals" | "less_than" | "less_or_equal" | "greater_than" | "greater_or_equal" | "in";
         ConnectionTestRequest: {
@@ -1423,10 +2157,14 @@ export interface components {
             connection_schema: {
                 [key: string]: unknown;
             };
-            /** @description What pipelines can use it for: deliver, deliver_batch, read_batch, read_stream, verify, call, export or register. */
+            /** @description What pipelines can use it for, by name: deliver, deliver_batch, read_batch, read_stream, verify, call, export, collect, register. */
             capabilities: {
                 [key: string]: components["schemas"]["Capability"];
             };
+        };
+        /** @description A pipeline, an alert rule or a query that uses a connector, which cannot be deleted then. */
+        ConnectorUser: {
+            name: string;
         };
         /**
          * Copy
@@ -1502,15 +2240,15 @@ export interface components {
             readonly state: components["schemas"]["DeadLetterStateEnum"];
             readonly reason: string;
             readonly error: string;
-            /** @description Tries made, over all redeliveries. */
+            /** @description Attempts made, over all redeliveries. */
             readonly attempts: number;
             readonly redeliveries: number;
             /**
              * Format: date-time
-             * @description When it is sent again by itself; null: only by hand.
+             * @description When it is redelivered automatically; empty: only by hand.
              */
             readonly due_at: string | null;
-            /** @description Sent again under the version in force then. */
+            /** @description Redelivered under the version that is published then. */
             readonly use_current_version: boolean;
             readonly body_bytes: number;
             readonly content_type: string;
@@ -1548,15 +2286,15 @@ export interface components {
             readonly state: components["schemas"]["DeadLetterStateEnum"];
             readonly reason: string;
             readonly error: string;
-            /** @description Tries made, over all redeliveries. */
+            /** @description Attempts made, over all redeliveries. */
             readonly attempts: number;
             readonly redeliveries: number;
             /**
              * Format: date-time
-             * @description When it is sent again by itself; null: only by hand.
+             * @description When it is redelivered automatically; empty: only by hand.
              */
             readonly due_at: string | null;
-            /** @description Sent again under the version in force then. */
+            /** @description Redelivered under the version that is published then. */
             readonly use_current_version: boolean;
             readonly body_bytes: number;
             readonly content_type: string;
@@ -1710,6 +2448,33 @@ export interface components {
                 [key: string]: string;
             };
             reason: string;
+        };
+        Document: {
+            offset: number;
+            /** @description When it was appended, in milliseconds since 1970. */
+            timestamp: number;
+            key: string | null;
+            /** @description utf-8, or base64 for what is no text. */
+            key_encoding: string;
+            /** @description Cut off if it is long. */
+            value: string;
+            /** @description Of the value: utf-8, or base64 for what is no text. */
+            encoding: string;
+            is_cut: boolean;
+            /** @description Size of the whole value. */
+            bytes: number;
+            /** @description Whether it says that what has its key is deleted. */
+            deleted: boolean;
+            headers: {
+                [key: string]: string;
+            };
+        };
+        /** @description Documents of one partition, newest first. */
+        DocumentPage: {
+            partition: number;
+            results: components["schemas"]["Document"][];
+            /** @description With which the next page is asked for; empty when there is none. */
+            readonly before: number | null;
         };
         /**
          * Drop unless
@@ -1911,6 +2676,210 @@ export interface components {
              */
             type: "exists";
         };
+        Export: {
+            /** Format: uuid */
+            readonly id: string;
+            /** Format: uuid */
+            pipeline: string;
+            readonly output: string;
+            /** @description Version of the pipeline by which it is written. */
+            readonly version: number;
+            /** Format: uuid */
+            connector: string | null;
+            /** @description Counts the files of the output. */
+            readonly number: number;
+            /** @description Name of the file in the store. */
+            readonly path: string;
+            readonly state: components["schemas"]["ExportStateEnum"];
+            /** @description Messages. */
+            readonly rows: number;
+            /** @description Of the message bodies, before formatting and compression. */
+            readonly bytes: number;
+            readonly written_rows: number;
+            /** @description Size of the file; empty until it is written. */
+            readonly file_bytes: number | null;
+            /** Format: date-time */
+            readonly created_at: string;
+            /** Format: date-time */
+            readonly committed_at: string | null;
+            readonly reason: string;
+            readonly error: string;
+            readonly failures: number;
+            /**
+             * Format: date-time
+             * @description When it is tried next; empty: not automatically.
+             */
+            readonly due_at: string | null;
+            /** @description Whether it can be retried, now or after it failed again. */
+            readonly can_retry: boolean;
+        };
+        /**
+         * Column
+         * @description One column, taken from a field of each message.
+         */
+        ExportColumn: {
+            /**
+             * Path
+             * Format: field-path
+             * @description Field of the message.
+             * @example order.id
+             */
+            path: string;
+            /**
+             * Name
+             * @description Name of the column; without it, the field's.
+             * @default
+             */
+            name: string;
+            /**
+             * Type
+             * @description Type in Parquet and Avro. Without it, the type is chosen for each file by its values. A file with a value that does not fit is not written.
+             * @default null
+             */
+            type: ("text" | "integer" | "number" | "boolean" | "timestamp" | "json") | null;
+        };
+        ExportDetail: {
+            /** Format: uuid */
+            readonly id: string;
+            /** Format: uuid */
+            pipeline: string;
+            readonly output: string;
+            /** @description Version of the pipeline by which it is written. */
+            readonly version: number;
+            /** Format: uuid */
+            connector: string | null;
+            /** @description Counts the files of the output. */
+            readonly number: number;
+            /** @description Name of the file in the store. */
+            readonly path: string;
+            readonly state: components["schemas"]["ExportStateEnum"];
+            /** @description Messages. */
+            readonly rows: number;
+            /** @description Of the message bodies, before formatting and compression. */
+            readonly bytes: number;
+            readonly written_rows: number;
+            /** @description Size of the file; empty until it is written. */
+            readonly file_bytes: number | null;
+            /** Format: date-time */
+            readonly created_at: string;
+            /** Format: date-time */
+            readonly committed_at: string | null;
+            readonly reason: string;
+            readonly error: string;
+            readonly failures: number;
+            /**
+             * Format: date-time
+             * @description When it is tried next; empty: not automatically.
+             */
+            readonly due_at: string | null;
+            /** @description Whether it can be retried, now or after it failed again. */
+            readonly can_retry: boolean;
+            /** @description What the file contains: rows, bytes, SHA-256, columns with their types, range of message ids. */
+            manifest: {
+                [key: string]: unknown;
+            } | null;
+            preview: components["schemas"]["ExportPreview"] | null;
+        };
+        /**
+         * Files
+         * @description How messages become files. A file is complete when one of its limits is reached.
+         */
+        ExportPolicy: {
+            /**
+             * Format
+             * @description Format of the files: JSON lines, CSV, Parquet or Avro.
+             * @default jsonl
+             */
+            format: components["schemas"]["FileFormatEnum"];
+            /**
+             * Compression
+             * @description Compression: of the whole file for JSON lines and CSV, inside the file for the others.
+             * @default none
+             */
+            compression: components["schemas"]["CompressionEnum"];
+            /**
+             * Name
+             * @description Name of the files, relative to the store, to which the extension is added. Placeholders: {pipeline}, {pipeline_id}, {output}, {version}, {number}, {id}, {date}, {time}, {year}, {month}, {day}, {hour}.
+             * @default {pipeline}/{output}/{date}/{number}
+             * @example orders/{year}/{month}/orders-{number}
+             */
+            name: string;
+            /**
+             * Rows
+             * @description Most messages in a file.
+             * @default 100000
+             */
+            rows: number | null;
+            /**
+             * Bytes
+             * @description Most bytes of message bodies in a file, before formatting and compression.
+             * @default null
+             */
+            bytes: number | null;
+            /**
+             * Minutes
+             * @description Longest time that a message waits for its file, in minutes.
+             * @default 60
+             */
+            minutes: number | null;
+            /**
+             * Schedule
+             * @description Times at which what is there becomes a file, as a cron expression.
+             * @default null
+             * @example 0 3 * * *
+             */
+            schedule: string | null;
+            /**
+             * Time zone
+             * @description Time zone of the schedule and of dates in names.
+             * @default UTC
+             * @example America/Sao_Paulo
+             */
+            timezone: string;
+            /**
+             * Columns
+             * @description Columns of the file; without any, all fields of the messages.
+             */
+            columns?: components["schemas"]["ExportColumn"][];
+            /**
+             * Message fields
+             * @description Adds the message's id and the time at which it was received, as _message_id and _received_at.
+             * @default false
+             */
+            message_fields: boolean;
+            /**
+             * Header
+             * @description Whether a CSV file begins with the columns' names.
+             * @default true
+             */
+            header: boolean;
+            /**
+             * Delimiter
+             * @description Character that separates the values of a CSV file.
+             * @default ,
+             */
+            delimiter: string;
+            /**
+             * Manifest file
+             * @description Also stores the manifest of each file beside it, as NAME.manifest.json, once the file is there.
+             * @default false
+             */
+            manifest_file: boolean;
+        };
+        ExportPreview: {
+            columns: string[];
+            /** @description The first rows, cut short. */
+            rows: (string | null)[][];
+        };
+        /**
+         * @description * `staged` - Staged: it will be written
+         *     * `writing` - Writing
+         *     * `committed` - Committed
+         *     * `failed` - Failed
+         *     * `aborted` - Aborted
+         * @enum {string}
+         */
+        ExportStateEnum: "staged" | "writing" | "committed" | "failed" | "aborted";
         /**
          * Expression
          * @description Computes a field, or decides whether a message continues, with the Common Expression Language (CEL).
@@ -1940,6 +2909,8 @@ export interface components {
              */
             on_error: components["schemas"]["OnMissingEnum"];
         };
+        /** @enum {string} */
+        FileFormatEnum: "jsonl" | "csv" | "parquet" | "avro";
         /**
          * Filter input
          * @description Messages of the workspace's other pipelines whose indexed fields meet a condition.
@@ -2117,6 +3088,59 @@ export interface components {
         };
         /** @enum {string} */
         IndexedFieldTypeEnum: "string" | "number" | "boolean" | "time" | "location";
+        /** @description How the input of the published version is read. */
+        InputState: {
+            /**
+             * @description none when the published version has no input that Headrace reads.
+             *
+             *     * `none` - none
+             *     * `paused` - paused
+             *     * `failing` - failing
+             *     * `reading` - reading
+             *     * `idle` - idle
+             */
+            state: components["schemas"]["InputStateStateEnum"];
+            /**
+             * @description In batches, to the end and then again from there, or as a stream.
+             *
+             *     * `batching` - batching
+             *     * `streaming` - streaming
+             */
+            reading: components["schemas"]["ReadingEnum"] | components["schemas"]["NullEnum"];
+            /** @description Whether no batch has been read to its end yet. */
+            first: boolean;
+            /**
+             * Format: date-time
+             * @description When the batch began, or since when the stream is read.
+             */
+            began_at: string | null;
+            /** @description Rows read since then, also by readers that were interrupted. */
+            rows: number;
+            /** @description About how many rows the batch has, or wait in the stream; null when that is not known. */
+            estimate: number | null;
+            /** @description The last batch that was read to its end. */
+            last_batch: components["schemas"]["CompleteBatch"] | null;
+            /**
+             * Format: date-time
+             * @description When the input is offered to a reader next.
+             */
+            next_at: string | null;
+            /** @description Where a reader would go on, as JSON, shortened; empty before anything was read and for streams. */
+            breakpoint: string;
+            /** @description Why the input cannot be read at the moment; empty when it can. */
+            failure: string;
+            /** Format: date-time */
+            failing_since: string | null;
+        };
+        /**
+         * @description * `none` - none
+         *     * `paused` - paused
+         *     * `failing` - failing
+         *     * `reading` - reading
+         *     * `idle` - idle
+         * @enum {string}
+         */
+        InputStateStateEnum: "none" | "paused" | "failing" | "reading" | "idle";
         /** @enum {string} */
         IntoEnum: "string" | "integer" | "number" | "boolean";
         /** @enum {string} */
@@ -2135,7 +3159,22 @@ export interface components {
             /** Format: date-time */
             readonly next_start_at: string | null;
             readonly exit_code: number | null;
+            /** @description A line of its log: empty except for administrators of the installation. */
             readonly last_error: string;
+            /** @description What the running application reports about its stages. */
+            readonly problem: string;
+            /** @description Lane tasks per stage. */
+            readonly slots: number;
+            /** @description Spark's master; that of the settings when empty. */
+            readonly master: string;
+            /** @description Memory of the driver's JVM, in MiB. */
+            readonly driver_memory: number;
+            /** @description Memory of each executor's JVM, in MiB; Spark's default when empty. */
+            readonly executor_memory: number | null;
+            /** @description Task slots of each executor; all of a worker's when empty. */
+            readonly executor_cores: number | null;
+            /** @description Task slots on the whole cluster; all of them when empty. */
+            readonly most_cores: number | null;
         };
         /**
          * Join
@@ -2209,10 +3248,55 @@ export interface components {
          *     * `dead_letters_expire` - Dead letters lose their bodies within this time, in hours
          *     * `stage_lag` - More than this many messages wait before a stage
          *     * `breaker_open` - A circuit breaker is open
-         *     * `job_down` - A Spark application does not run
+         *     * `job_down` - A Spark application or a part of it does not run, or messages were lost
+         *     * `registration` - What a pipeline made in another system is in danger, or endangers that system
          * @enum {string}
          */
-        KindEnum: "failure_rate" | "dead_letter_age" | "dead_letters_expire" | "stage_lag" | "breaker_open" | "job_down";
+        KindEnum: "failure_rate" | "dead_letter_age" | "dead_letters_expire" | "stage_lag" | "breaker_open" | "job_down" | "registration";
+        /** @description Sent once a second. All numbers are absolute. */
+        LiveNews: {
+            /**
+             * @description * `news` - news
+             * @enum {string}
+             */
+            type: "news";
+            /** @description Unix time. */
+            at: number;
+            /** @description Counts of the last few seconds by pipeline, Unix time in seconds and event. */
+            pipelines: {
+                [key: string]: {
+                    [key: string]: {
+                        [key: string]: number;
+                    };
+                };
+            };
+            /** @description Circuit breakers and rate limits by pipeline and output or external call. */
+            outputs: {
+                [key: string]: {
+                    [key: string]: components["schemas"]["OutputState"];
+                };
+            };
+            /** @description The workspace's pipelines that need somebody; null until they have been read. */
+            conditions: components["schemas"]["Condition"][] | null;
+            /** @description Of the workspace; null until it has been read. */
+            usage: components["schemas"]["MonthUsage"] | null;
+            /** @description Differs as soon as a stream or table of the workspace is declared, gets columns or is dropped, for example because a connector has brought a new table; empty until it has been read. */
+            sql_sources: string;
+        };
+        /** @description Sent by the browser whenever it shows other pipelines. */
+        LiveShownRequest: {
+            /** @description At most 200 ids. */
+            pipelines: string[];
+        };
+        /** @description Sent instead of news while these cannot be read. */
+        LiveStale: {
+            /**
+             * @description * `stale` - stale
+             * @enum {string}
+             */
+            type: "stale";
+            reason: string;
+        };
         Log: {
             lines: string[];
         };
@@ -2313,6 +3397,8 @@ export interface components {
         };
         Me: {
             username: string;
+            /** @description Whether they may do what concerns the whole installation, such as stopping its Spark jobs. */
+            installation_admin: boolean;
             workspaces: components["schemas"]["Workspace"][];
         };
         Member: {
@@ -2334,6 +3420,15 @@ export interface components {
             type: string;
             /** @description One of its values as JSON, shortened. */
             example: string;
+        };
+        MonthUsage: {
+            /**
+             * Format: date-time
+             * @description When the month began, in UTC.
+             */
+            since: string;
+            deliveries: number;
+            bytes: number;
         };
         /**
          * Near
@@ -2405,6 +3500,7 @@ export interface components {
              */
             value: string | number | boolean;
         };
+        NullEnum: null;
         /** @enum {string} */
         OnMissingEnum: "skip" | "drop" | "dead_letter";
         Output: {
@@ -2414,6 +3510,11 @@ export interface components {
             rate_limit: components["schemas"]["RateLimit"] | null;
             /** @description Waiting or being redelivered. */
             dead_letters: number;
+            breaker: components["schemas"]["Breaker"];
+        };
+        OutputBreaker: {
+            /** @description The output, or the external call, that it protects. */
+            output: string;
             breaker: components["schemas"]["Breaker"];
         };
         /**
@@ -2448,6 +3549,12 @@ export interface components {
              */
             batch: components["schemas"]["BatchPolicy"] | null;
             /**
+             * Files
+             * @description Stores messages as files. A connector that can only store files does so without it, with these defaults.
+             * @default null
+             */
+            files: components["schemas"]["ExportPolicy"] | null;
+            /**
              * Timeout seconds
              * @description Longest time for one attempt, in seconds.
              * @default 10
@@ -2467,7 +3574,7 @@ export interface components {
             concurrency: number;
             /**
              * Queue
-             * @description Messages that may be in flight to this output or wait for their turn, per task. While other outputs need room, those beyond it are set aside and delivered later, so that a slow output never slows another.
+             * @description Messages that may be in flight to this output or wait for their turn, per task. While other outputs need room, those beyond it are deferred: moved to dead letters and redelivered automatically, so that a slow output never slows another.
              * @default 500
              */
             queue: number;
@@ -2478,13 +3585,13 @@ export interface components {
             retry?: components["schemas"]["RetryPolicy"];
             /**
              * Breaker
-             * @description When an output that fails is left alone. Without it, the installation's default is used.
+             * @description When the circuit breaker opens. Without it, the installation's default is used.
              * @default null
              */
             breaker: components["schemas"]["BreakerPolicy"] | null;
             /**
              * Logged successes
-             * @description Share of the successful deliveries that the attempts log keeps; all failures are kept.
+             * @description Fraction of the successful deliveries that the attempts log keeps; all failures are kept.
              * @default 0.05
              */
             logged_successes: number;
@@ -2493,16 +3600,24 @@ export interface components {
             readonly id: number;
             /** Format: uuid */
             pipeline: string;
+            /** @description An output, or an external call. */
             readonly output: string;
             /** Format: date-time */
             readonly at: string;
             readonly state: string;
             /**
              * Format: date-time
-             * @description End of the penalty, when there is one.
+             * @description End of the open time, when there is one.
              */
             readonly until: string | null;
             readonly cause: string;
+        };
+        OutputState: {
+            breaker: components["schemas"]["Breaker"];
+            /** @description Waiting or being redelivered. */
+            dead_letters: number;
+            /** @description Null without a rate limit. */
+            rate_limit: components["schemas"]["RateLimitState"] | null;
         };
         PaginatedAlertList: {
             /**
@@ -2569,6 +3684,32 @@ export interface components {
             previous?: string | null;
             results: components["schemas"]["AuditEntry"][];
         };
+        PaginatedChangeStreamList: {
+            /**
+             * Format: uri
+             * @example http://api.example.org/accounts/?cursor=cD00ODY%3D"
+             */
+            next?: string | null;
+            /**
+             * Format: uri
+             * @example http://api.example.org/accounts/?cursor=cj0xJnA9NDg3
+             */
+            previous?: string | null;
+            results: components["schemas"]["ChangeStream"][];
+        };
+        PaginatedCollectionList: {
+            /**
+             * Format: uri
+             * @example http://api.example.org/accounts/?cursor=cD00ODY%3D"
+             */
+            next?: string | null;
+            /**
+             * Format: uri
+             * @example http://api.example.org/accounts/?cursor=cj0xJnA9NDg3
+             */
+            previous?: string | null;
+            results: components["schemas"]["Collection"][];
+        };
         PaginatedConnectorList: {
             /**
              * Format: uri
@@ -2594,6 +3735,19 @@ export interface components {
              */
             previous?: string | null;
             results: components["schemas"]["DeadLetter"][];
+        };
+        PaginatedExportList: {
+            /**
+             * Format: uri
+             * @example http://api.example.org/accounts/?cursor=cD00ODY%3D"
+             */
+            next?: string | null;
+            /**
+             * Format: uri
+             * @example http://api.example.org/accounts/?cursor=cj0xJnA9NDg3
+             */
+            previous?: string | null;
+            results: components["schemas"]["Export"][];
         };
         PaginatedMemberList: {
             /**
@@ -2634,8 +3788,36 @@ export interface components {
             previous?: string | null;
             results: components["schemas"]["Pipeline"][];
         };
+        PaginatedSqlStatementList: {
+            /**
+             * Format: uri
+             * @example http://api.example.org/accounts/?cursor=cD00ODY%3D"
+             */
+            next?: string | null;
+            /**
+             * Format: uri
+             * @example http://api.example.org/accounts/?cursor=cj0xJnA9NDg3
+             */
+            previous?: string | null;
+            results: components["schemas"]["SqlStatement"][];
+        };
         PatchedMemberRoleRequest: {
             role?: components["schemas"]["RoleEnum"];
+        };
+        /** @description What a job's application is to have. */
+        PatchedResourcesRequest: {
+            /** @description Lane tasks per stage. */
+            slots?: number;
+            /** @description Spark's master; that of the settings when empty. */
+            master?: string;
+            /** @description MiB. */
+            driver_memory?: number;
+            /** @description MiB; Spark's default when null. */
+            executor_memory?: number | null;
+            /** @description Task slots of each executor; all of a worker's when null. */
+            executor_cores?: number | null;
+            /** @description Task slots on the whole cluster; all when null. */
+            most_cores?: number | null;
         };
         Pipeline: {
             /** Format: uuid */
@@ -2651,8 +3833,10 @@ export interface components {
             readonly failure: string;
             /** @description The version that waits for other systems, or could not be published. */
             readonly provisioning: components["schemas"]["Provisioning"] | null;
-            /** @description The address to which messages are posted. */
-            readonly ingest_url: string;
+            /** @description What endangers what was made for it in other systems, or endangers them. */
+            readonly warnings: string[];
+            /** @description The address to which messages are posted, if its input takes them there. */
+            readonly ingest_url: string | null;
             /** Format: date-time */
             readonly created_at: string;
             /** Format: date-time */
@@ -2807,9 +3991,13 @@ export interface components {
         ProvisioningStateEnum: "provisioning" | "active" | "failed";
         ProvisioningStep: {
             kind: string;
+            /** @description The use of a connector that it prepares. */
+            place?: string;
             state?: components["schemas"]["ProvisioningStepStateEnum"];
             attempts?: number;
             error?: string;
+            /** @description Field of the pipeline that the error is about, such as config.input. */
+            field?: string;
         };
         /**
          * @description * `pending` - Pending
@@ -2872,6 +4060,13 @@ export interface components {
             clients: components["schemas"]["ProxyClient"][];
             last_errors: components["schemas"]["ProxyError"][];
         };
+        PublishRequest: {
+            /**
+             * @description What the version changes, and why.
+             * @default
+             */
+            note: string;
+        };
         RateLimit: {
             messages: number;
             /** Format: double */
@@ -2897,10 +4092,28 @@ export interface components {
             period_seconds: number;
             /**
              * Burst
-             * @description This many may come on top of it after a quiet time, all at once.
+             * @description Extra messages allowed in a burst after an idle period.
              * @default 0
              */
             burst: number;
+        };
+        RateLimitState: {
+            /** @description Messages that may be sent at once. */
+            tokens: number;
+            /** @description Tokens after an idle period. */
+            most: number;
+            /** @description Messages that wait for a token. */
+            waiting: number;
+        };
+        /**
+         * @description * `batching` - batching
+         *     * `streaming` - streaming
+         * @enum {string}
+         */
+        ReadingEnum: "batching" | "streaming";
+        ReasonCount: {
+            reason: string;
+            count: number;
         };
         /** @description Which dead letters: the filters of the list, as an object. */
         RedriveRequest: {
@@ -2986,6 +4199,16 @@ export interface components {
              */
             on_missing: components["schemas"]["OnMissingEnum"];
         };
+        RetryExportRequest: {
+            /**
+             * @description Write it as the version says under which its messages were accepted, or as the published version.
+             *
+             *     * `original` - original
+             *     * `current` - current
+             * @default original
+             */
+            version: components["schemas"]["VersionEnum"];
+        };
         /**
          * Retry policy
          * @description How often a failed attempt is retried, and after what delays, until the retries are exhausted.
@@ -3037,6 +4260,14 @@ export interface components {
          * @enum {string}
          */
         ScopesEnum: "ingest" | "read" | "write";
+        SendMessageRequest: {
+            /** @description The message's payload, a JSON document. */
+            body: string;
+        };
+        SentMessage: {
+            /** @description By which its way can be followed. */
+            message_id: string;
+        };
         /**
          * Set
          * @description Sets a field to a fixed value.
@@ -3115,6 +4346,306 @@ export interface components {
              */
             most: number;
         };
+        SqlAnswer: {
+            /** @description What each statement answered, up to the first that failed. */
+            results: components["schemas"]["SqlEntity"][];
+            error: components["schemas"]["SqlFailure"] | null;
+        };
+        SqlCheck: {
+            error: components["schemas"]["SqlFailure"] | null;
+        };
+        SqlColumn: {
+            name: string;
+            type: string;
+            /** @description KEY or PRIMARY KEY of a column in a record's key. */
+            key: string;
+        };
+        SqlConnectorDescription: {
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            type: "connector_description";
+            /** @description The statement, with ******** in place of values that may be secrets. */
+            statement: string;
+            /** @description What was done. */
+            message: string;
+            warnings: string[];
+            name: string;
+            home: string;
+            /** @description source, sink, both or none. */
+            direction: string;
+            connector_class: string;
+            state: string;
+            worker: string;
+            /** @description Why it failed, without secrets. */
+            trace: string;
+            tasks: components["schemas"]["SqlTask"][];
+            /** @description Topics that it has used. */
+            topics: string[];
+            /** @description Pipelines that use it. */
+            used_by: string[];
+        };
+        SqlConnectorList: {
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            type: "connector_list";
+            /** @description The statement, with ******** in place of values that may be secrets. */
+            statement: string;
+            /** @description What was done. */
+            message: string;
+            warnings: string[];
+            connectors: components["schemas"]["SqlListedConnector"][];
+        };
+        SqlEntity: components["schemas"]["SqlMessage"] | components["schemas"]["SqlConnectorList"] | components["schemas"]["SqlPluginList"] | components["schemas"]["SqlConnectorDescription"] | components["schemas"]["SqlNameList"] | components["schemas"]["SqlSourceList"] | components["schemas"]["SqlTopicList"] | components["schemas"]["SqlQueryList"] | components["schemas"]["SqlSourceDescription"] | components["schemas"]["SqlQueryDescription"];
+        SqlFailure: {
+            message: string;
+            /** @description The HTTP status that fits it, which is also that of an answer that is not streamed. */
+            status: number;
+            /** @description Counted from 1; of the statement, or of the syntax error. */
+            line: number;
+            /** @description Counted from 1. */
+            column: number;
+            /** @description What the language allows there. */
+            expected: string[];
+            /** @description Every invalid or missing property of the WITH clause, each with its reasons. */
+            properties: {
+                [key: string]: string[];
+            };
+            /** @description Masked, as in results. */
+            statement: string;
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            type: "error";
+        };
+        SqlLanguage: {
+            keywords: string[];
+            functions: string[];
+        };
+        SqlLine: components["schemas"]["SqlMessage"] | components["schemas"]["SqlConnectorList"] | components["schemas"]["SqlPluginList"] | components["schemas"]["SqlConnectorDescription"] | components["schemas"]["SqlNameList"] | components["schemas"]["SqlSourceList"] | components["schemas"]["SqlTopicList"] | components["schemas"]["SqlQueryList"] | components["schemas"]["SqlSourceDescription"] | components["schemas"]["SqlQueryDescription"] | components["schemas"]["SqlReading"] | components["schemas"]["SqlRows"] | components["schemas"]["SqlFailure"];
+        SqlListedConnector: {
+            name: string;
+            /** @description The Kafka Connect cluster, or Headrace. */
+            home: string;
+            /** @description source, sink, both or none. */
+            direction: string;
+            connector_class: string;
+            state: string;
+        };
+        SqlListedQuery: {
+            id: string;
+            /** @description persistent, pipeline (the SQL of one's stream processing) or reading (its rows are read). */
+            kind: string;
+            /** @description STARTING, RUNNING or ERROR. */
+            state: string;
+            sink: string;
+            topic: string;
+            /** Format: double */
+            rows_per_second: number;
+            /** @description Rows that wait. */
+            behind: number;
+            state_rows: number;
+            state_bytes: number;
+            failures: number;
+            /** @description Why it failed last; empty once it runs well again. */
+            error: string;
+            text: string;
+        };
+        SqlListedSource: {
+            name: string;
+            /** @description stream or table. */
+            kind: string;
+            topic: string;
+            key_format: string;
+            value_format: string;
+            windowed: boolean;
+        };
+        SqlListedTopic: {
+            name: string;
+            partitions: number;
+        };
+        SqlMessage: {
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            type: "message";
+            /** @description The statement, with ******** in place of values that may be secrets. */
+            statement: string;
+            /** @description What was done. */
+            message: string;
+            warnings: string[];
+        };
+        SqlNameList: {
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            type: "name_list";
+            /** @description The statement, with ******** in place of values that may be secrets. */
+            statement: string;
+            /** @description What was done. */
+            message: string;
+            warnings: string[];
+            names: string[];
+        };
+        SqlObjects: {
+            /** @description Streams and tables. */
+            sources: components["schemas"]["SqlSourceDescription"][];
+            topics: components["schemas"]["SqlListedTopic"][];
+            /** @description Why something is missing. */
+            warnings: string[];
+        };
+        SqlPlugin: {
+            connector_class: string;
+            /** @description source, sink, both or none. */
+            direction: string;
+            version: string;
+            home: string;
+        };
+        SqlPluginList: {
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            type: "connector_plugins_list";
+            /** @description The statement, with ******** in place of values that may be secrets. */
+            statement: string;
+            /** @description What was done. */
+            message: string;
+            warnings: string[];
+            plugins: components["schemas"]["SqlPlugin"][];
+        };
+        SqlQueryDescription: {
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            type: "query_description";
+            /** @description The statement, with ******** in place of values that may be secrets. */
+            statement: string;
+            /** @description What was done. */
+            message: string;
+            warnings: string[];
+            id: string;
+            state: string;
+            error: string;
+            reads: string[];
+            topic: string;
+            columns: components["schemas"]["SqlColumn"][];
+            join: string;
+            /** @description What Spark runs on the rows that are read and joined. */
+            select: string;
+        };
+        SqlQueryList: {
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            type: "queries";
+            /** @description The statement, with ******** in place of values that may be secrets. */
+            statement: string;
+            /** @description What was done. */
+            message: string;
+            warnings: string[];
+            queries: components["schemas"]["SqlListedQuery"][];
+        };
+        SqlReading: {
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            type: "reading";
+            /** @description The statement, with ******** in place of values that may be secrets. */
+            statement: string;
+            /** @description What was done. */
+            message: string;
+            warnings: string[];
+            /** @description TERMINATE ends it. */
+            id: string;
+            columns: components["schemas"]["SqlColumn"][];
+        };
+        SqlRows: {
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            type: "rows";
+            /** @description A value for each of the columns: times in ISO 8601, bytes in Base64, decimals and large numbers as texts. */
+            rows: unknown[][];
+        };
+        SqlSourceDescription: {
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            type: "source_description";
+            /** @description The statement, with ******** in place of values that may be secrets. */
+            statement: string;
+            /** @description What was done. */
+            message: string;
+            warnings: string[];
+            name: string;
+            /** @description stream or table. */
+            kind: string;
+            topic: string;
+            key_format: string;
+            value_format: string;
+            columns: components["schemas"]["SqlColumn"][];
+            /** @description Queries that read it. */
+            read_by: string[];
+            /** @description Queries that write to it. */
+            written_by: string[];
+            /** @description The statement that declares it. */
+            definition: string;
+        };
+        SqlSourceList: {
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            type: "source_list";
+            /** @description The statement, with ******** in place of values that may be secrets. */
+            statement: string;
+            /** @description What was done. */
+            message: string;
+            warnings: string[];
+            sources: components["schemas"]["SqlListedSource"][];
+        };
+        SqlStatement: {
+            /** Format: uuid */
+            readonly id: string;
+            actor: string;
+            /** Format: date-time */
+            readonly at: string;
+            text: string;
+            /** @description Why it failed; empty when it succeeded. */
+            error?: string;
+        };
+        SqlTask: {
+            id: number;
+            state: string;
+            worker: string;
+            /** @description Why it failed, without secrets. */
+            trace: string;
+        };
+        SqlTopicList: {
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            type: "kafka_topics";
+            /** @description The statement, with ******** in place of values that may be secrets. */
+            statement: string;
+            /** @description What was done. */
+            message: string;
+            warnings: string[];
+            topics: components["schemas"]["SqlListedTopic"][];
+        };
         Stage: {
             name: string;
             alive: boolean;
@@ -3123,6 +4654,14 @@ export interface components {
             rows_per_second?: number;
             /** @description Messages waiting for the stage. */
             lag?: number | null;
+        };
+        StatementsRequest: {
+            /** @description One or several statements, separated by semicolons. */
+            text: string;
+            /** @description Values for ${name}, as of DEFINE. */
+            variables?: {
+                [key: string]: string;
+            };
         };
         /**
          * @description * `stopped` - Stopped
@@ -3143,7 +4682,7 @@ export interface components {
         };
         /**
          * Stream processing
-         * @description Messages are handed over to stream processing as Avro before they continue.
+         * @description Messages are handed over to stream processing as Avro, and go on as its SQL says.
          */
         StreamProcessing: {
             /**
@@ -3163,6 +4702,26 @@ export interface components {
             avro_schema: {
                 [key: string]: components["schemas"]["JsonValue"];
             };
+            /**
+             * SQL
+             * Format: sql
+             * @description A SELECT over the messages, such as SELECT id, total FROM messages WHERE total > 10. Each row of its result goes on to the indexed fields and outputs as the message, in JSON. It may join tables of Connect SQL. Without it, messages end in the topic.
+             * @default null
+             */
+            sql: string | null;
+        };
+        StreamedStatementsRequest: {
+            /** @description One or several statements, separated by semicolons. */
+            text: string;
+            /** @description Values for ${name}, as of DEFINE. */
+            variables?: {
+                [key: string]: string;
+            };
+            /**
+             * @description Whether SELECT … EMIT CHANGES gives the rows that are there already, too.
+             * @default false
+             */
+            from_beginning: boolean;
         };
         /**
          * Template
@@ -3196,6 +4755,11 @@ export interface components {
         TestResult: {
             /** @description What was reached. */
             detail: string;
+            /** @description Whether the answer may be a mistake in the address. */
+            readonly doubtful: boolean;
+        };
+        TextRequest: {
+            text: string;
         };
         /**
          * Timestamp
@@ -3349,6 +4913,8 @@ export interface components {
             author: string;
             /** Format: date-time */
             readonly created_at: string;
+            /** @description What it changes and why, as said when publishing. */
+            note?: string;
         };
         /**
          * @description * `original` - original
@@ -3356,6 +4922,23 @@ export interface components {
          * @enum {string}
          */
         VersionEnum: "original" | "current";
+        /** @description Staged messages that are in no file yet. */
+        Waiting: {
+            /** Format: uuid */
+            pipeline: string;
+            output: string;
+            version: number;
+            messages: number;
+            /** @description Of the message bodies. */
+            bytes: number;
+            /** Format: date-time */
+            oldest: string;
+            /**
+             * Format: date-time
+             * @description When they become a file at the latest; empty: only when there are enough.
+             */
+            due_at: string | null;
+        };
         Workspace: {
             slug: string;
             name: string;
@@ -3370,6 +4953,28 @@ export interface components {
 }
 export type $defs = Record<string, never>;
 export interface operations {
+    activity_list: {
+        parameters: {
+            query: {
+                /** @description Ids, separated by commas. */
+                pipelines: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Activity"][];
+                };
+            };
+        };
+    };
     alert_rules_list: {
         parameters: {
             query?: {
@@ -3382,9 +4987,10 @@ export interface operations {
                  *     * `dead_letters_expire` - Dead letters lose their bodies within this time, in hours
                  *     * `stage_lag` - More than this many messages wait before a stage
                  *     * `breaker_open` - A circuit breaker is open
-                 *     * `job_down` - A Spark application does not run
+                 *     * `job_down` - A Spark application or a part of it does not run, or messages were lost
+                 *     * `registration` - What a pipeline made in another system is in danger, or endangers that system
                  */
-                kind?: "breaker_open" | "dead_letter_age" | "dead_letters_expire" | "failure_rate" | "job_down" | "stage_lag";
+                kind?: "breaker_open" | "dead_letter_age" | "dead_letters_expire" | "failure_rate" | "job_down" | "registration" | "stage_lag";
                 /** @description Number of results to return per page. */
                 page_size?: number;
                 /** @description A search term. */
@@ -3580,7 +5186,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @description A UUID string identifying this api key. */
+                /** @description A UUID string identifying this API key. */
                 id: string;
             };
             cookie?: never;
@@ -3677,6 +5283,193 @@ export interface operations {
                 };
                 content: {
                     "text/csv": string;
+                };
+            };
+        };
+    };
+    change_streams_list: {
+        parameters: {
+            query?: {
+                /** @description The pagination cursor value. */
+                cursor?: string;
+                /** @description Number of results to return per page. */
+                page_size?: number;
+                /** @description A search term. */
+                search?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PaginatedChangeStreamList"];
+                };
+            };
+        };
+    };
+    change_streams_retrieve: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description A UUID string identifying this connector. */
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ChangeStream"];
+                };
+            };
+        };
+    };
+    collections_list: {
+        parameters: {
+            query?: {
+                /** @description The pagination cursor value. */
+                cursor?: string;
+                /** @description Number of results to return per page. */
+                page_size?: number;
+                /** @description A search term. */
+                search?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PaginatedCollectionList"];
+                };
+            };
+        };
+    };
+    collections_retrieve: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description A UUID string identifying this connector. */
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["CollectionDetail"];
+                };
+            };
+        };
+    };
+    collections_destroy: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description A UUID string identifying this connector. */
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description No response body */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+        };
+    };
+    collections_documents_retrieve: {
+        parameters: {
+            query?: {
+                /** @description Documents with lower offsets; by default the newest. */
+                before?: number;
+                key?: string;
+                limit?: number;
+                /** @description By default the one to which the key belongs, or the first. */
+                partition?: number;
+            };
+            header?: never;
+            path: {
+                /** @description A UUID string identifying this connector. */
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["DocumentPage"];
+                };
+            };
+        };
+    };
+    collections_reset_create: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description A UUID string identifying this connector. */
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["CollectionDetail"];
+                };
+            };
+        };
+    };
+    conditions_list: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Condition"][];
                 };
             };
         };
@@ -3887,6 +5680,28 @@ export interface operations {
             };
         };
     };
+    connectors_used_by_list: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description A UUID string identifying this connector. */
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ConnectorUser"][];
+                };
+            };
+        };
+    };
     connectors_test_unsaved: {
         parameters: {
             query?: never;
@@ -3917,6 +5732,7 @@ export interface operations {
                 cursor?: string;
                 /** @description Ids, separated by commas. */
                 ids?: string[];
+                message_id?: string;
                 output?: string;
                 /** @description Number of results to return per page. */
                 page_size?: number;
@@ -4049,6 +5865,7 @@ export interface operations {
             query?: {
                 /** @description Ids, separated by commas. */
                 ids?: string[];
+                message_id?: string;
                 output?: string;
                 pipeline?: string;
                 reason?: string;
@@ -4125,6 +5942,163 @@ export interface operations {
             };
         };
     };
+    exports_list: {
+        parameters: {
+            query?: {
+                /** @description The pagination cursor value. */
+                cursor?: string;
+                output?: string;
+                /** @description Number of results to return per page. */
+                page_size?: number;
+                pipeline?: string;
+                reason?: string;
+                /** @description A search term. */
+                search?: string;
+                since?: string;
+                /**
+                 * @description * `staged` - Staged: it will be written
+                 *     * `writing` - Writing
+                 *     * `committed` - Committed
+                 *     * `failed` - Failed
+                 *     * `aborted` - Aborted
+                 */
+                state?: "aborted" | "committed" | "failed" | "staged" | "writing";
+                until?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PaginatedExportList"];
+                };
+            };
+        };
+    };
+    exports_retrieve: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description A UUID string identifying this export. */
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ExportDetail"];
+                };
+            };
+        };
+    };
+    exports_abort_create: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description A UUID string identifying this export. */
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ExportDetail"];
+                };
+            };
+        };
+    };
+    exports_retry_create: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description A UUID string identifying this export. */
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["RetryExportRequest"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ExportDetail"];
+                };
+            };
+        };
+    };
+    exports_close_create: {
+        parameters: {
+            query?: {
+                /** @description A search term. */
+                search?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["CloseRequest"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Export"][];
+                };
+            };
+        };
+    };
+    exports_waiting_list: {
+        parameters: {
+            query?: {
+                /** @description A search term. */
+                search?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Waiting"][];
+                };
+            };
+        };
+    };
     jobs_list: {
         parameters: {
             query?: never;
@@ -4185,6 +6159,31 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["Log"];
+                };
+            };
+        };
+    };
+    jobs_resources_partial_update: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["PatchedResourcesRequest"];
+            };
+        };
+        responses: {
+            202: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Job"];
                 };
             };
         };
@@ -4687,6 +6686,28 @@ export interface operations {
             };
         };
     };
+    pipelines_input_state_retrieve: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description A UUID string identifying this pipeline. */
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["InputState"];
+                };
+            };
+        };
+    };
     pipelines_messages_list: {
         parameters: {
             query?: {
@@ -4771,7 +6792,11 @@ export interface operations {
             };
             cookie?: never;
         };
-        requestBody?: never;
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["PublishRequest"];
+            };
+        };
         responses: {
             200: {
                 headers: {
@@ -4801,6 +6826,32 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["Pipeline"];
+                };
+            };
+        };
+    };
+    pipelines_send_message_create: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description A UUID string identifying this pipeline. */
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["SendMessageRequest"];
+            };
+        };
+        responses: {
+            202: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SentMessage"];
                 };
             };
         };
@@ -4985,6 +7036,247 @@ export interface operations {
             };
         };
     };
+    sql_execute: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["StatementsRequest"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SqlAnswer"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SqlAnswer"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SqlAnswer"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SqlAnswer"];
+                };
+            };
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SqlAnswer"];
+                };
+            };
+            501: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SqlAnswer"];
+                };
+            };
+            502: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SqlAnswer"];
+                };
+            };
+        };
+    };
+    sql_check: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["TextRequest"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SqlCheck"];
+                };
+            };
+        };
+    };
+    sql_connectors: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SqlConnectorList"];
+                };
+            };
+        };
+    };
+    sql_history_list: {
+        parameters: {
+            query?: {
+                /** @description The pagination cursor value. */
+                cursor?: string;
+                /** @description Number of results to return per page. */
+                page_size?: number;
+                /** @description A search term. */
+                search?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PaginatedSqlStatementList"];
+                };
+            };
+        };
+    };
+    sql_language: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SqlLanguage"];
+                };
+            };
+        };
+    };
+    sql_objects: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SqlObjects"];
+                };
+            };
+        };
+    };
+    sql_queries: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SqlQueryList"];
+                };
+            };
+        };
+    };
+    sql_stream: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["StreamedStatementsRequest"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/x-ndjson": components["schemas"]["SqlLine"];
+                };
+            };
+        };
+    };
+    throughput_list: {
+        parameters: {
+            query?: {
+                /** @description How far back, at most 720; 24 by default. */
+                hours?: number;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["CountsStep"][];
+                };
+            };
+        };
+    };
     usage_list: {
         parameters: {
             query?: {
@@ -5013,6 +7305,27 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["Usage"][];
+                };
+            };
+        };
+    };
+    usage_deliveries_list: {
+        parameters: {
+            query: {
+                message_id: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["BilledDelivery"][];
                 };
             };
         };

@@ -41,5 +41,5 @@ export function useRole() {
 /** Shows another workspace. A full load drops everything that was fetched for the former one. */
 export function chooseWorkspace(slug: string) {
   localStorage.setItem('workspace', slug)
-  location.assign('/pipelines')
+  location.assign('/')
 }

@@ -27,6 +27,6 @@ class Command(BaseCommand):
         self.stdout.write(f"{count} secrets were re-encrypted with the current key.")
         if unreadable:
             raise CommandError(
-                f"The secrets of these connectors cannot be read; save them again: {', '.join(sorted(unreadable))}."
+                f"The secrets of these cannot be read; save them again: {', '.join(sorted(unreadable))}."
             )
         self.stdout.write("Older keys are no longer needed and may be removed from the keys file.")

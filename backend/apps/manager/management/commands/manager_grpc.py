@@ -7,6 +7,7 @@ from django.core.management.base import BaseCommand, CommandError
 
 from backend.apps.manager.grpc import keep_snapshot, serve
 from backend.manager_api.credentials import NoCredentialsError, server_credentials
+from backend.network import tasks
 from backend.settings import platform_settings
 from backend.telemetry.metrics_server import serve_metrics
 
@@ -19,7 +20,7 @@ class Command(BaseCommand):
             credentials = server_credentials(platform_settings())
         except (NoCredentialsError, OSError) as error:
             raise CommandError(str(error)) from None
-        serve_metrics()
+        serve_metrics("manager")
         asyncio.run(self._serve(credentials))
 
     async def _serve(self, credentials: grpc.ServerCredentials | None) -> None:
@@ -37,4 +38,4 @@ class Command(BaseCommand):
                 credentials=credentials,
             )
         finally:
-            snapshot_writer.cancel()
+            await tasks.cancel(snapshot_writer)

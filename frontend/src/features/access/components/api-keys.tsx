@@ -1,14 +1,16 @@
-import { Badge, Button, Card, Group, Table, Text, Title } from '@mantine/core'
+import { Badge, Button, Card, Group, Text, Title } from '@mantine/core'
 import { IconPlus } from '@tabler/icons-react'
-import { useState } from 'react'
+import { lazy, Suspense, useState } from 'react'
 import { useTranslation } from 'react-i18next'
 
 import { ConfirmButton } from '@/components/confirm-button'
+import { DataTable } from '@/components/data-table'
 import { Empty, Loaded } from '@/components/states'
 import { Time } from '@/components/time'
 import { toastFailed } from '@/components/toasts'
 import { useApiKeys, useRevokeApiKey, type ApiKey } from '@/features/access/api/access'
-import { ApiKeyDialog } from '@/features/access/components/api-key-dialog'
+
+const ApiKeyDialog = lazy(async () => ({ default: (await import('@/features/access/components/api-key-dialog')).ApiKeyDialog }))
 
 export function ApiKeys() {
   const { t } = useTranslation()
@@ -22,7 +24,7 @@ export function ApiKeys() {
   return (
     <Card withBorder>
       <Group justify="space-between" mb="sm">
-        <Title order={3} size="h5">
+        <Title order={2} size="h5">
           {t('access.keys')}
         </Title>
         {create}
@@ -30,67 +32,57 @@ export function ApiKeys() {
       <Loaded query={query}>
         {(keys) =>
           keys.length ? (
-            <Table.ScrollContainer minWidth={720}>
-              <Table>
-                <Table.Thead>
-                  <Table.Tr>
-                    <Table.Th>{t('common.name')}</Table.Th>
-                    <Table.Th>{t('access.key')}</Table.Th>
-                    <Table.Th>{t('access.mayDo')}</Table.Th>
-                    <Table.Th>{t('access.made')}</Table.Th>
-                    <Table.Th>{t('access.expires')}</Table.Th>
-                    <Table.Th />
-                  </Table.Tr>
-                </Table.Thead>
-                <Table.Tbody>
-                  {keys.map((key) => (
-                    <KeyRow key={key.id} apiKey={key} />
-                  ))}
-                </Table.Tbody>
-              </Table>
-            </Table.ScrollContainer>
+            <KeyTable keys={keys} />
           ) : (
             <Empty title={t('access.noKeys')} hint={t('access.noKeysHint')} />
           )
         }
       </Loaded>
-      {creating && <ApiKeyDialog onClose={() => setCreating(false)} />}
+      <Suspense>{creating && <ApiKeyDialog onClose={() => setCreating(false)} />}</Suspense>
     </Card>
   )
 }
 
-function KeyRow({ apiKey }: { apiKey: ApiKey }) {
+function KeyTable({ keys }: { keys: ApiKey[] }) {
   const { t } = useTranslation()
   const revoke = useRevokeApiKey()
   return (
-    <Table.Tr>
-      <Table.Td>{apiKey.name}</Table.Td>
-      <Table.Td>{apiKey.prefix}…</Table.Td>
-      <Table.Td>{apiKey.scopes.map((scope) => t(`access.scopes.${scope}`)).join(', ')}</Table.Td>
-      <Table.Td>
-        <Time at={apiKey.created_at} />
-        <Text size="xs" c="dimmed">
-          {apiKey.created_by}
-        </Text>
-      </Table.Td>
-      <Table.Td>
-        <Expiry apiKey={apiKey} />
-      </Table.Td>
-      <Table.Td>
-        {!apiKey.revoked_at && (
-          <Group justify="flex-end">
-            <ConfirmButton
-              size="compact-xs"
-              title={t('access.revokeTitle', { name: apiKey.name })}
-              text={t('access.revokeText')}
-              onConfirm={() => revoke.mutate(apiKey.id, { onError: toastFailed })}
-            >
-              {t('access.revoke')}
-            </ConfirmButton>
-          </Group>
-        )}
-      </Table.Td>
-    </Table.Tr>
+    <DataTable
+      label={t('access.keys')}
+      rows={keys}
+      keyOf={({ id }) => id}
+      actions={(key) =>
+        !key.revoked_at && (
+          <ConfirmButton
+            size="compact-xs"
+            title={t('access.revokeTitle', { name: key.name })}
+            text={t('access.revokeText')}
+            onConfirm={() => revoke.mutate(key.id, { onError: toastFailed })}
+          >
+            {t('access.revoke')}
+          </ConfirmButton>
+        )
+      }
+      columns={[
+        { name: 'name', title: t('common.name'), cell: ({ name }) => name, sortBy: ({ name }) => name, isLead: true },
+        { name: 'prefix', title: t('access.key'), cell: ({ prefix }) => `${prefix}…` },
+        { name: 'scopes', title: t('access.mayDo'), cell: ({ scopes }) => scopes.map((scope) => t(`access.scopes.${scope}`)).join(', ') },
+        {
+          name: 'made',
+          title: t('access.made'),
+          cell: ({ created_at, created_by }) => (
+            <div>
+              <Time at={created_at} />
+              <Text size="xs" c="dimmed">
+                {created_by}
+              </Text>
+            </div>
+          ),
+          isStill: true,
+        },
+        { name: 'expires', title: t('access.expires'), cell: (key) => <Expiry apiKey={key} />, isStill: true },
+      ]}
+    />
   )
 }
 

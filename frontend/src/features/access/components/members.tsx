@@ -1,8 +1,9 @@
-import { Button, Card, Group, Select, Table, Text, TextInput, Title } from '@mantine/core'
+import { Button, Card, Group, Select, Text, TextInput, Title } from '@mantine/core'
 import { useState, type SubmitEvent } from 'react'
 import { useTranslation } from 'react-i18next'
 
 import { ConfirmButton } from '@/components/confirm-button'
+import { DataTable } from '@/components/data-table'
 import { Loaded } from '@/components/states'
 import { Time } from '@/components/time'
 import { toastFailed } from '@/components/toasts'
@@ -21,30 +22,12 @@ export function Members({ isAdmin }: { isAdmin: boolean }) {
   const query = useMembers()
   return (
     <Card withBorder>
-      <Title order={3} size="h5" mb="sm">
+      <Title order={2} size="h5" mb="sm">
         {t('access.members')}
       </Title>
       {isAdmin && <AddMember />}
       <Loaded query={query}>
-        {(members) => (
-          <Table.ScrollContainer minWidth={520}>
-            <Table>
-              <Table.Thead>
-                <Table.Tr>
-                  <Table.Th>{t('login.username')}</Table.Th>
-                  <Table.Th>{t('access.role')}</Table.Th>
-                  <Table.Th>{t('access.lastLogin')}</Table.Th>
-                  <Table.Th />
-                </Table.Tr>
-              </Table.Thead>
-              <Table.Tbody>
-                {members.map((member) => (
-                  <MemberRow key={member.id} member={member} editable={isAdmin && !member.from_provider} />
-                ))}
-              </Table.Tbody>
-            </Table>
-          </Table.ScrollContainer>
-        )}
+        {(members) => <MemberTable members={members} isAdmin={isAdmin} />}
       </Loaded>
     </Card>
   )
@@ -55,52 +38,70 @@ function useRoleChoices() {
   return roles.map((value) => ({ value, label: t(`access.roles.${value}`) }))
 }
 
-function MemberRow({ member, editable }: { member: Member; editable: boolean }) {
+function MemberTable({ members, isAdmin }: { members: Member[]; isAdmin: boolean }) {
+  const { t } = useTranslation()
+  const remove = useRemoveMember()
+  const admins = members.filter(({ role }) => role === 'admin')
+  // Without an admin nobody could give the workspace one.
+  const isOnlyAdmin = (member: Member) => admins.length === 1 && admins[0] === member
+  const isEditable = (member: Member) => isAdmin && !member.from_provider && !isOnlyAdmin(member)
+  return (
+    <DataTable
+      label={t('access.members')}
+      rows={members}
+      keyOf={({ id }) => String(id)}
+      actions={(member) =>
+        isEditable(member) && (
+          <ConfirmButton
+            size="compact-xs"
+            title={t('access.removeTitle', { name: member.username })}
+            text={t('access.removeText')}
+            onConfirm={() => remove.mutate(member.id, { onError: toastFailed })}
+          >
+            {t('access.remove')}
+          </ConfirmButton>
+        )
+      }
+      columns={[
+        { name: 'username', title: t('login.username'), cell: ({ username }) => username, sortBy: ({ username }) => username, isLead: true },
+        {
+          name: 'role',
+          title: t('access.role'),
+          cell: (member) => (
+            <>
+              {isEditable(member) ? <RoleSelect member={member} /> : t(`access.roles.${member.role}`)}
+              {member.from_provider && <Note text={t('access.fromProvider')} />}
+              {isOnlyAdmin(member) && <Note text={t('access.onlyAdmin')} />}
+            </>
+          ),
+        },
+        { name: 'login', title: t('access.lastLogin'), cell: ({ last_login }) => <Time at={last_login} />, isStill: true },
+      ]}
+    />
+  )
+}
+
+function Note({ text }: { text: string }) {
+  return (
+    <Text size="xs" c="dimmed">
+      {text}
+    </Text>
+  )
+}
+
+function RoleSelect({ member }: { member: Member }) {
   const { t } = useTranslation()
   const choices = useRoleChoices()
   const change = useChangeMember()
-  const remove = useRemoveMember()
   return (
-    <Table.Tr>
-      <Table.Td>{member.username}</Table.Td>
-      <Table.Td>
-        {editable ? (
-          <Select
-            size="xs"
-            w={170}
-            aria-label={t('access.roleOf', { name: member.username })}
-            allowDeselect={false}
-            data={choices}
-            value={member.role}
-            onChange={(role) => change.mutate({ id: member.id, role: role as Role }, { onError: toastFailed })}
-          />
-        ) : (
-          t(`access.roles.${member.role}`)
-        )}
-        {member.from_provider && (
-          <Text size="xs" c="dimmed">
-            {t('access.fromProvider')}
-          </Text>
-        )}
-      </Table.Td>
-      <Table.Td>
-        <Time at={member.last_login} />
-      </Table.Td>
-      <Table.Td>
-        {editable && (
-          <Group justify="flex-end">
-            <ConfirmButton
-              size="compact-xs"
-              title={t('access.removeTitle', { name: member.username })}
-              text={t('access.removeText')}
-              onConfirm={() => remove.mutate(member.id, { onError: toastFailed })}
-            >
-              {t('access.remove')}
-            </ConfirmButton>
-          </Group>
-        )}
-      </Table.Td>
-    </Table.Tr>
+    <Select
+      size="xs"
+      w={170}
+      aria-label={t('access.roleOf', { name: member.username })}
+      data={choices}
+      value={member.role}
+      onChange={(role) => change.mutate({ id: member.id, role: role as Role }, { onError: toastFailed })}
+    />
   )
 }
 

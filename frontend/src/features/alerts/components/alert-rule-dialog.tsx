@@ -15,6 +15,7 @@ export const kinds = [
   'dead_letters_expire',
   'stage_lag',
   'job_down',
+  'registration',
 ] as const
 
 /** Kinds that compare with a number, and the number to begin with. */
@@ -24,7 +25,13 @@ function hasThreshold(kind: AlertRule['kind']): kind is keyof typeof thresholds 
   return kind in thresholds
 }
 
-const ofPipelines: AlertRule['kind'][] = ['failure_rate', 'breaker_open', 'dead_letter_age', 'dead_letters_expire']
+const ofPipelines: AlertRule['kind'][] = [
+  'failure_rate',
+  'breaker_open',
+  'dead_letter_age',
+  'dead_letters_expire',
+  'registration',
+]
 
 interface Props {
   rule?: AlertRule

@@ -1,15 +1,17 @@
-import { Badge, Button, Card, Group, Stack, Table, Text, Title } from '@mantine/core'
+import { Badge, Button, Card, Stack, Text, Title } from '@mantine/core'
 import { IconAlertTriangle, IconCircleCheck, IconPlus } from '@tabler/icons-react'
-import { useState } from 'react'
+import { lazy, Suspense, useState } from 'react'
 import { useTranslation } from 'react-i18next'
 
 import { ConfirmButton } from '@/components/confirm-button'
+import { DataTable } from '@/components/data-table'
 import { Page } from '@/components/page'
 import { Empty, Loaded } from '@/components/states'
 import { Time } from '@/components/time'
 import { toastFailed } from '@/components/toasts'
 import { useAlertRules, useAlerts, useDeleteAlertRule, type Alert, type AlertRule } from '@/features/alerts/api/alerts'
-import { AlertRuleDialog } from '@/features/alerts/components/alert-rule-dialog'
+
+const AlertRuleDialog = lazy(async () => ({ default: (await import('@/features/alerts/components/alert-rule-dialog')).AlertRuleDialog }))
 
 export function AlertsPage() {
   const { t } = useTranslation()
@@ -25,7 +27,7 @@ export function AlertsPage() {
     <Page purpose={t('alerts.purpose')} action={create}>
       <Stack gap="lg">
         <Card withBorder>
-          <Title order={3} size="h5" mb="sm">
+          <Title order={2} size="h5" mb="sm">
             {t('alerts.history')}
           </Title>
           <Loaded query={alertsQuery}>
@@ -41,7 +43,7 @@ export function AlertsPage() {
           </Loaded>
         </Card>
         <Card withBorder>
-          <Title order={3} size="h5" mb="sm">
+          <Title order={2} size="h5" mb="sm">
             {t('alerts.rules')}
           </Title>
           <Loaded query={rulesQuery}>
@@ -55,7 +57,7 @@ export function AlertsPage() {
           </Loaded>
         </Card>
       </Stack>
-      {edited && <AlertRuleDialog rule={edited === 'new' ? undefined : edited} onClose={() => setEdited(null)} />}
+      <Suspense>{edited && <AlertRuleDialog rule={edited === 'new' ? undefined : edited} onClose={() => setEdited(null)} />}</Suspense>
     </Page>
   )
 }
@@ -63,51 +65,42 @@ export function AlertsPage() {
 function AlertTable({ alerts }: { alerts: Alert[] }) {
   const { t } = useTranslation()
   return (
-    <Table.ScrollContainer minWidth={640}>
-      <Table>
-        <Table.Thead>
-          <Table.Tr>
-            <Table.Th>{t('common.status')}</Table.Th>
-            <Table.Th>{t('alerts.rule')}</Table.Th>
-            <Table.Th>{t('pipelines.message')}</Table.Th>
-            <Table.Th>{t('alerts.began')}</Table.Th>
-            <Table.Th>{t('alerts.ended')}</Table.Th>
-          </Table.Tr>
-        </Table.Thead>
-        <Table.Tbody>
-          {alerts.map((alert) => (
-            <Table.Tr key={alert.id}>
-              <Table.Td>
-                {alert.ended_at ? (
-                  <Badge color="gray" variant="light" tt="none" miw="max-content" leftSection={<IconCircleCheck size={12} aria-hidden />}>
-                    {t('alerts.over')}
-                  </Badge>
-                ) : (
-                  <Badge color="red" variant="light" tt="none" miw="max-content" leftSection={<IconAlertTriangle size={12} aria-hidden />}>
-                    {t('alerts.firing')}
-                  </Badge>
-                )}
-              </Table.Td>
-              <Table.Td>{alert.rule_name}</Table.Td>
-              <Table.Td style={{ overflowWrap: 'anywhere' }}>
-                {alert.message}
-                {alert.notification && (
-                  <Text size="xs" c="red">
-                    {t('alerts.notNotified', { why: alert.notification })}
-                  </Text>
-                )}
-              </Table.Td>
-              <Table.Td>
-                <Time at={alert.started_at} />
-              </Table.Td>
-              <Table.Td>
-                <Time at={alert.ended_at} />
-              </Table.Td>
-            </Table.Tr>
-          ))}
-        </Table.Tbody>
-      </Table>
-    </Table.ScrollContainer>
+    <DataTable
+      label={t('alerts.history')}
+      rows={alerts}
+      keyOf={({ id }) => String(id)}
+      columns={[
+        { name: 'rule', title: t('alerts.rule'), cell: ({ rule_name }) => rule_name, isLead: true },
+        { name: 'state', title: t('common.status'), cell: ({ ended_at }) => <AlertState isOver={ended_at !== null} /> },
+        {
+          name: 'message',
+          title: t('pipelines.message'),
+          cell: ({ message, notification }) => (
+            <>
+              {message}
+              {notification && (
+                <Text size="xs" c="red">
+                  {t('alerts.notNotified', { why: notification })}
+                </Text>
+              )}
+            </>
+          ),
+          isWide: true,
+        },
+        { name: 'began', title: t('alerts.began'), cell: ({ started_at }) => <Time at={started_at} />, isStill: true },
+        { name: 'ended', title: t('alerts.ended'), cell: ({ ended_at }) => <Time at={ended_at} />, isStill: true },
+      ]}
+    />
+  )
+}
+
+function AlertState({ isOver }: { isOver: boolean }) {
+  const { t } = useTranslation()
+  const Icon = isOver ? IconCircleCheck : IconAlertTriangle
+  return (
+    <Badge color={isOver ? 'gray' : 'red'} variant="light" tt="none" miw="max-content" leftSection={<Icon size={12} aria-hidden />}>
+      {t(isOver ? 'alerts.over' : 'alerts.firing')}
+    </Badge>
   )
 }
 
@@ -115,33 +108,30 @@ function RuleTable({ rules, onEdit }: { rules: AlertRule[]; onEdit: (rule: Alert
   const { t } = useTranslation()
   const remove = useDeleteAlertRule()
   return (
-    <Table.ScrollContainer minWidth={560}>
-      <Table>
-        <Table.Tbody>
-          {rules.map((rule) => (
-            <Table.Tr key={rule.id}>
-              <Table.Td>{rule.name}</Table.Td>
-              <Table.Td>{t(`alerts.kinds.${rule.kind}`)}</Table.Td>
-              <Table.Td>{rule.enabled ? t('alerts.on') : t('alerts.off')}</Table.Td>
-              <Table.Td>
-                <Group gap="xs" justify="flex-end">
-                  <Button size="compact-xs" variant="default" onClick={() => onEdit(rule)}>
-                    {t('common.edit')}
-                  </Button>
-                  <ConfirmButton
-                    size="compact-xs"
-                    title={t('alerts.deleteTitle', { name: rule.name })}
-                    text={t('alerts.deleteText')}
-                    onConfirm={() => remove.mutate(rule.id, { onError: toastFailed })}
-                  >
-                    {t('common.delete')}
-                  </ConfirmButton>
-                </Group>
-              </Table.Td>
-            </Table.Tr>
-          ))}
-        </Table.Tbody>
-      </Table>
-    </Table.ScrollContainer>
+    <DataTable
+      label={t('alerts.rules')}
+      rows={rules}
+      keyOf={({ id }) => String(id)}
+      actions={(rule) => (
+        <>
+          <Button size="compact-xs" variant="default" onClick={() => onEdit(rule)}>
+            {t('common.edit')}
+          </Button>
+          <ConfirmButton
+            size="compact-xs"
+            title={t('alerts.deleteTitle', { name: rule.name })}
+            text={t('alerts.deleteText')}
+            onConfirm={() => remove.mutate(rule.id, { onError: toastFailed })}
+          >
+            {t('common.delete')}
+          </ConfirmButton>
+        </>
+      )}
+      columns={[
+        { name: 'name', title: t('common.name'), cell: ({ name }) => name, sortBy: ({ name }) => name, isLead: true },
+        { name: 'kind', title: t('alerts.kind'), cell: ({ kind }) => t(`alerts.kinds.${kind}`) },
+        { name: 'state', title: t('common.status'), cell: ({ enabled }) => t(enabled ? 'alerts.on' : 'alerts.off') },
+      ]}
+    />
   )
 }

@@ -1,9 +1,11 @@
-import { Button, Collapse, Group, Select, Table, Text, TextInput } from '@mantine/core'
-import { useDebouncedCallback, useDisclosure } from '@mantine/hooks'
+import { Button, Group, Select, Text, TextInput } from '@mantine/core'
+import { useDebouncedCallback } from '@mantine/hooks'
 import { IconDownload, IconSearch } from '@tabler/icons-react'
+import { useState } from 'react'
 import { useTranslation } from 'react-i18next'
 
 import { ChangeList } from '@/components/change-list'
+import { DataTable } from '@/components/data-table'
 import { LoadMore } from '@/components/load-more'
 import { Page } from '@/components/page'
 import { Empty, Loaded } from '@/components/states'
@@ -58,6 +60,7 @@ export function AuditPage() {
         <TextInput
           w={{ base: '100%', xs: 260 }}
           label={t('audit.search')}
+          data-search
           leftSection={<IconSearch size={16} />}
           defaultValue={filter.search ?? ''}
           onChange={(event) => search(event.currentTarget.value)}
@@ -69,23 +72,7 @@ export function AuditPage() {
           if (!rows.length) return <Empty title={t('audit.empty')} />
           return (
             <>
-              <Table.ScrollContainer minWidth={620}>
-                <Table>
-                  <Table.Thead>
-                    <Table.Tr>
-                      <Table.Th>{t('pipelines.at')}</Table.Th>
-                      <Table.Th>{t('audit.actor')}</Table.Th>
-                      <Table.Th>{t('audit.action')}</Table.Th>
-                      <Table.Th>{t('audit.object')}</Table.Th>
-                    </Table.Tr>
-                  </Table.Thead>
-                  <Table.Tbody>
-                    {rows.map((entry) => (
-                      <Entry key={entry.id} entry={entry} />
-                    ))}
-                  </Table.Tbody>
-                </Table>
-              </Table.ScrollContainer>
+              <EntryTable entries={rows} />
               <LoadMore query={entries} />
             </>
           )
@@ -95,29 +82,46 @@ export function AuditPage() {
   )
 }
 
-function Entry({ entry }: { entry: AuditEntry }) {
+function EntryTable({ entries }: { entries: AuditEntry[] }) {
   const { t } = useTranslation()
-  const [shown, { toggle }] = useDisclosure()
+  const [opened, setOpened] = useState<string | null>(null)
   return (
-    <Table.Tr style={{ verticalAlign: 'top' }}>
-      <Table.Td>
-        <Time at={entry.at} />
-      </Table.Td>
-      <Table.Td>{entry.actor}</Table.Td>
-      <Table.Td>{t(`audit.actions.${entry.action}`, { defaultValue: entry.action })}</Table.Td>
-      <Table.Td>
-        <Text size="sm">{entry.object_name || '–'}</Text>
-        {entry.changes.length > 0 && (
-          <>
-            <Button variant="subtle" size="compact-xs" px={0} onClick={toggle} aria-expanded={shown}>
-              {t('audit.changes', { count: entry.changes.length })}
-            </Button>
-            <Collapse expanded={shown}>
-              <ChangeList changes={entry.changes} />
-            </Collapse>
-          </>
-        )}
-      </Table.Td>
-    </Table.Tr>
+    <DataTable
+      label={t('audit.title')}
+      isFramed
+      rows={entries}
+      keyOf={({ id }) => id}
+      detail={({ id, changes }) => opened === id && <ChangeList changes={changes} />}
+      columns={[
+        {
+          name: 'action',
+          title: t('audit.action'),
+          cell: ({ action }) => t(`audit.actions.${action}`, { defaultValue: action }),
+          isLead: true,
+        },
+        {
+          name: 'object',
+          title: t('audit.object'),
+          cell: ({ id, object_name, changes }) => (
+            <>
+              <Text size="sm">{object_name || '–'}</Text>
+              {changes.length > 0 && (
+                <Button
+                  variant="subtle"
+                  size="compact-xs"
+                  px={0}
+                  onClick={() => setOpened(opened === id ? null : id)}
+                  aria-expanded={opened === id}
+                >
+                  {t('audit.changes', { count: changes.length })}
+                </Button>
+              )}
+            </>
+          ),
+        },
+        { name: 'actor', title: t('audit.actor'), cell: ({ actor }) => actor },
+        { name: 'at', title: t('pipelines.at'), cell: ({ at }) => <Time at={at} />, isStill: true },
+      ]}
+    />
   )
 }

@@ -67,7 +67,7 @@ export function ConfigFilesPage() {
         {plan.error && <Rejected error={plan.error} />}
         {plan.data && (
           <Card withBorder aria-live="polite">
-            <Title order={3} size="h5" mb="sm">
+            <Title order={2} size="h5" mb="sm">
               {t('configFiles.planned')}
             </Title>
             <Plan steps={plan.data} />

@@ -45,3 +45,13 @@ export function useTestConnector(id: string | undefined) {
         : dataOf(api.POST('/api/v1/connectors/test/', { body: { type, connection } })),
   })
 }
+
+export function useUsers(id: string | undefined) {
+  return useQuery({ queryKey: [...keys.one(id ?? ''), 'used-by'], queryFn: () => usersOf(id ?? ''), enabled: id !== undefined })
+}
+
+/** The names of what uses a connector, which cannot be deleted then. */
+export async function usersOf(id: string): Promise<string[]> {
+  const users = await dataOf(api.GET('/api/v1/connectors/{id}/used-by/', { params: { path: { id } } }))
+  return users.map(({ name }) => name)
+}

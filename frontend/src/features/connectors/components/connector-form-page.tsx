@@ -1,4 +1,4 @@
-import { Alert, Button, Card, Group, TextInput } from '@mantine/core'
+import { Alert, Anchor, Button, Card, Grid, Group, Stack, Text, TextInput, Title } from '@mantine/core'
 import { IconAlertTriangle, IconCircleCheck } from '@tabler/icons-react'
 import { useState } from 'react'
 import { useTranslation } from 'react-i18next'
@@ -8,16 +8,21 @@ import { Page } from '@/components/page'
 import { SchemaForm } from '@/components/schema-form/schema-form'
 import { Empty, Loaded } from '@/components/states'
 import { toastDone, toastFailed } from '@/components/toasts'
+import { useUnsaved } from '@/components/unsaved-guard'
 import {
   useConnector,
   useSaveConnector,
   useTestConnector,
+  useUsers,
   type ConnectorDraft,
 } from '@/features/connectors/api/connectors'
-import { Problem } from '@/lib/api/problem'
+import { Problem, type FieldErrors } from '@/lib/api/problem'
 import { below } from '@/lib/error-paths'
+import { focusOn } from '@/lib/focus'
 import { useConnectorTypes, type ConnectorType } from '@/lib/queries/connectors'
 import { useServerTexts } from '@/lib/texts'
+
+const nameId = 'connector-name'
 
 export function ConnectorFormPage() {
   const { id, type } = useParams()
@@ -25,9 +30,11 @@ export function ConnectorFormPage() {
   const text = useServerTexts()
   const types = useConnectorTypes()
   const saved = useConnector(id)
-  const title = id ? t('connectors.editTitle', { name: saved.data?.name ?? '…' }) : t('connectors.newTitle')
+  const chosenTitle = types.data?.find((known) => known.type === type)?.title
+  const newTitle = chosenTitle ? t('connectors.newOf', { type: text(chosenTitle) }) : t('connectors.newTitle')
+  const title = id ? t('connectors.editTitle', { name: saved.data?.name ?? '…' }) : newTitle
   return (
-    <Page title={title} purpose={t('connectors.purpose')}>
+    <Page title={title} purpose={t('connectors.formPurpose')}>
       <Loaded query={types}>
         {(known) => {
           const typeOf = (name: string | undefined) => known.find((candidate) => candidate.type === name)
@@ -75,7 +82,9 @@ function ConnectorForm(props: ConnectorFormProps) {
   const { t } = useTranslation()
   const navigate = useNavigate()
   const [draft, setDraft] = useState<ConnectorDraft>(props.draft)
-  const [errors, setErrors] = useState<Record<string, string[]>>({})
+  const [isDirty, setDirty] = useState(false)
+  const [errors, setErrors] = useState<FieldErrors>({})
+  const { guard, release } = useUnsaved(isDirty)
   // The one that was read when editing began: what was saved meanwhile is not overwritten.
   const [etag] = useState(props.etag)
   const save = useSaveConnector(id, etag)
@@ -84,9 +93,17 @@ function ConnectorForm(props: ConnectorFormProps) {
   // A type that is unavailable is the failure of its connectors too.
   const problem = props.failure || type.unavailable
 
+  function change(changed: Partial<ConnectorDraft>) {
+    setDraft((before) => ({ ...before, ...changed }))
+    setDirty(true)
+  }
+
   function failed(error: unknown) {
-    setErrors(error instanceof Problem ? error.errors : {})
-    if (!(error instanceof Problem) || !Object.keys(error.errors).length) toastFailed(error)
+    const fields = error instanceof Problem ? error.errors : {}
+    setErrors(fields)
+    const [first] = Object.keys(fields)
+    if (first === undefined) toastFailed(error)
+    else focusOn(first === 'name' ? nameId : first.replaceAll('.', '_'))
   }
 
   function submit() {
@@ -94,6 +111,7 @@ function ConnectorForm(props: ConnectorFormProps) {
     save.mutate(draft, {
       onSuccess: () => {
         toastDone(t('common.saved'))
+        release()
         void navigate('/connectors')
       },
       onError: failed,
@@ -101,49 +119,99 @@ function ConnectorForm(props: ConnectorFormProps) {
   }
 
   return (
-    <Card withBorder maw={760}>
-      {problem && (
-        <Alert color="red" title={t('connectors.failure')} icon={<IconAlertTriangle />} mb="md">
-          {text(problem)}
-        </Alert>
-      )}
-      <TextInput
-        label={t('common.name')}
-        required
-        mb="md"
-        value={draft.name}
-        error={errors.name?.join(' ')}
-        onChange={({ currentTarget: { value: name } }) => setDraft((before) => ({ ...before, name }))}
-      />
-      <SchemaForm
-        id="connection"
-        schema={type.connection_schema}
-        value={draft.connection}
-        onChange={(connection) => setDraft((before) => ({ ...before, connection }))}
-        onSubmit={submit}
-        errors={below(errors, 'connection')}
-      >
-        {test.data && (
-          <Alert color="green" icon={<IconCircleCheck />} mt="md" role="status">
-            {text(test.data.detail)}
-          </Alert>
-        )}
-        <Group justify="flex-end" mt="lg">
-          <Button
-            variant="default"
-            loading={test.isPending}
-            onClick={() => {
-              setErrors({})
-              test.mutate(draft, { onError: failed })
-            }}
+    <Grid gap="lg">
+      <Grid.Col span={{ base: 12, lg: 8 }}>
+        <Card withBorder>
+          {guard}
+          {problem && (
+            <Alert color="red" title={t('connectors.failure')} icon={<IconAlertTriangle />} mb="md">
+              {text(problem)}
+            </Alert>
+          )}
+          <TextInput
+            id={nameId}
+            label={t('common.name')}
+            required
+            mb="md"
+            value={draft.name}
+            error={errors.name?.join(' ')}
+            onChange={({ currentTarget: { value: name } }) => change({ name })}
+          />
+          <SchemaForm
+            id="connection"
+            schema={type.connection_schema}
+            value={draft.connection}
+            onChange={(connection, isTyped) => (isTyped ? change({ connection }) : setDraft((before) => ({ ...before, connection })))}
+            onSubmit={submit}
+            errors={below(errors, 'connection')}
           >
-            {t('connectors.test')}
-          </Button>
-          <Button type="submit" loading={save.isPending}>
-            {t('common.save')}
-          </Button>
-        </Group>
-      </SchemaForm>
+            {test.data && (
+              <Alert
+                color={test.data.doubtful ? 'yellow' : 'green'}
+                icon={test.data.doubtful ? <IconAlertTriangle /> : <IconCircleCheck />}
+                mt="md"
+                role="status"
+              >
+                {text(test.data.detail)}
+              </Alert>
+            )}
+            <Group justify="flex-end" mt="lg">
+              <Button
+                variant="default"
+                loading={test.isPending}
+                onClick={() => {
+                  setErrors({})
+                  test.mutate(draft, { onError: failed })
+                }}
+              >
+                {t('connectors.test')}
+              </Button>
+              <Button type="submit" loading={save.isPending}>
+                {t('common.save')}
+              </Button>
+            </Group>
+          </SchemaForm>
+        </Card>
+      </Grid.Col>
+      <Grid.Col span={{ base: 12, lg: 4 }}>
+        <About type={type} id={id} />
+      </Grid.Col>
+    </Grid>
+  )
+}
+
+/** More names than these say nothing more. */
+const usersShown = 8
+
+/** What the system is, where its fields are explained, and what uses the connector. */
+function About({ type, id }: { type: ConnectorType; id: string | undefined }) {
+  const { t } = useTranslation()
+  const text = useServerTexts()
+  const users = useUsers(id)
+  return (
+    <Card withBorder>
+      <Stack gap="sm">
+        <Title order={2} size="h5">
+          {t('connectors.aboutType')}
+        </Title>
+        <Text size="sm">
+          {text(type.title)}. {text(type.description)}
+        </Text>
+        <Anchor size="sm" href={`/docs/connectors/${type.type}/`} target="_blank">
+          {t('connectors.documentation')}
+        </Anchor>
+        {id && users.data && (
+          <div>
+            <Text size="sm" fw={600}>
+              {t('connectors.usedBy')}
+            </Text>
+            <Text size="sm" c={users.data.length ? undefined : 'dimmed'}>
+              {users.data.slice(0, usersShown).join(', ') || t('connectors.usedByNone')}
+              {users.data.length > usersShown && ` ${t('connectors.usedByMore', { count: users.data.length - usersShown })}`}
+            </Text>
+          </div>
+        )}
+      </Stack>
     </Card>
   )
 }

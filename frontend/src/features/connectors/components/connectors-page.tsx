@@ -1,15 +1,17 @@
-import { Anchor, Button, Group, Menu, Table, Text } from '@mantine/core'
-import { IconAlertTriangle, IconPlus } from '@tabler/icons-react'
+import { Anchor, Group, Text } from '@mantine/core'
+import { IconAlertTriangle } from '@tabler/icons-react'
 import { useTranslation } from 'react-i18next'
 import { Link } from 'react-router'
 
 import { ConfirmButton } from '@/components/confirm-button'
+import { DataTable } from '@/components/data-table'
 import { Page } from '@/components/page'
 import { Empty, Loaded } from '@/components/states'
 import { Time } from '@/components/time'
 import { toastFailed } from '@/components/toasts'
-import { useDeleteConnector } from '@/features/connectors/api/connectors'
-import { useConnectors, useConnectorTypes, type ConnectorType } from '@/lib/queries/connectors'
+import { useDeleteConnector, usersOf } from '@/features/connectors/api/connectors'
+import { NewConnector } from '@/features/connectors/components/type-picker'
+import { useConnectors, useConnectorTypes } from '@/lib/queries/connectors'
 import { useServerTexts } from '@/lib/texts'
 
 export function ConnectorsPage() {
@@ -18,53 +20,58 @@ export function ConnectorsPage() {
   const saved = useConnectors()
   const types = useConnectorTypes()
   const remove = useDeleteConnector()
+  const titleOf = (type: string) => text(types.data?.find((known) => known.type === type)?.title ?? type)
   return (
-    <Page purpose={t('connectors.purpose')} action={<CreateMenu />}>
+    <Page purpose={t('connectors.purpose')} action={<NewConnector />}>
       <Loaded query={saved}>
         {(connectors) =>
           connectors.length ? (
-            <Table.ScrollContainer minWidth={560}>
-              <Table highlightOnHover>
-                <Table.Thead>
-                  <Table.Tr>
-                    <Table.Th>{t('common.name')}</Table.Th>
-                    <Table.Th>{t('common.type')}</Table.Th>
-                    <Table.Th>{t('common.updated')}</Table.Th>
-                    <Table.Th />
-                  </Table.Tr>
-                </Table.Thead>
-                <Table.Tbody>
-                  {connectors.map((connector) => (
-                    <Table.Tr key={connector.id}>
-                      <Table.Td>
-                        <Anchor component={Link} to={`/connectors/${connector.id}/edit`}>
-                          {connector.name}
-                        </Anchor>
-                        {connector.failure && <Failure text={text(connector.failure)} />}
-                      </Table.Td>
-                      <Table.Td>{text(types.data?.find(({ type }) => type === connector.type)?.title ?? connector.type)}</Table.Td>
-                      <Table.Td>
-                        <Time at={connector.updated_at} />
-                      </Table.Td>
-                      <Table.Td>
-                        <Group justify="flex-end">
-                          <ConfirmButton
-                            size="compact-xs"
-                            title={t('connectors.deleteTitle', { name: connector.name })}
-                            text={t('connectors.deleteText')}
-                            onConfirm={() => remove.mutate(connector.id, { onError: toastFailed })}
-                          >
-                            {t('common.delete')}
-                          </ConfirmButton>
-                        </Group>
-                      </Table.Td>
-                    </Table.Tr>
-                  ))}
-                </Table.Tbody>
-              </Table>
-            </Table.ScrollContainer>
+            <DataTable
+              label={t('connectors.title')}
+              isFramed
+              rows={connectors}
+              keyOf={({ id }) => id}
+              actions={({ id, name }) => (
+                <ConfirmButton
+                  size="compact-xs"
+                  title={t('connectors.deleteTitle', { name })}
+                  text={t('connectors.deleteText')}
+                  hindrance={async () => {
+                    const users = await usersOf(id)
+                    return users.length ? t('connectors.used', { names: users.join(', ') }) : undefined
+                  }}
+                  onConfirm={() => remove.mutate(id, { onError: toastFailed })}
+                >
+                  {t('common.delete')}
+                </ConfirmButton>
+              )}
+              columns={[
+                {
+                  name: 'name',
+                  title: t('common.name'),
+                  cell: ({ id, name, failure }) => (
+                    <>
+                      <Anchor component={Link} to={`/connectors/${id}/edit`}>
+                        {name}
+                      </Anchor>
+                      {failure && <Failure text={text(failure)} />}
+                    </>
+                  ),
+                  sortBy: ({ name }) => name,
+                  isLead: true,
+                },
+                { name: 'type', title: t('common.type'), cell: ({ type }) => titleOf(type), sortBy: ({ type }) => titleOf(type) },
+                {
+                  name: 'updated',
+                  title: t('common.updated'),
+                  cell: ({ updated_at }) => <Time at={updated_at} />,
+                  sortBy: ({ updated_at }) => updated_at,
+                  isStill: true,
+                },
+              ]}
+            />
           ) : (
-            <Empty title={t('connectors.empty')} hint={t('connectors.emptyHint')} action={<CreateMenu />} />
+            <Empty title={t('connectors.empty')} hint={t('connectors.emptyHint')} action={<NewConnector />} />
           )
         }
       </Loaded>
@@ -81,40 +88,5 @@ function Failure({ text }: { text: string }) {
         {text}
       </Text>
     </Group>
-  )
-}
-
-function CreateMenu() {
-  const { t } = useTranslation()
-  const types = useConnectorTypes()
-  return (
-    <Menu>
-      <Menu.Target>
-        <Button leftSection={<IconPlus size={16} />}>{t('connectors.create')}</Button>
-      </Menu.Target>
-      <Menu.Dropdown>
-        {types.data?.map((type) => (
-          <TypeItem key={type.type} type={type} />
-        ))}
-      </Menu.Dropdown>
-    </Menu>
-  )
-}
-
-/** A type to choose; one that this installation lacks something for says what. */
-function TypeItem({ type: { type, title, unavailable } }: { type: ConnectorType }) {
-  const text = useServerTexts()
-  if (unavailable) {
-    return (
-      <Menu.Item disabled maw={360}>
-        {text(title)}
-        <Text size="xs">{text(unavailable)}</Text>
-      </Menu.Item>
-    )
-  }
-  return (
-    <Menu.Item component={Link} to={`/connectors/new/${type}`}>
-      {text(title)}
-    </Menu.Item>
   )
 }

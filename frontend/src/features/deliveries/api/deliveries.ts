@@ -1,16 +1,14 @@
 import { useInfiniteQuery, useMutation, useQuery, useQueryClient } from '@tanstack/react-query'
 
 import { api, dataOf } from '@/lib/api/client'
-import { cursorOf } from '@/lib/api/cursor'
+import { cursorOf, onlyAtTop } from '@/lib/api/cursor'
 import type { components } from '@/lib/api/schema'
+import { outputKeys } from '@/lib/queries/outputs'
 import type { Filter } from '@/lib/use-filter'
 
 export type DeadLetter = components['schemas']['DeadLetter']
 export type DeadLetterGroup = components['schemas']['DeadLetterGroup']
 export type Attempt = components['schemas']['Attempt']
-export type Output = components['schemas']['Output']
-export type Breaker = components['schemas']['Breaker']
-
 
 const keys = {
   letters: ['dead-letters'],
@@ -18,8 +16,7 @@ const keys = {
   summary: (filter: Filter) => ['dead-letters', 'summary', filter],
   one: (id: string) => ['dead-letters', 'one', id],
   attempts: (filter: Filter) => ['attempts', filter],
-  outputs: (pipeline: string) => ['outputs', pipeline],
-  events: (pipeline: string) => ['outputs', pipeline, 'events'],
+  events: (pipeline: string) => [...outputKeys.of(pipeline), 'events'],
 }
 
 const fresh = 5000
@@ -35,7 +32,7 @@ export function useDeadLetters(filter: Filter) {
         }),
       ),
     getNextPageParam: (page) => cursorOf(page.next),
-    refetchInterval: fresh,
+    refetchInterval: onlyAtTop(fresh),
   })
 }
 
@@ -96,27 +93,7 @@ export function useAttempts(filter: Filter) {
         }),
       ),
     getNextPageParam: (page) => cursorOf(page.next),
-    refetchInterval: fresh,
-  })
-}
-
-export function useOutputs(pipeline: string) {
-  return useQuery({
-    queryKey: keys.outputs(pipeline),
-    queryFn: () => dataOf(api.GET('/api/v1/pipelines/{pipeline}/outputs/', { params: { path: { pipeline } } })),
-    refetchInterval: fresh,
-  })
-}
-
-export function useSetBreaker(pipeline: string) {
-  const client = useQueryClient()
-  return useMutation({
-    mutationFn: ({ name, open }: { name: string; open: boolean }) =>
-      api.POST('/api/v1/pipelines/{pipeline}/outputs/{name}/breaker/', {
-        params: { path: { pipeline, name } },
-        body: { open },
-      }),
-    onSuccess: () => client.invalidateQueries({ queryKey: keys.outputs(pipeline) }),
+    refetchInterval: onlyAtTop(fresh),
   })
 }
 

@@ -1,6 +1,9 @@
-import { Code, Table, Text } from '@mantine/core'
+import { Anchor, Code, Text } from '@mantine/core'
 import { useTranslation } from 'react-i18next'
+import { Link } from 'react-router'
 
+import { DataTable, type Column } from '@/components/data-table'
+import { NameAndPart } from '@/components/name-and-part'
 import { Time } from '@/components/time'
 import type { Attempt } from '@/features/deliveries/api/deliveries'
 import { usePipelineName } from '@/lib/queries/pipelines'
@@ -10,63 +13,65 @@ import { reasonLabel } from '@/lib/reasons'
 export function AttemptTable({ rows, brief = false }: { rows: Attempt[]; brief?: boolean }) {
   const { t, i18n } = useTranslation()
   const nameOf = usePipelineName()
-  if (!rows.length) {
-    return (
-      <Text size="sm" c="dimmed">
-        {t('attempts.empty')}
-      </Text>
-    )
-  }
   const milliseconds = new Intl.NumberFormat(i18n.language, {
     style: 'unit',
     unit: 'millisecond',
     maximumFractionDigits: 0,
   })
+  const whose: Column<Attempt>[] = [
+    {
+      name: 'pipeline',
+      title: t('deliveries.pipeline'),
+      cell: ({ pipeline, output }) => <NameAndPart name={nameOf(pipeline)} part={output} />,
+      isLead: true,
+    },
+  ]
+  const message: Column<Attempt>[] = [
+    {
+      name: 'message',
+      title: t('deliveries.messageId'),
+      cell: ({ message_id }) => (
+        <Anchor component={Link} to={`/messages?message_id=${encodeURIComponent(message_id)}`} ff="monospace" size="xs">
+          {message_id}
+        </Anchor>
+      ),
+      isWide: true,
+    },
+  ]
   return (
-    <Table.ScrollContainer minWidth={brief ? 480 : 820}>
-      <Table>
-        <Table.Thead>
-          <Table.Tr>
-            <Table.Th>{t('pipelines.at')}</Table.Th>
-            {!brief && <Table.Th>{t('deliveries.pipeline')}</Table.Th>}
-            <Table.Th>{t('attempts.answer')}</Table.Th>
-            <Table.Th ta="right">{t('attempts.took')}</Table.Th>
-            <Table.Th>{t('pipelines.message')}</Table.Th>
-            {!brief && <Table.Th>{t('deliveries.messageId')}</Table.Th>}
-          </Table.Tr>
-        </Table.Thead>
-        <Table.Tbody>
-          {rows.map((row) => (
-            <Table.Tr key={row.id}>
-              <Table.Td>
-                <Time at={row.at} />
-              </Table.Td>
-              {!brief && (
-                <Table.Td>
-                  {nameOf(row.pipeline)}
-                  <Text size="xs" c="dimmed">
-                    {row.output}
-                  </Text>
-                </Table.Td>
-              )}
-              <Table.Td>
-                <Text size="sm" c={row.reason ? 'red' : undefined}>
-                  {row.status || reasonLabel(t, row.reason)}
-                </Text>
-              </Table.Td>
-              <Table.Td ta="right">{milliseconds.format(row.milliseconds)}</Table.Td>
-              <Table.Td style={{ overflowWrap: 'anywhere' }}>
-                {row.error || (row.response && <Code>{row.response.slice(0, 200)}</Code>) || '–'}
-              </Table.Td>
-              {!brief && (
-                <Table.Td>
-                  <Code>{row.message_id}</Code>
-                </Table.Td>
-              )}
-            </Table.Tr>
-          ))}
-        </Table.Tbody>
-      </Table>
-    </Table.ScrollContainer>
+    <DataTable
+      label={t('attempts.title')}
+      isFramed={!brief}
+      rows={rows}
+      keyOf={({ id }) => id}
+      columns={[
+        { name: 'at', title: t('pipelines.at'), cell: ({ at }) => <Time at={at} />, isStill: true },
+        ...(brief ? [] : whose),
+        {
+          name: 'answer',
+          title: t('attempts.answer'),
+          isStill: true,
+          cell: ({ reason, status }) => (
+            <Text size="sm" c={reason ? 'red' : undefined}>
+              {status || reasonLabel(t, reason)}
+            </Text>
+          ),
+        },
+        {
+          name: 'took',
+          title: t('attempts.took'),
+          cell: (row) => milliseconds.format(row.milliseconds),
+          isNumber: true,
+          isStill: true,
+        },
+        {
+          name: 'details',
+          title: t('pipelines.message'),
+          cell: ({ error, response }) => error || (response && <Code>{response.slice(0, 200)}</Code>) || '–',
+          isWide: true,
+        },
+        ...(brief ? [] : message),
+      ]}
+    />
   )
 }

@@ -2,10 +2,10 @@ import { useTranslation } from 'react-i18next'
 
 import { LoadMore } from '@/components/load-more'
 import { Page } from '@/components/page'
-import { Loaded } from '@/components/states'
+import { Empty, Loaded } from '@/components/states'
 import { useAttempts } from '@/features/deliveries/api/deliveries'
 import { AttemptTable } from '@/features/deliveries/components/attempt-table'
-import { FilterBar } from '@/features/deliveries/components/filter-bar'
+import { FilterBar } from '@/components/filter-bar'
 import { useFilter } from '@/lib/use-filter'
 
 export function AttemptsPage() {
@@ -30,12 +30,17 @@ export function AttemptsPage() {
         text={{ name: 'message_id', label: t('deliveries.messageId') }}
       />
       <Loaded query={attempts}>
-        {({ pages }) => (
-          <>
-            <AttemptTable rows={pages.flatMap((page) => page.results)} />
-            <LoadMore query={attempts} />
-          </>
-        )}
+        {({ pages }) => {
+          const rows = pages.flatMap((page) => page.results)
+          return rows.length ? (
+            <>
+              <AttemptTable rows={rows} />
+              <LoadMore query={attempts} />
+            </>
+          ) : (
+            <Empty title={t('attempts.empty')} hint={t('attempts.emptyHint')} />
+          )
+        }}
       </Loaded>
     </Page>
   )

@@ -1,116 +1,15 @@
-import { Button, Code, Drawer, Group, ScrollArea, Stack, Table, Text } from '@mantine/core'
-import { useState } from 'react'
+import { Drawer, Skeleton } from '@mantine/core'
+import { lazy, Suspense } from 'react'
 import { useTranslation } from 'react-i18next'
 
-import { Loaded } from '@/components/states'
-import { Time } from '@/components/time'
-import { useAttempts, useDeadLetter } from '@/features/deliveries/api/deliveries'
-import { AttemptTable } from '@/features/deliveries/components/attempt-table'
-import { BulkDialog, type BulkAction } from '@/features/deliveries/components/bulk-dialog'
-import { StateBadge } from '@/features/deliveries/components/state-badge'
-import { bytes } from '@/lib/format'
-import { reasonLabel } from '@/lib/reasons'
-import { usePipelineName } from '@/lib/queries/pipelines'
+const Detail = lazy(async () => ({ default: (await import('@/features/deliveries/components/dead-letter-detail')).DeadLetterDetail }))
 
-/** One dead letter beside the list: cause, payload and every try. */
+/** One dead letter beside the list. */
 export function DeadLetterDrawer({ id, onClose }: { id: string | null; onClose: () => void }) {
   const { t } = useTranslation()
   return (
     <Drawer opened={id !== null} onClose={onClose} position="right" size="xl" title={t('deadLetters.one')}>
-      {id && <Detail id={id} />}
+      <Suspense fallback={<Skeleton height={240} />}>{id && <Detail id={id} />}</Suspense>
     </Drawer>
   )
-}
-
-function Detail({ id }: { id: string }) {
-  const { t, i18n } = useTranslation()
-  const query = useDeadLetter(id)
-  const nameOf = usePipelineName()
-  const [action, setAction] = useState<BulkAction | null>(null)
-  return (
-    <Loaded query={query}>
-      {(letter) => {
-        const facts: [string, React.ReactNode][] = [
-          [t('common.status'), <StateBadge key="state" state={letter.state} />],
-          [t('pipelines.reason'), reasonLabel(t, letter.reason)],
-          [t('pipelines.message'), letter.error],
-          [t('deliveries.pipeline'), nameOf(letter.pipeline)],
-          [t('pipelines.output'), letter.output || '–'],
-          [t('pipelines.stage'), letter.stage],
-          [t('pipelines.version'), letter.version],
-          [t('deliveries.messageId'), <Code key="id">{letter.message_id || '–'}</Code>],
-          [t('deadLetters.firstAt'), <Time key="first" at={letter.first_at} />],
-          [t('deadLetters.attempts'), t('deadLetters.attemptsAnd', { attempts: letter.attempts, count: letter.redeliveries })],
-          [t('deadLetters.next'), letter.due_at ? <Time key="due" at={letter.due_at} /> : t('deadLetters.byHand')],
-          ...(letter.closed_by || letter.closed_why
-            ? [[t('deadLetters.closed'), `${letter.closed_by} ${letter.closed_why}`] as [string, string]]
-            : []),
-        ]
-        return (
-          <Stack>
-            {letter.state === 'waiting' && (
-              <Group gap="xs">
-                <Button size="xs" onClick={() => setAction('redrive')}>
-                  {t('deadLetters.redriveOne')}
-                </Button>
-                <Button size="xs" variant="default" onClick={() => setAction('discard')}>
-                  {t('deadLetters.discardOne')}
-                </Button>
-              </Group>
-            )}
-            <Table variant="vertical" layout="fixed">
-              <Table.Tbody>
-                {facts.map(([label, value]) => (
-                  <Table.Tr key={label}>
-                    <Table.Th w={150}>{label}</Table.Th>
-                    <Table.Td style={{ overflowWrap: 'anywhere' }}>{value}</Table.Td>
-                  </Table.Tr>
-                ))}
-              </Table.Tbody>
-            </Table>
-            <Text fw={600} size="sm">
-              {t('deadLetters.payload', { size: bytes(letter.body_bytes, i18n.language), type: letter.content_type })}
-            </Text>
-            <ScrollArea.Autosize mah={280}>
-              <Code block>{letter.body_is_base64 ? letter.body : pretty(letter.body)}</Code>
-            </ScrollArea.Autosize>
-            {letter.message_id && <Attempts messageId={letter.message_id} output={letter.output} />}
-            {action && (
-              <BulkDialog
-                action={action}
-                filter={{ ids: letter.id }}
-                onClose={() => setAction(null)}
-                onDone={() => setAction(null)}
-              />
-            )}
-          </Stack>
-        )
-      }}
-    </Loaded>
-  )
-}
-
-function Attempts({ messageId, output }: { messageId: string; output: string }) {
-  const { t } = useTranslation()
-  const attempts = useAttempts({ message_id: messageId, ...(output && { output }) })
-  return (
-    <>
-      <Text fw={600} size="sm">
-        {t('attempts.title')}
-      </Text>
-      <Loaded query={attempts}>
-        {({ pages }) => <AttemptTable rows={pages.flatMap((page) => page.results)} brief />}
-      </Loaded>
-    </>
-  )
-}
-
-function pretty(body: string): string {
-  try {
-    // Only re-indented where that keeps every number as it is.
-    const shown = JSON.stringify(JSON.parse(body), null, 2)
-    return shown.replace(/\s/g, '') === body.replace(/\s/g, '') ? shown : body
-  } catch {
-    return body
-  }
 }

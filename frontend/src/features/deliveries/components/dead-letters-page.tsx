@@ -1,20 +1,24 @@
-import { Button, Card, Checkbox, Group, Stack, Table, Text, UnstyledButton } from '@mantine/core'
-import { useState } from 'react'
+import { Box, Button, Group, UnstyledButton } from '@mantine/core'
+import { lazy, Suspense, useState } from 'react'
 import { useTranslation } from 'react-i18next'
 
+import { DataTable } from '@/components/data-table'
 import { LoadMore } from '@/components/load-more'
+import { NameAndPart } from '@/components/name-and-part'
 import { Page } from '@/components/page'
 import { Empty, Loaded } from '@/components/states'
 import { Time } from '@/components/time'
 import { useDeadLetters, useDeadLetterSummary, type DeadLetter, type DeadLetterGroup } from '@/features/deliveries/api/deliveries'
-import { BulkDialog, type BulkAction } from '@/features/deliveries/components/bulk-dialog'
+import type { BulkAction } from '@/features/deliveries/components/bulk-dialog'
 import { DeadLetterDrawer } from '@/features/deliveries/components/dead-letter-drawer'
-import { FilterBar } from '@/features/deliveries/components/filter-bar'
+import { FilterBar } from '@/components/filter-bar'
 import { StateBadge } from '@/features/deliveries/components/state-badge'
 import { count } from '@/lib/format'
 import { reasonLabel } from '@/lib/reasons'
 import { usePipelineName } from '@/lib/queries/pipelines'
 import { useFilter, type Filter } from '@/lib/use-filter'
+
+const BulkDialog = lazy(async () => ({ default: (await import('@/features/deliveries/components/bulk-dialog')).BulkDialog }))
 
 const states = ['waiting', 'redelivering', 'delivered', 'discarded', 'expired'] as const
 
@@ -41,10 +45,10 @@ export function DeadLettersPage() {
       action={
         <Group gap="xs">
           <Button variant="default" disabled={!total} onClick={() => setAction('discard')}>
-            {t('deadLetters.discard', { count: reach })}
+            {total ? t('deadLetters.discard', { count: reach }) : t('deadLetters.discardOne')}
           </Button>
           <Button disabled={!total} onClick={() => setAction('redrive')}>
-            {t('deadLetters.redrive', { count: reach })}
+            {total ? t('deadLetters.redrive', { count: reach }) : t('deadLetters.redriveOne')}
           </Button>
         </Group>
       }
@@ -84,7 +88,7 @@ export function DeadLettersPage() {
         }}
       </Loaded>
       <DeadLetterDrawer id={shown} onClose={() => setShown(null)} />
-      {action && <BulkDialog action={action} filter={selection} onClose={() => setAction(null)} onDone={done} />}
+      <Suspense>{action && <BulkDialog action={action} filter={selection} onClose={() => setAction(null)} onDone={done} />}</Suspense>
     </Page>
   )
 }
@@ -93,38 +97,33 @@ function Summary({ groups }: { groups: DeadLetterGroup[] }) {
   const { t, i18n } = useTranslation()
   const nameOf = usePipelineName()
   return (
-    <Card withBorder mb="lg">
-      <Table.ScrollContainer minWidth={640}>
-        <Table>
-          <Table.Thead>
-            <Table.Tr>
-              <Table.Th>{t('deliveries.pipeline')}</Table.Th>
-              <Table.Th>{t('pipelines.output')}</Table.Th>
-              <Table.Th>{t('pipelines.reason')}</Table.Th>
-              <Table.Th ta="right">{t('deadLetters.count')}</Table.Th>
-              <Table.Th>{t('deadLetters.oldest')}</Table.Th>
-              <Table.Th>{t('deadLetters.next')}</Table.Th>
-            </Table.Tr>
-          </Table.Thead>
-          <Table.Tbody>
-            {groups.map((group) => (
-              <Table.Tr key={`${group.pipeline}/${group.output}/${group.reason}`}>
-                <Table.Td>{nameOf(group.pipeline)}</Table.Td>
-                <Table.Td>{group.output || '–'}</Table.Td>
-                <Table.Td>{reasonLabel(t, group.reason)}</Table.Td>
-                <Table.Td ta="right" data-count={group.reason}>
-                  {count(group.count, i18n.language)}
-                </Table.Td>
-                <Table.Td>
-                  <Time at={group.oldest} />
-                </Table.Td>
-                <Table.Td>{group.next_due ? <Time at={group.next_due} /> : t('deadLetters.byHand')}</Table.Td>
-              </Table.Tr>
-            ))}
-          </Table.Tbody>
-        </Table>
-      </Table.ScrollContainer>
-    </Card>
+    <Box mb="lg">
+      <DataTable
+        label={t('deadLetters.summary')}
+        isFramed
+        rows={groups}
+        keyOf={({ pipeline, output, reason }) => `${pipeline}/${output}/${reason}`}
+        columns={[
+          {
+            name: 'pipeline',
+            title: t('deliveries.pipeline'),
+            cell: ({ pipeline, output }) => <NameAndPart name={nameOf(pipeline)} part={output} />,
+            sortBy: ({ pipeline }) => nameOf(pipeline),
+            isLead: true,
+          },
+          { name: 'reason', title: t('pipelines.reason'), cell: ({ reason }) => reasonLabel(t, reason) },
+          {
+            name: 'count',
+            title: t('deadLetters.count'),
+            cell: (group) => <span data-count={group.reason}>{count(group.count, i18n.language)}</span>,
+            sortBy: (group) => group.count,
+            isNumber: true,
+          },
+          { name: 'oldest', title: t('deadLetters.oldest'), cell: ({ oldest }) => <Time at={oldest} />, sortBy: ({ oldest }) => oldest, isStill: true },
+          { name: 'next', title: t('deadLetters.next'), cell: ({ next_due }) => (next_due ? <Time at={next_due} /> : t('deadLetters.byHand')), isStill: true },
+        ]}
+      />
+    </Box>
   )
 }
 
@@ -138,68 +137,36 @@ interface TableProps {
 function LetterTable({ rows, chosen, setChosen, onShow }: TableProps) {
   const { t } = useTranslation()
   const nameOf = usePipelineName()
-  const toggle = (id: string) => {
-    const next = new Set(chosen)
-    if (!next.delete(id)) next.add(id)
-    setChosen(next)
-  }
-  const all = rows.every((row) => chosen.has(row.id))
   return (
-    <Table.ScrollContainer minWidth={820}>
-      <Table highlightOnHover>
-        <Table.Thead>
-          <Table.Tr>
-            <Table.Th w={36}>
-              <Checkbox
-                aria-label={t('deadLetters.chooseAll')}
-                checked={all}
-                indeterminate={!all && chosen.size > 0}
-                onChange={() => setChosen(new Set(all ? [] : rows.map((row) => row.id)))}
-              />
-            </Table.Th>
-            <Table.Th>{t('deadLetters.failedAt')}</Table.Th>
-            <Table.Th>{t('deliveries.pipeline')}</Table.Th>
-            <Table.Th>{t('common.status')}</Table.Th>
-            <Table.Th>{t('pipelines.message')}</Table.Th>
-            <Table.Th ta="right">{t('deadLetters.attempts')}</Table.Th>
-            <Table.Th>{t('deadLetters.next')}</Table.Th>
-          </Table.Tr>
-        </Table.Thead>
-        <Table.Tbody>
-          {rows.map((row) => (
-            <Table.Tr key={row.id} style={{ cursor: 'pointer' }} onClick={() => onShow(row.id)}>
-              <Table.Td onClick={(event) => event.stopPropagation()}>
-                <Checkbox
-                  aria-label={t('deadLetters.choose', { id: row.message_id })}
-                  checked={chosen.has(row.id)}
-                  onChange={() => toggle(row.id)}
-                />
-              </Table.Td>
-              <Table.Td>
-                <Time at={row.last_at} />
-              </Table.Td>
-              <Table.Td>
-                <Stack gap={0}>
-                  <span>{nameOf(row.pipeline)}</span>
-                  <Text size="xs" c="dimmed">
-                    {row.output || row.stage}
-                  </Text>
-                </Stack>
-              </Table.Td>
-              <Table.Td>
-                <StateBadge state={row.state} />
-              </Table.Td>
-              <Table.Td style={{ overflowWrap: 'anywhere' }}>
-                <UnstyledButton fz="sm" onClick={() => onShow(row.id)}>
-                  {row.error || row.reason}
-                </UnstyledButton>
-              </Table.Td>
-              <Table.Td ta="right">{row.attempts}</Table.Td>
-              <Table.Td>{row.due_at ? <Time at={row.due_at} /> : '–'}</Table.Td>
-            </Table.Tr>
-          ))}
-        </Table.Tbody>
-      </Table>
-    </Table.ScrollContainer>
+    <DataTable
+      label={t('deadLetters.title')}
+      isFramed
+      rows={rows}
+      keyOf={({ id }) => id}
+      onOpen={({ id }) => onShow(id)}
+      selection={{ chosen, onChange: setChosen, label: ({ message_id }) => t('deadLetters.choose', { id: message_id }) }}
+      columns={[
+        {
+          name: 'pipeline',
+          title: t('deliveries.pipeline'),
+          cell: ({ pipeline, output, stage }) => <NameAndPart name={nameOf(pipeline)} part={output || stage} />,
+          isLead: true,
+        },
+        {
+          name: 'error',
+          title: t('pipelines.message'),
+          cell: ({ id, error, reason }) => (
+            <UnstyledButton fz="sm" onClick={() => onShow(id)}>
+              {error || reasonLabel(t, reason)}
+            </UnstyledButton>
+          ),
+          isWide: true,
+        },
+        { name: 'state', title: t('common.status'), cell: ({ state }) => <StateBadge state={state} /> },
+        { name: 'failed', title: t('deadLetters.failedAt'), cell: ({ last_at }) => <Time at={last_at} />, isStill: true },
+        { name: 'attempts', title: t('deadLetters.attempts'), cell: ({ attempts }) => attempts, isNumber: true },
+        { name: 'next', title: t('deadLetters.next'), cell: ({ due_at }) => due_at && <Time at={due_at} />, isStill: true },
+      ]}
+    />
   )
 }

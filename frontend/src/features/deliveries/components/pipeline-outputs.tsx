@@ -1,34 +1,29 @@
-import { Anchor, Button, Card, Group, List, SimpleGrid, Stack, Table, Text, Title } from '@mantine/core'
+import { Anchor, Button, Card, Group, List, ScrollArea, SimpleGrid, Stack, Text, Title } from '@mantine/core'
 import { useTranslation } from 'react-i18next'
 import { Link } from 'react-router'
 
 import { ConfirmButton } from '@/components/confirm-button'
+import { DataTable } from '@/components/data-table'
 import { Loaded } from '@/components/states'
 import { Time } from '@/components/time'
 import { toastFailed } from '@/components/toasts'
-import { useOutputEvents, useOutputs, useSetBreaker, type Breaker, type Output } from '@/features/deliveries/api/deliveries'
-import { BreakerBadge } from '@/features/deliveries/components/breaker-badge'
-import { Countdown } from '@/features/deliveries/components/countdown'
+import { useOutputEvents } from '@/features/deliveries/api/deliveries'
+import { BreakerBadge } from '@/components/breaker-badge'
+import { Countdown } from '@/components/countdown'
 import { count, duration } from '@/lib/format'
-import { useLive, useLiveCounts } from '@/lib/live'
+import { useLive, useLiveCounts, type OutputState } from '@/lib/live'
+import { useOutputs, useSetBreaker, type Breaker, type Output } from '@/lib/queries/outputs'
 
 /** Where the pipeline delivers to, and whether each output is well. */
 export function PipelineOutputs({ pipeline }: { pipeline: string }) {
   const query = useOutputs(pipeline)
-  useLiveCounts([pipeline])
-  const { breakers } = useLive()
   return (
     <Stack gap="lg">
       <Loaded query={query}>
         {(outputs) => (
           <SimpleGrid cols={{ base: 1, lg: 2 }}>
             {outputs.map((output) => (
-              <OutputCard
-                key={output.name}
-                pipeline={pipeline}
-                output={output}
-                breaker={breakers[pipeline]?.[output.name] ?? output.breaker}
-              />
+              <OutputCard key={output.name} pipeline={pipeline} output={output} />
             ))}
           </SimpleGrid>
         )}
@@ -38,10 +33,19 @@ export function PipelineOutputs({ pipeline }: { pipeline: string }) {
   )
 }
 
-function OutputCard({ pipeline, output, breaker }: { pipeline: string; output: Output; breaker: Breaker }) {
+/** One of them, by its name; nothing for what is not published. */
+export function PipelineOutput({ pipeline, name }: { pipeline: string; name: string }) {
+  const output = useOutputs(pipeline).data?.find((candidate) => candidate.name === name)
+  return output ? <OutputCard pipeline={pipeline} output={output} /> : null
+}
+
+function OutputCard({ pipeline, output }: { pipeline: string; output: Output }) {
+  useLiveCounts([pipeline])
+  const live = useLive().outputs[pipeline]?.[output.name]
+  const { breaker, dead_letters: deadLetters } = live ?? output
   const { t, i18n } = useTranslation()
-  const set = useSetBreaker(pipeline)
-  const change = (open: boolean) => set.mutate({ name: output.name, open }, { onError: toastFailed })
+  const set = useSetBreaker()
+  const change = (open: boolean) => set.mutate({ pipeline, output: output.name, open }, { onError: toastFailed })
   const limit = output.rate_limit
   return (
     <Card withBorder>
@@ -85,13 +89,20 @@ function OutputCard({ pipeline, output, breaker }: { pipeline: string; output: O
               })
             : t('outputs.noLimit')}
         </Text>
-        <Anchor
-          size="sm"
-          component={Link}
-          to={`/dead-letters?pipeline=${pipeline}&output=${encodeURIComponent(output.name)}&state=waiting`}
-        >
-          {t('outputs.deadLetters', { count: output.dead_letters })}
-        </Anchor>
+        {live?.rate_limit && <Tokens {...live.rate_limit} />}
+        {deadLetters > 0 ? (
+          <Anchor
+            size="sm"
+            component={Link}
+            to={`/dead-letters?pipeline=${pipeline}&output=${encodeURIComponent(output.name)}&state=waiting`}
+          >
+            {t('outputs.deadLetters', { count: deadLetters })}
+          </Anchor>
+        ) : (
+          <Text size="sm" c="dimmed">
+            {t('outputs.noDeadLetters')}
+          </Text>
+        )}
         {breaker.last_errors.length > 0 && (
           <>
             <Text size="sm" fw={600} mt="xs">
@@ -111,43 +122,46 @@ function OutputCard({ pipeline, output, breaker }: { pipeline: string; output: O
   )
 }
 
+/** What a rate limit allows now, and what waits for it. */
+function Tokens({ tokens, most, waiting }: NonNullable<OutputState['rate_limit']>) {
+  const { t, i18n } = useTranslation()
+  const written = (value: number) => count(value, i18n.language)
+  return (
+    <Text size="sm" c={waiting ? 'yellow' : 'dimmed'}>
+      {t('outputs.tokens', { count: tokens, tokens: written(tokens), most: written(most) })}
+      {' · '}
+      {t('outputs.limited', { count: waiting, waiting: written(waiting) })}
+    </Text>
+  )
+}
+
 function Events({ pipeline }: { pipeline: string }) {
   const { t } = useTranslation()
   const query = useOutputEvents(pipeline)
   return (
     <Card withBorder>
-      <Title order={3} size="h5" mb="sm">
+      <Title order={2} size="h5" mb="sm">
         {t('outputs.events')}
       </Title>
+      <Text size="sm" c="dimmed" mb="sm">
+        {t('outputs.counts')}
+      </Text>
       <Loaded query={query}>
         {(events) =>
           events.length ? (
-            <Table.ScrollContainer minWidth={520} mah={420}>
-              <Table>
-                <Table.Thead>
-                  <Table.Tr>
-                    <Table.Th>{t('pipelines.at')}</Table.Th>
-                    <Table.Th>{t('pipelines.output')}</Table.Th>
-                    <Table.Th>{t('common.status')}</Table.Th>
-                    <Table.Th>{t('outputs.cause')}</Table.Th>
-                  </Table.Tr>
-                </Table.Thead>
-                <Table.Tbody>
-                  {events.map((event) => (
-                    <Table.Tr key={event.id}>
-                      <Table.Td>
-                        <Time at={event.at} />
-                      </Table.Td>
-                      <Table.Td>{event.output}</Table.Td>
-                      <Table.Td>
-                        <BreakerBadge state={event.state as Breaker['state']} />
-                      </Table.Td>
-                      <Table.Td style={{ overflowWrap: 'anywhere' }}>{event.cause}</Table.Td>
-                    </Table.Tr>
-                  ))}
-                </Table.Tbody>
-              </Table>
-            </Table.ScrollContainer>
+            <ScrollArea.Autosize mah={420}>
+              <DataTable
+                label={t('outputs.events')}
+                rows={[...events].sort((a, b) => b.at.localeCompare(a.at))}
+                keyOf={({ id }) => String(id)}
+                columns={[
+                  { name: 'at', title: t('pipelines.at'), cell: ({ at }) => <Time at={at} />, isStill: true },
+                  { name: 'output', title: t('pipelines.output'), cell: ({ output }) => output, isLead: true },
+                  { name: 'state', title: t('common.status'), cell: ({ state }) => <BreakerBadge state={state as Breaker['state']} /> },
+                  { name: 'cause', title: t('outputs.cause'), cell: ({ cause }) => cause, isWide: true },
+                ]}
+              />
+            </ScrollArea.Autosize>
           ) : (
             <Text size="sm" c="dimmed" py="md">
               {t('outputs.noEvents')}

@@ -2,7 +2,7 @@ import { Alert } from '@mantine/core'
 import { IconAlertTriangle } from '@tabler/icons-react'
 import { useTranslation } from 'react-i18next'
 
-import { useHealth } from '@/features/health/api/get-health'
+import { useHealth } from '@/lib/queries/health'
 
 /** Says which part of the installation does not answer; nothing while all do. */
 export function HealthBanner() {

@@ -1,6 +1,10 @@
 import { useMutation, useQuery, useQueryClient } from '@tanstack/react-query'
 
 import { api, dataOf } from '@/lib/api/client'
+import type { components } from '@/lib/api/schema'
+
+export type Job = components['schemas']['Job']
+export type Resources = Required<components['schemas']['PatchedResourcesRequest']>
 
 const keys = { all: ['jobs'], log: (name: string) => ['jobs', name, 'log'] }
 
@@ -24,6 +28,15 @@ export function useSetJob() {
       run
         ? dataOf(api.POST('/api/v1/jobs/{name}/start/', { params: { path: { name } } }))
         : dataOf(api.POST('/api/v1/jobs/{name}/stop/', { params: { path: { name } } })),
+    onSuccess: () => client.invalidateQueries({ queryKey: keys.all }),
+  })
+}
+
+export function useChangeResources(name: string) {
+  const client = useQueryClient()
+  return useMutation({
+    mutationFn: (body: Resources) =>
+      dataOf(api.PATCH('/api/v1/jobs/{name}/resources/', { params: { path: { name } }, body })),
     onSuccess: () => client.invalidateQueries({ queryKey: keys.all }),
   })
 }

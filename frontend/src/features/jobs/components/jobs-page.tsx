@@ -1,4 +1,4 @@
-import { Badge, Button, Card, Code, Collapse, Group, ScrollArea, SimpleGrid, Stack, Text } from '@mantine/core'
+import { Badge, Box, Button, Card, Code, Collapse, Group, ScrollArea, Stack, Text } from '@mantine/core'
 import { useDisclosure } from '@mantine/hooks'
 import {
   IconAlertTriangle,
@@ -11,14 +11,15 @@ import {
 import { useTranslation } from 'react-i18next'
 
 import { ConfirmButton } from '@/components/confirm-button'
+import { DataTable } from '@/components/data-table'
 import { Page } from '@/components/page'
 import { Empty, Loaded } from '@/components/states'
 import { Time } from '@/components/time'
 import { toastFailed } from '@/components/toasts'
-import { useJobLog, useJobs, useSetJob } from '@/features/jobs/api/jobs'
-import type { components } from '@/lib/api/schema'
-
-type Job = components['schemas']['Job']
+import { useJobLog, useJobs, useSetJob, type Job } from '@/features/jobs/api/jobs'
+import { ResourcesDialog } from '@/features/jobs/components/resources-dialog'
+import { count } from '@/lib/format'
+import { useMe } from '@/lib/queries/session'
 
 const looks = {
   running: { color: 'gray', icon: IconCircleCheck },
@@ -53,7 +54,9 @@ export function JobsPage() {
 function JobCard({ job }: { job: Job }) {
   const { t } = useTranslation()
   const set = useSetJob()
+  const { data: me } = useMe()
   const [logShown, log] = useDisclosure()
+  const [resourcesShown, resources] = useDisclosure()
   const { color, icon: Icon } = looks[job.status]
   const change = (run: boolean) => set.mutate({ name: job.name, run }, { onError: toastFailed })
   return (
@@ -65,45 +68,76 @@ function JobCard({ job }: { job: Job }) {
             {t(`jobs.status.${job.status}`)}
           </Badge>
         </Group>
-        <Group gap="xs">
-          <Button size="xs" variant="default" onClick={log.toggle} aria-expanded={logShown}>
-            {t('jobs.log')}
-          </Button>
-          {job.desired === 'running' ? (
-            <ConfirmButton
-              size="xs"
-              leftSection={<IconPlayerStop size={14} />}
-              title={t('jobs.stopTitle', { name: job.name })}
-              text={t('jobs.stopText')}
-              onConfirm={() => change(false)}
-            >
-              {t('jobs.stop')}
-            </ConfirmButton>
-          ) : (
-            <Button size="xs" leftSection={<IconPlayerPlay size={14} />} onClick={() => change(true)}>
-              {t('jobs.start')}
+        {me?.installation_admin ? (
+          <Group gap="xs">
+            <Button size="xs" variant="default" onClick={log.toggle} aria-expanded={logShown}>
+              {t('jobs.log')}
             </Button>
-          )}
-        </Group>
+            <Button size="xs" variant="default" onClick={resources.open}>
+              {t('jobs.resources')}
+            </Button>
+            {job.desired === 'running' ? (
+              <ConfirmButton
+                size="xs"
+                leftSection={<IconPlayerStop size={14} />}
+                title={t('jobs.stopTitle', { name: job.name })}
+                text={t('jobs.stopText')}
+                onConfirm={() => change(false)}
+              >
+                {t('jobs.stop')}
+              </ConfirmButton>
+            ) : (
+              <Button size="xs" leftSection={<IconPlayerPlay size={14} />} onClick={() => change(true)}>
+                {t('jobs.start')}
+              </Button>
+            )}
+          </Group>
+        ) : (
+          <Text size="xs" c="dimmed" maw={320}>
+            {t('jobs.installationOnly')}
+          </Text>
+        )}
       </Group>
-      <SimpleGrid cols={{ base: 1, sm: 3 }} mt="md">
+      <Group gap="xl" mt="md">
         <Fact label={t('jobs.startedAt')} value={<Time at={job.started_at} />} />
         <Fact label={t('jobs.restarts')} value={job.restarts} />
-        <Fact
-          label={t('jobs.stages')}
-          value={job.stages.map((stage) => (
-            <div key={stage.name}>
-              {stage.name}: {stage.alive ? t('jobs.stageAlive') : t('jobs.stageDead')}
-              {typeof stage.lag === 'number' && `, ${t('jobs.lag', { count: stage.lag })}`}
-            </div>
-          ))}
-        />
-      </SimpleGrid>
+      </Group>
+      {job.stages.length > 0 && <Stages stages={job.stages} />}
+      {job.problem && <Fact label={t('jobs.problem')} value={job.problem} />}
       {job.last_error && <Fact label={t('jobs.lastError')} value={job.last_error} />}
+      {resourcesShown && <ResourcesDialog job={job} onClose={resources.close} />}
       <Collapse expanded={logShown}>
         <JobLog name={job.name} shown={logShown} />
       </Collapse>
     </Card>
+  )
+}
+
+/** What the application does with messages, step by step, and how many wait for each. */
+function Stages({ stages }: { stages: Job['stages'] }) {
+  const { t, i18n } = useTranslation()
+  return (
+    <Box mt="md">
+      <DataTable
+        label={t('jobs.stages')}
+        isSmall
+        rows={stages}
+        keyOf={({ name }) => name}
+        columns={[
+          { name: 'stage', title: t('jobs.stage'), cell: ({ name }) => t(`overview.stages.${name as 'adapting'}`, { defaultValue: name }), isLead: true },
+          {
+            name: 'state',
+            title: t('common.status'),
+            cell: ({ alive }) => (
+              <Text size="sm" c={alive ? undefined : 'red'}>
+                {t(alive ? 'jobs.stageAlive' : 'jobs.stageDead')}
+              </Text>
+            ),
+          },
+          { name: 'lag', title: t('jobs.waiting'), cell: ({ lag }) => (typeof lag === 'number' ? count(lag, i18n.language) : null), isNumber: true },
+        ]}
+      />
+    </Box>
   )
 }
 

@@ -1,8 +1,8 @@
-import { Alert, Badge, Card, Group, SimpleGrid, Stack, Table, Text, Title } from '@mantine/core'
+import { Alert, Badge, Card, Group, SimpleGrid, Stack, Text, Title } from '@mantine/core'
 import { IconAlertTriangle, IconCircleCheck } from '@tabler/icons-react'
-import type { ReactNode } from 'react'
 import { useTranslation } from 'react-i18next'
 
+import { DataTable, type Column } from '@/components/data-table'
 import { Figure } from '@/components/figure'
 import { Page } from '@/components/page'
 import { Empty, Loaded } from '@/components/states'
@@ -83,121 +83,127 @@ function Rates({ status }: { status: Status }) {
 function Nodes({ status }: { status: Status }) {
   const { t } = useTranslation()
   return (
-    <Part title={t('kafkaProxies.nodes')} heads={['node', 'address', 'rack', 'state', 'standsFor']}>
-      {status.nodes.map((node) => (
-        <Table.Tr key={node.id}>
-          <Table.Td>{node.id}</Table.Td>
-          <Table.Td>{node.address}</Table.Td>
-          <Table.Td>{node.rack ?? '–'}</Table.Td>
-          <Table.Td>
-            <Badge
-              color={node.is_up ? 'gray' : 'red'}
-              variant="light"
-              tt="none"
-              leftSection={node.is_up ? <IconCircleCheck size={12} aria-hidden /> : <IconAlertTriangle size={12} aria-hidden />}
-            >
-              {t(node.is_up ? 'kafkaProxies.up' : 'kafkaProxies.down')}
-            </Badge>
-          </Table.Td>
-          <Table.Td>
-            {status.brokers
-              .filter((broker) => broker.proxy === node.id)
+    <Part
+      title={t('kafkaProxies.nodes')}
+      rows={status.nodes}
+      keyOf={({ id }) => String(id)}
+      columns={[
+        { name: 'address', title: t('kafkaProxies.address'), cell: ({ address }) => address, isLead: true },
+        { name: 'node', title: t('kafkaProxies.node'), cell: ({ id }) => id },
+        { name: 'rack', title: t('kafkaProxies.rack'), cell: ({ rack }) => rack ?? '–' },
+        { name: 'state', title: t('kafkaProxies.state'), cell: (node) => <NodeState isUp={node.is_up} /> },
+        {
+          name: 'standsFor',
+          title: t('kafkaProxies.standsFor'),
+          cell: ({ id }) =>
+            status.brokers
+              .filter((broker) => broker.proxy === id)
               .map((broker) => broker.id)
-              .join(', ') || '–'}
-          </Table.Td>
-        </Table.Tr>
-      ))}
-    </Part>
+              .join(', ') || '–',
+        },
+      ]}
+    />
+  )
+}
+
+function NodeState({ isUp }: { isUp: boolean }) {
+  const { t } = useTranslation()
+  const Icon = isUp ? IconCircleCheck : IconAlertTriangle
+  return (
+    <Badge color={isUp ? 'gray' : 'red'} variant="light" tt="none" leftSection={<Icon size={12} aria-hidden />}>
+      {t(isUp ? 'kafkaProxies.up' : 'kafkaProxies.down')}
+    </Badge>
   )
 }
 
 function Brokers({ status }: { status: Status }) {
   const { t } = useTranslation()
+  const rates = useRateColumns()
   if (!status.brokers.length) return <Text c="dimmed" mb="md">{t('kafkaProxies.noBrokers')}</Text>
   return (
-    <Part title={t('kafkaProxies.brokers')} heads={['node', 'address', 'rack', ...rateHeads]}>
-      {status.brokers.map((broker) => (
-        <Table.Tr key={broker.id}>
-          <Table.Td>{broker.id}</Table.Td>
-          <Table.Td>{broker.address}</Table.Td>
-          <Table.Td>{broker.rack ?? '–'}</Table.Td>
-          <RateCells of={broker} />
-        </Table.Tr>
-      ))}
-    </Part>
+    <Part
+      title={t('kafkaProxies.brokers')}
+      rows={status.brokers}
+      keyOf={({ id }) => String(id)}
+      columns={[
+        { name: 'address', title: t('kafkaProxies.address'), cell: ({ address }) => address, isLead: true },
+        { name: 'node', title: t('kafkaProxies.node'), cell: ({ id }) => id },
+        { name: 'rack', title: t('kafkaProxies.rack'), cell: ({ rack }) => rack ?? '–' },
+        ...rates,
+      ]}
+    />
   )
 }
 
 function Clients({ status }: { status: Status }) {
   const { t } = useTranslation()
+  const rates = useRateColumns()
   const busiest = [...status.clients].sort((a, b) => b.connections - a.connections)
   if (!busiest.length) return null
   return (
-    <Part title={t('kafkaProxies.clients')} heads={['clientId', ...rateHeads]}>
-      {busiest.slice(0, 50).map((client) => (
-        <Table.Tr key={client.name}>
-          <Table.Td style={{ overflowWrap: 'anywhere' }}>{client.name || t('kafkaProxies.unnamed')}</Table.Td>
-          <RateCells of={client} />
-        </Table.Tr>
-      ))}
-    </Part>
+    <Part
+      title={t('kafkaProxies.clients')}
+      rows={busiest.slice(0, 50)}
+      keyOf={({ name }) => name}
+      columns={[
+        { name: 'clientId', title: t('kafkaProxies.clientId'), cell: ({ name }) => name || t('kafkaProxies.unnamed'), isLead: true },
+        ...rates,
+      ]}
+    />
   )
 }
 
 function Errors({ status }: { status: Status }) {
   const { t } = useTranslation()
   if (!status.last_errors.length) return null
+  const errors = status.last_errors.slice(0, 20).map((error, index) => ({ ...error, index }))
   return (
-    <Part title={t('kafkaProxies.errors')} heads={['at', 'message']}>
-      {status.last_errors.slice(0, 20).map((error, index) => (
-        <Table.Tr key={`${error.at} ${index}`}>
-          <Table.Td>
-            <Time at={error.at} />
-          </Table.Td>
-          <Table.Td style={{ overflowWrap: 'anywhere' }}>{error.message}</Table.Td>
-        </Table.Tr>
-      ))}
-    </Part>
+    <Part
+      title={t('kafkaProxies.errors')}
+      rows={errors}
+      keyOf={({ at, index }) => `${at} ${index}`}
+      columns={[
+        { name: 'at', title: t('kafkaProxies.at'), cell: ({ at }) => <Time at={at} />, isStill: true },
+        { name: 'message', title: t('kafkaProxies.message'), cell: ({ message }) => message, isWide: true },
+      ]}
+    />
   )
 }
 
-const rateHeads = ['connections', 'requests', 'sent', 'received', 'failures'] as const
-
-function RateCells({ of }: { of: Throughput }) {
-  const { i18n } = useTranslation()
+/** What clients and brokers have in common. */
+function useRateColumns(): Column<Throughput>[] {
+  const { t, i18n } = useTranslation()
+  const number = (name: 'connections' | 'requests' | 'sent' | 'received' | 'failures', cell: (of: Throughput) => string) => ({
+    name,
+    title: t(`kafkaProxies.${name}`),
+    cell,
+    isNumber: true,
+    isStill: true,
+  })
   const rate = (value: number) => `${bytes(value, i18n.language)}/s`
-  return (
-    <>
-      <Table.Td>{count(of.connections, i18n.language)}</Table.Td>
-      <Table.Td>{perSecond(of.requests_per_second, i18n.language)}/s</Table.Td>
-      <Table.Td style={{ whiteSpace: 'nowrap' }}>{rate(of.bytes_from_per_second)}</Table.Td>
-      <Table.Td style={{ whiteSpace: 'nowrap' }}>{rate(of.bytes_to_per_second)}</Table.Td>
-      <Table.Td>{count(of.failures, i18n.language)}</Table.Td>
-    </>
-  )
+  return [
+    number('connections', (of) => count(of.connections, i18n.language)),
+    number('requests', (of) => `${perSecond(of.requests_per_second, i18n.language)}/s`),
+    number('sent', (of) => rate(of.bytes_from_per_second)),
+    number('received', (of) => rate(of.bytes_to_per_second)),
+    number('failures', (of) => count(of.failures, i18n.language)),
+  ]
 }
 
-type Head = 'node' | 'address' | 'rack' | 'state' | 'standsFor' | 'clientId' | 'at' | 'message' | (typeof rateHeads)[number]
+interface PartProps<Row> {
+  title: string
+  rows: Row[]
+  columns: Column<Row>[]
+  keyOf: (row: Row) => string
+}
 
-function Part({ title, heads, children }: { title: string; heads: readonly Head[]; children: ReactNode }) {
-  const { t } = useTranslation()
+function Part<Row>({ title, ...table }: PartProps<Row>) {
   return (
     <>
       <Title order={3} size="h5" mt="md" mb={4}>
         {title}
       </Title>
-      <Table.ScrollContainer minWidth={600}>
-        <Table aria-label={title}>
-          <Table.Thead>
-            <Table.Tr>
-              {heads.map((head) => (
-                <Table.Th key={head}>{t(`kafkaProxies.${head}`)}</Table.Th>
-              ))}
-            </Table.Tr>
-          </Table.Thead>
-          <Table.Tbody>{children}</Table.Tbody>
-        </Table>
-      </Table.ScrollContainer>
+      <DataTable label={title} {...table} />
     </>
   )
 }

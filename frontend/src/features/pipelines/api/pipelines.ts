@@ -1,4 +1,4 @@
-import { useMutation, useQuery, useQueryClient } from '@tanstack/react-query'
+import { keepPreviousData, useMutation, useQuery, useQueryClient } from '@tanstack/react-query'
 
 import { api, dataOf } from '@/lib/api/client'
 import type { components } from '@/lib/api/schema'
@@ -13,7 +13,7 @@ export interface PipelineDraft {
   config: Config
 }
 
-type Action = 'publish' | 'pause' | 'resume'
+type Action = 'pause' | 'resume'
 
 const byId = (id: string) => ({ params: { path: { id } } })
 
@@ -32,6 +32,27 @@ export function usePipelineSchema() {
     queryKey: ['pipeline-schema'],
     queryFn: () => dataOf(api.GET('/api/v1/pipelines/schema/')),
     staleTime: Infinity,
+  })
+}
+
+export type Activity = components['schemas']['Activity']
+
+/** The server answers for so many pipelines at once. */
+const activityOf = 100
+
+/** The last 24 hours of each pipeline, by its id. */
+export function useActivity(ids: string[]) {
+  return useQuery({
+    queryKey: ['activity', ids],
+    queryFn: async () => {
+      const parts = Array.from({ length: Math.ceil(ids.length / activityOf) }, (_, part) => ids.slice(part * activityOf, (part + 1) * activityOf))
+      const answers = await Promise.all(
+        parts.map((part) => dataOf(api.GET('/api/v1/activity/', { params: { query: { pipelines: part.join(',') } } }))),
+      )
+      return new Map(answers.flat().map((activity) => [activity.pipeline, activity]))
+    },
+    refetchInterval: 60_000,
+    placeholderData: keepPreviousData,
   })
 }
 
@@ -61,8 +82,20 @@ export function useErrors(id: string) {
   })
 }
 
-export function useVersions(id: string) {
+export type InputState = components['schemas']['InputState']
+
+/** How the published input is being read. */
+export function useInputState(id: string) {
   return useQuery({
+    queryKey: keys.part(id, 'input-state'),
+    queryFn: () => dataOf(api.GET('/api/v1/pipelines/{id}/input-state/', byId(id))),
+    refetchInterval: 3000,
+  })
+}
+
+export function useVersions(id: string, isWanted = true) {
+  return useQuery({
+    enabled: isWanted,
     queryKey: keys.part(id, 'versions'),
     queryFn: () => dataOf(api.GET('/api/v1/pipelines/{id}/versions/', byId(id))),
   })
@@ -152,6 +185,15 @@ export function usePipelineAction(id: string) {
   const client = useQueryClient()
   return useMutation({
     mutationFn: (action: Action) => dataOf(api.POST(`/api/v1/pipelines/{id}/${action}/`, byId(id))),
+    onSuccess: () => client.invalidateQueries({ queryKey: keys.all }),
+  })
+}
+
+/** Publishes the newest version, with a note on what it changes. */
+export function usePublish(id: string) {
+  const client = useQueryClient()
+  return useMutation({
+    mutationFn: (note: string) => dataOf(api.POST('/api/v1/pipelines/{id}/publish/', { ...byId(id), body: { note } })),
     onSuccess: () => client.invalidateQueries({ queryKey: keys.all }),
   })
 }

@@ -1,29 +1,42 @@
-import { LineChart } from '@mantine/charts'
-import { Card, Group, SegmentedControl, SimpleGrid, Stack, Table, Text, Title, Tooltip } from '@mantine/core'
-import { useState } from 'react'
+import { Card, ScrollArea, SimpleGrid, Stack, Text, Title, Tooltip } from '@mantine/core'
+import type { TFunction } from 'i18next'
+import type { ReactNode } from 'react'
 import { useTranslation } from 'react-i18next'
 
+import { RateChart } from '@/components/charts/rate-chart'
+import { DataTable } from '@/components/data-table'
 import { Figure } from '@/components/figure'
 import { Loaded } from '@/components/states'
+import { ThroughputCard } from '@/components/throughput-card'
 import { Time } from '@/components/time'
 import { useErrors, useHistory } from '@/features/pipelines/api/pipelines'
+import { eventName, eventPlace } from '@/features/pipelines/events'
+import { LiveFlow } from '@/features/pipelines/flow/live-flow'
+import { PipelineInput } from '@/features/pipelines/components/pipeline-input'
 import { useSeconds } from '@/features/pipelines/components/use-seconds'
-import { accepted, deadIn, deliveredIn, historyTimeline, ratesByEvent, timeline, type Point } from '@/features/pipelines/rates'
-import { clock, count, dateAndTime, perSecond } from '@/lib/format'
-import type { Seconds } from '@/lib/live'
-import { usePreferences } from '@/lib/preferences'
+import { accepted, deadIn, deliveredIn, historyTimeline, ratesByEvent, timeline } from '@/lib/rates'
+import { count, perSecond } from '@/lib/format'
+import type { Seconds } from '@/lib/seconds'
 import type { Pipeline } from '@/lib/queries/pipelines'
 
 const rateWindow = 10
 const chartSeconds = 300
 
-export function PipelineOverview({ pipeline }: { pipeline: Pipeline }) {
+interface Props {
+  pipeline: Pipeline
+  /** The state of an output, and what can be done about it. */
+  output: (name: string) => ReactNode
+}
+
+export function PipelineOverview({ pipeline, output }: Props) {
   const { seconds, now, last24 } = useSeconds(pipeline.id)
   const rates = ratesByEvent(seconds, now, rateWindow)
   return (
     <Stack gap="lg">
       <Figures pipeline={pipeline} rates={rates} last24={last24} />
-      <Throughput id={pipeline.id} seconds={seconds} now={now} />
+      <LiveFlow pipeline={pipeline} rates={rates} last24={last24} output={output} />
+      {pipeline.config.input?.type === 'connector' && <PipelineInput id={pipeline.id} />}
+      <Throughput id={pipeline.id} seconds={seconds} now={now} bornAt={new Date(pipeline.created_at)} />
       <SimpleGrid cols={{ base: 1, lg: 2 }}>
         <StageTable rates={rates} last24={last24} />
         <LastErrors id={pipeline.id} />
@@ -47,161 +60,88 @@ function Figures({ pipeline, rates, last24 = {} }: FiguresProps) {
     <SimpleGrid cols={{ base: 2, md: 4 }}>
       <Figure label={t('pipelines.nowIn')} value={rate(accepted(rates))} note={t('pipelines.window')} />
       <Figure label={t('pipelines.nowOut')} value={rate(deliveredIn(rates))} note={t('pipelines.window')} />
-      <Figure label={t('pipelines.dead24')} value={count(deadIn(last24), i18n.language)} />
-      <Tooltip label={t('pipelines.waitingHint')} multiline w={280}>
-        <div>
-          <Figure
-            label={t('pipelines.waiting')}
-            value={outputs === 1 ? count(Math.max(accepted(last24) - settled, 0), i18n.language) : '–'}
-          />
-        </div>
-      </Tooltip>
+      <Figure label={t('pipelines.dead24')} value={count(deadIn(last24), i18n.language)} note={t('pipelines.messages')} />
+      {outputs === 1 ? (
+        <Tooltip label={t('pipelines.waitingHint')} multiline w={280}>
+          <div>
+            <Figure label={t('pipelines.waiting')} value={count(Math.max(accepted(last24) - settled, 0), i18n.language)} note={t('pipelines.messages')} />
+          </div>
+        </Tooltip>
+      ) : (
+        <Figure label={t('pipelines.delivered24')} value={count(deliveredIn(last24), i18n.language)} note={t('pipelines.allOutputs', { count: outputs })} />
+      )}
     </SimpleGrid>
   )
 }
 
-const ranges = ['live', '1', '24', '720'] as const
-type Range = (typeof ranges)[number]
-
-function Throughput({ id, seconds, now }: { id: string; seconds: Seconds; now: number }) {
-  const { t } = useTranslation()
-  const [range, setRange] = useState<Range>('live')
+function Throughput({ id, seconds, now, bornAt }: { id: string; seconds: Seconds; now: number; bornAt: Date }) {
   return (
-    <Card withBorder>
-      <Group justify="space-between" mb="sm">
-        <Title order={3} size="h5">
-          {t('pipelines.throughput')}
-        </Title>
-        <SegmentedControl
-          size="xs"
-          aria-label={t('pipelines.range')}
-          value={range}
-          onChange={setRange}
-          data={ranges.map((value) => ({ value, label: t(`pipelines.range${value}`) }))}
-        />
-      </Group>
-      {range === 'live' ? (
-        <RateChart points={timeline(seconds, now, chartSeconds)} />
-      ) : (
-        <HistoryChart id={id} hours={Number(range)} now={now} />
-      )}
-    </Card>
+    <ThroughputCard ranges={['live', '1', '24', '720']}>
+      {(range) =>
+        range === 'live' ? (
+          <RateChart points={timeline(seconds, now, chartSeconds)} />
+        ) : (
+          <HistoryChart id={id} hours={Number(range)} now={now} bornAt={bornAt} />
+        )
+      }
+    </ThroughputCard>
   )
 }
 
-function HistoryChart({ id, hours, now }: { id: string; hours: number; now: number }) {
+function HistoryChart({ id, hours, now, bornAt }: { id: string; hours: number; now: number; bornAt: Date }) {
   const history = useHistory(id, hours)
-  return <Loaded query={history}>{(steps) => <RateChart points={historyTimeline(steps, now, hours)} withDate={hours > 24} />}</Loaded>
-}
-
-function RateChart({ points, withDate = false }: { points: Point[]; withDate?: boolean }) {
-  const { t, i18n } = useTranslation()
-  const { timeZone } = usePreferences()
-  const label = (second: number) => {
-    const at = new Date(second * 1000)
-    return withDate ? dateAndTime(at, i18n.language, timeZone) : clock(at, i18n.language, timeZone)
-  }
-  if (points.every((point) => point.in + point.delivered + point.dead === 0)) {
-    return (
-      <Text c="dimmed" size="sm" py="xl" ta="center">
-        {t('pipelines.noTraffic')}
-      </Text>
-    )
-  }
-  return (
-    <LineChart
-      h={260}
-      data={points}
-      dataKey="second"
-      withLegend
-      withDots={false}
-      strokeWidth={1.5}
-      curveType="linear"
-      lineProps={{ isAnimationActive: false }}
-      tooltipAnimationDuration={0}
-      valueFormatter={(value) => perSecond(value, i18n.language)}
-      xAxisProps={{ tickFormatter: label, minTickGap: 60 }}
-      yAxisProps={{ domain: [0, 'auto'] }}
-      series={[
-        { name: 'in', label: t('pipelines.inRate'), color: 'indigo.6' },
-        { name: 'delivered', label: t('pipelines.outRate'), color: 'green.7' },
-        { name: 'dead', label: t('pipelines.deadRate'), color: 'red.7' },
-      ]}
-      tooltipProps={{ labelFormatter: (second) => (second === undefined ? '' : label(Number(second))) }}
-    />
-  )
+  return <Loaded query={history}>{(steps) => <RateChart points={historyTimeline(steps, now, hours, bornAt)} withDate={hours > 24} />}</Loaded>
 }
 
 function StageTable({ rates, last24 = {} }: Omit<FiguresProps, 'pipeline'>) {
   const { t, i18n } = useTranslation()
   const events = [...new Set([...Object.keys(last24), ...Object.keys(rates)])].sort(byStage)
+  const stageOf = (event: string) => {
+    const stage = eventPlace(event)
+    return stage.name === undefined
+      ? t(`pipelines.stageNames.${stage.kind}`, { defaultValue: stage.kind })
+      : t(named[stage.kind] ?? 'pipelines.stageOutput', { name: stage.name })
+  }
   return (
     <Card withBorder>
-      <Title order={3} size="h5" mb="sm">
+      <Title order={2} size="h5" mb="sm">
         {t('pipelines.stages')}
       </Title>
-      <Table>
-        <Table.Thead>
-          <Table.Tr>
-            <Table.Th>{t('pipelines.stage')}</Table.Th>
-            <Table.Th>{t('pipelines.event')}</Table.Th>
-            <Table.Th ta="right">{t('pipelines.perSecond')}</Table.Th>
-            <Table.Th ta="right">{t('pipelines.total24')}</Table.Th>
-          </Table.Tr>
-        </Table.Thead>
-        <Table.Tbody>
-          {events.map((event) => {
-            const [stage, kind] = namesOf(event)
-            return (
-              <Table.Tr key={event}>
-                <Table.Td>
-                  {stage.name === undefined
-                    ? t(`pipelines.stageNames.${stage.kind}`, { defaultValue: stage.kind })
-                    : t(stage.kind === 'api' ? 'pipelines.stageApi' : 'pipelines.stageOutput', { name: stage.name })}
-                </Table.Td>
-                <Table.Td>{t(`pipelines.${kind}`)}</Table.Td>
-                <Table.Td ta="right">{perSecond(rates[event] ?? 0, i18n.language)}</Table.Td>
-                <Table.Td ta="right" data-event={event}>
-                  {count(last24[event] ?? 0, i18n.language)}
-                </Table.Td>
-              </Table.Tr>
-            )
-          })}
-        </Table.Tbody>
-      </Table>
+      {events.length ? (
+        <DataTable
+          label={t('pipelines.stages')}
+          isSmall
+          rows={events}
+          keyOf={(event) => event}
+          columns={[
+            { name: 'stage', title: t('pipelines.stage'), cell: stageOf, isLead: true },
+            { name: 'event', title: t('pipelines.event'), cell: (event) => t(`events.${eventName(event)}`) },
+            { name: 'rate', title: t('pipelines.perSecond'), cell: (event) => perSecond(rates[event] ?? 0, i18n.language), isNumber: true },
+            { name: 'total', title: t('pipelines.total24'), cell: (event) => count(last24[event] ?? 0, i18n.language), isNumber: true },
+          ]}
+        />
+      ) : (
+        <Text c="dimmed" size="sm" py="md">
+          {t('flow.noCounts')}
+        </Text>
+      )}
     </Card>
   )
 }
 
-const kinds = [
-  'accepted',
-  'transformed',
-  'dropped',
-  'diverted',
-  'called',
-  'cached',
-  'unanswered',
-  'delivered',
-  'retried',
-  'suppressed',
-  'repeated',
-  'offered',
-  'matched',
-] as const
-type Kind = (typeof kinds)[number] | 'deadEvent'
+const named: Record<string, 'pipelines.stageApi' | 'pipelines.stageStep'> = { api: 'pipelines.stageApi', step: 'pipelines.stageStep' }
 
-/** `output.erp.delivered` is the event "delivered" of the output "erp", `api.people.called` one of an API. */
-function namesOf(event: string): [{ kind: string; name?: string }, Kind] {
-  const parts = event.split('.')
-  const kind = kinds.find((known) => known === parts.at(-1)) ?? 'deadEvent'
-  return [{ kind: parts[0] ?? '', name: parts.length > 2 ? parts.slice(1, -1).join('.') : undefined }, kind]
-}
-
-const order = ['input', 'filtering', 'adapting', 'api', 'output']
+const order = ['input', 'filtering', 'adapting', 'step', 'api', 'output']
 
 function byStage(a: string, b: string): number {
   const place = (event: string) => order.indexOf(event.split('.')[0] ?? '')
   return place(a) - place(b) || a.localeCompare(b)
+}
+
+/** `output crm` and `api erp` are as the data plane writes them. */
+function stageName(t: TFunction, stage: string): string {
+  const [kind = '', ...name] = stage.split(' ')
+  return name.length ? t(named[kind] ?? 'pipelines.stageOutput', { name: name.join(' ') }) : t(`pipelines.stageNames.${stage}`, { defaultValue: stage })
 }
 
 function LastErrors({ id }: { id: string }) {
@@ -209,34 +149,24 @@ function LastErrors({ id }: { id: string }) {
   const query = useErrors(id)
   return (
     <Card withBorder>
-      <Title order={3} size="h5" mb="sm">
+      <Title order={2} size="h5" mb="sm">
         {t('pipelines.errors')}
       </Title>
       <Loaded query={query}>
         {(errors) =>
           errors.length ? (
-            <Table.ScrollContainer minWidth={420} mah={420}>
-              <Table>
-                <Table.Thead>
-                  <Table.Tr>
-                    <Table.Th>{t('pipelines.at')}</Table.Th>
-                    <Table.Th>{t('pipelines.stage')}</Table.Th>
-                    <Table.Th>{t('pipelines.message')}</Table.Th>
-                  </Table.Tr>
-                </Table.Thead>
-                <Table.Tbody>
-                  {errors.map((error) => (
-                    <Table.Tr key={error.message_id + error.at}>
-                      <Table.Td>
-                        <Time at={error.at} />
-                      </Table.Td>
-                      <Table.Td>{error.stage}</Table.Td>
-                      <Table.Td style={{ overflowWrap: 'anywhere' }}>{error.message}</Table.Td>
-                    </Table.Tr>
-                  ))}
-                </Table.Tbody>
-              </Table>
-            </Table.ScrollContainer>
+            <ScrollArea.Autosize mah={420}>
+              <DataTable
+                label={t('pipelines.errors')}
+                rows={errors}
+                keyOf={({ message_id, at }) => message_id + at}
+                columns={[
+                  { name: 'at', title: t('pipelines.at'), cell: ({ at }) => <Time at={at} />, isStill: true },
+                  { name: 'stage', title: t('pipelines.stage'), cell: ({ stage }) => stageName(t, stage) },
+                  { name: 'message', title: t('pipelines.message'), cell: ({ message }) => message, isWide: true },
+                ]}
+              />
+            </ScrollArea.Autosize>
           ) : (
             <Text c="dimmed" size="sm" py="md">
               {t('pipelines.noErrors')}

@@ -1,41 +1,51 @@
-import { Alert, Button, Group, List, Tabs, Text } from '@mantine/core'
-import type { ReactNode } from 'react'
+import { Alert, Button, Drawer, Group, List, Skeleton, Tabs, Text } from '@mantine/core'
+import { useDisclosure } from '@mantine/hooks'
+import { IconSend } from '@tabler/icons-react'
+import { lazy, Suspense, type ReactNode } from 'react'
 import { useTranslation } from 'react-i18next'
 import { Link, useNavigate, useParams } from 'react-router'
 
 import { ConfirmButton } from '@/components/confirm-button'
 import { Copyable } from '@/components/copyable'
-import { Page } from '@/components/page'
-import { Loaded } from '@/components/states'
-import { toastDone, toastFailed } from '@/components/toasts'
+import { LoadedPage, Page } from '@/components/page'
+import { toastFailed } from '@/components/toasts'
 import { useDeletePipeline, usePipeline, usePipelineAction } from '@/features/pipelines/api/pipelines'
-import { PipelineOverview } from '@/features/pipelines/components/pipeline-overview'
 import { PipelineStatus } from '@/features/pipelines/components/pipeline-status'
-import { PipelineVersions } from '@/features/pipelines/components/pipeline-versions'
-import { Playground } from '@/features/pipelines/components/playground'
+import { useConditions } from '@/lib/queries/conditions'
 import type { Pipeline } from '@/lib/queries/pipelines'
+import { includes, useRole } from '@/lib/queries/session'
+import { useServerTexts } from '@/lib/texts'
+
+const PipelineOverview = lazy(async () => ({ default: (await import('@/features/pipelines/components/pipeline-overview')).PipelineOverview }))
+const PipelineVersions = lazy(async () => ({ default: (await import('@/features/pipelines/components/pipeline-versions')).PipelineVersions }))
+const PublishDialog = lazy(async () => ({ default: (await import('@/features/pipelines/components/publish-dialog')).PublishDialog }))
+const SendSample = lazy(async () => ({ default: (await import('@/components/send-sample')).SendSample }))
 
 interface Props {
   /** Where a pipeline delivers to, and how that goes. */
   outputs: (pipeline: Pipeline) => ReactNode
+  /** One of them, by its name. */
+  output: (pipeline: Pipeline, name: string) => ReactNode
 }
 
-export function PipelinePage({ outputs }: Props) {
+export function PipelinePage(props: Props) {
   const { id = '' } = useParams()
   const query = usePipeline(id)
-  return <Loaded query={query}>{(pipeline) => <PipelineDetail pipeline={pipeline} outputs={outputs} />}</Loaded>
+  return <LoadedPage query={query}>{(pipeline) => <PipelineDetail pipeline={pipeline} {...props} />}</LoadedPage>
 }
 
-function PipelineDetail({ pipeline, outputs }: Props & { pipeline: Pipeline }) {
+function PipelineDetail({ pipeline, outputs, output }: Props & { pipeline: Pipeline }) {
   const { t } = useTranslation()
+  const text = useServerTexts()
   const { tab = 'overview' } = useParams()
   const navigate = useNavigate()
+  const condition = useConditions().data?.get(pipeline.id)
   return (
     <Page
       title={pipeline.name}
       purpose={
         <Group gap="xs">
-          <PipelineStatus pipeline={pipeline} />
+          <PipelineStatus pipeline={pipeline} condition={condition} />
           {pipeline.published_version !== null && t('pipelines.published', { version: pipeline.published_version })}
         </Group>
       }
@@ -47,10 +57,15 @@ function PipelineDetail({ pipeline, outputs }: Props & { pipeline: Pipeline }) {
       {pipeline.provisioning && <Provisioning provisioning={pipeline.provisioning} />}
       {pipeline.failure && (
         <Alert color="red" mb="md" title={t('pipelines.failedTitle')}>
-          {pipeline.failure}
+          {text(pipeline.failure)}
         </Alert>
       )}
-      {(pipeline.config.input?.type ?? 'http') === 'http' && <Address url={pipeline.ingest_url} />}
+      {pipeline.warnings.map((warning) => (
+        <Alert key={warning} color="orange" mb="md" title={t('pipelines.endangeredTitle')}>
+          {warning}
+        </Alert>
+      ))}
+      {pipeline.ingest_url !== null && pipeline.published_version !== null && <Address pipeline={pipeline} url={pipeline.ingest_url} />}
       <Tabs
         value={tab}
         onChange={(next) => void navigate(`/pipelines/${pipeline.id}${next === 'overview' ? '' : `/${next}`}`)}
@@ -59,18 +74,18 @@ function PipelineDetail({ pipeline, outputs }: Props & { pipeline: Pipeline }) {
         <Tabs.List mb="md">
           <Tabs.Tab value="overview">{t('pipelines.overview')}</Tabs.Tab>
           <Tabs.Tab value="outputs">{t('outputs.title')}</Tabs.Tab>
-          <Tabs.Tab value="playground">{t('playground.title')}</Tabs.Tab>
           <Tabs.Tab value="versions">{t('pipelines.versions')}</Tabs.Tab>
         </Tabs.List>
         <Tabs.Panel value="overview">
-          <PipelineOverview pipeline={pipeline} />
+          <Suspense fallback={<Skeleton height={480} />}>
+            <PipelineOverview pipeline={pipeline} output={(name) => output(pipeline, name)} />
+          </Suspense>
         </Tabs.Panel>
         <Tabs.Panel value="outputs">{outputs(pipeline)}</Tabs.Panel>
-        <Tabs.Panel value="playground">
-          <Playground pipeline={pipeline} />
-        </Tabs.Panel>
         <Tabs.Panel value="versions">
-          <PipelineVersions pipeline={pipeline} />
+          <Suspense fallback={<Skeleton height={160} />}>
+            <PipelineVersions pipeline={pipeline} />
+          </Suspense>
         </Tabs.Panel>
       </Tabs>
     </Page>
@@ -82,6 +97,7 @@ function Actions({ pipeline }: { pipeline: Pipeline }) {
   const navigate = useNavigate()
   const act = usePipelineAction(pipeline.id)
   const remove = useDeletePipeline()
+  const role = useRole()
   return (
     <Group gap="xs">
       {pipeline.published_version !== null && (
@@ -96,20 +112,22 @@ function Actions({ pipeline }: { pipeline: Pipeline }) {
       <ConfirmButton
         title={t('pipelines.deleteTitle', { name: pipeline.name })}
         text={t('pipelines.deleteText')}
+        typed={pipeline.name}
+        hindrance={() => Promise.resolve(pipeline.published_version !== null && !pipeline.paused ? t('pipelines.pauseFirst') : undefined)}
         onConfirm={() =>
           remove.mutate(pipeline.id, { onSuccess: () => void navigate('/pipelines'), onError: toastFailed })
         }
       >
         {t('common.delete')}
       </ConfirmButton>
-      <Button component={Link} to={`/pipelines/${pipeline.id}/edit`}>
-        {t('common.edit')}
+      <Button component={Link} to={`/pipelines/${pipeline.id}/edit${includes(role, 'editor') ? '' : '?side=try'}`}>
+        {t(includes(role, 'editor') ? 'common.edit' : 'pipelines.try')}
       </Button>
     </Group>
   )
 }
 
-/** What a version waits for in other systems, or why it could not be put in force. */
+/** What a version waits for in other systems, or why it could not be published. */
 function Provisioning({ provisioning }: { provisioning: NonNullable<Pipeline['provisioning']> }) {
   const { t } = useTranslation()
   const failed = provisioning.state === 'failed'
@@ -119,8 +137,9 @@ function Provisioning({ provisioning }: { provisioning: NonNullable<Pipeline['pr
       {provisioning.cause}
       <List size="sm">
         {provisioning.steps.map((step) => (
-          <List.Item key={step.kind}>
-            {t(`pipelines.registrations.${step.kind}`, { defaultValue: step.kind })}:{' '}
+          <List.Item key={`${step.kind} ${step.place}`}>
+            {t(`pipelines.registrations.${step.kind}`, { defaultValue: step.kind })}
+            {step.place && ` (${step.place})`}:{' '}
             {t(`pipelines.registrationStates.${step.state ?? 'pending'}`)}
             {!failed && step.error && ` (${step.error})`}
           </List.Item>
@@ -132,38 +151,40 @@ function Provisioning({ provisioning }: { provisioning: NonNullable<Pipeline['pr
 
 function Unpublished({ pipeline }: { pipeline: Pipeline }) {
   const { t } = useTranslation()
-  const act = usePipelineAction(pipeline.id)
+  const [opened, { open, close }] = useDisclosure()
   return (
     <Alert color="yellow" mb="md">
       <Group justify="space-between">
         <Text size="sm">{t('pipelines.unpublished', { version: pipeline.version })}</Text>
-        <Button
-          size="xs"
-          loading={act.isPending}
-          onClick={() =>
-            act.mutate('publish', {
-              onSuccess: ({ provisioning }) => {
-                if (!provisioning) toastDone(t('pipelines.published', { version: pipeline.version }))
-              },
-              onError: toastFailed,
-            })
-          }
-        >
+        <Button size="xs" onClick={open}>
           {t('pipelines.publish', { version: pipeline.version })}
         </Button>
       </Group>
+      <Suspense>
+        <PublishDialog pipeline={pipeline} opened={opened} onClose={close} />
+      </Suspense>
     </Alert>
   )
 }
 
-function Address({ url }: { url: string }) {
+/** Where messages are posted, the command that does it, and a message that is sent from here. */
+function Address({ pipeline, url }: { pipeline: Pipeline; url: string }) {
   const { t } = useTranslation()
+  const [opened, { open, close }] = useDisclosure()
   return (
     <Group gap="xs" mb="md">
       <Text size="sm" c="dimmed">
         {t('pipelines.address')}
       </Text>
       <Copyable value={url} prefix="POST " />
+      <Button size="compact-xs" variant="default" leftSection={<IconSend size={12} />} onClick={open}>
+        {t('sample.title')}
+      </Button>
+      <Drawer opened={opened} onClose={close} position="right" size="lg" title={t('sample.title')}>
+        <Suspense fallback={<Skeleton height={240} />}>
+          <SendSample pipeline={pipeline.id} name={pipeline.name} url={url} />
+        </Suspense>
+      </Drawer>
     </Group>
   )
 }

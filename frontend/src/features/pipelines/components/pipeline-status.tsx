@@ -1,26 +1,38 @@
 import { Badge } from '@mantine/core'
-import { IconAlertTriangle, IconCircleCheck, IconLoader, IconPencil, IconPlayerPause } from '@tabler/icons-react'
+import {
+  IconAlertTriangle,
+  IconCircleCheck,
+  IconCircleX,
+  IconHelpCircle,
+  IconLoader,
+  IconMailX,
+  IconPencil,
+  IconPlayerPause,
+} from '@tabler/icons-react'
 import { useTranslation } from 'react-i18next'
 
+import { healthOf } from '@/lib/pipeline-health'
+import type { Condition } from '@/lib/queries/conditions'
 import type { Pipeline } from '@/lib/queries/pipelines'
 
-export function PipelineStatus({ pipeline }: { pipeline: Pipeline }) {
+const looks = {
+  provisioning: ['blue', IconLoader],
+  failed: ['red', IconAlertTriangle],
+  breakerOpen: ['red', IconCircleX],
+  probing: ['yellow', IconHelpCircle],
+  deadLetters: ['yellow', IconMailX],
+  draft: ['gray', IconPencil],
+  paused: ['yellow', IconPlayerPause],
+  accepting: ['gray', IconCircleCheck],
+} as const
+
+export function PipelineStatus({ pipeline, condition }: { pipeline: Pipeline; condition: Condition | undefined }) {
   const { t } = useTranslation()
-  const [color, Icon, label] =
-    pipeline.provisioning?.state === 'provisioning'
-      ? (['blue', IconLoader, t('pipelines.provisioning')] as const)
-      : pipeline.provisioning && pipeline.published_version === null
-      ? (['red', IconAlertTriangle, t('pipelines.failed')] as const)
-      : pipeline.published_version === null
-      ? (['gray', IconPencil, t('pipelines.draft')] as const)
-      : pipeline.paused
-        ? (['yellow', IconPlayerPause, t('pipelines.paused')] as const)
-        : pipeline.failure
-          ? (['red', IconAlertTriangle, t('pipelines.failed')] as const)
-          : (['gray', IconCircleCheck, t('pipelines.accepting')] as const)
+  const health = healthOf(pipeline, condition)
+  const [color, Icon] = looks[health]
   return (
-    <Badge color={color} variant="light" tt="none" leftSection={<Icon size={12} aria-hidden />}>
-      {label}
+    <Badge color={color} variant="light" tt="none" miw="max-content" leftSection={<Icon size={12} aria-hidden />}>
+      {t(`pipelines.health.${health}`, { count: condition?.dead_letters ?? 0 })}
     </Badge>
   )
 }

@@ -1,9 +1,9 @@
-import { Badge, Button, Code, Group, Select, Stack, Table } from '@mantine/core'
-import { useDisclosure } from '@mantine/hooks'
+import { Anchor, Badge, Button, Code, Group, Select, Stack } from '@mantine/core'
 import { useState, type ReactNode } from 'react'
 import { useTranslation } from 'react-i18next'
 
 import { ChangeList } from '@/components/change-list'
+import { DataTable } from '@/components/data-table'
 import { Loaded } from '@/components/states'
 import { Time } from '@/components/time'
 import { toastDone, toastFailed } from '@/components/toasts'
@@ -16,77 +16,68 @@ type Version = components['schemas']['Version']
 export function PipelineVersions({ pipeline }: { pipeline: Pipeline }) {
   const { t } = useTranslation()
   const versions = useVersions(pipeline.id)
+  const [shown, setShown] = useState<number | null>(null)
   return (
     <Loaded query={versions}>
       {(newestFirst) => (
-        <Table.ScrollContainer minWidth={560}>
-          <Table>
-            <Table.Thead>
-              <Table.Tr>
-                <Table.Th>{t('pipelines.version')}</Table.Th>
-                <Table.Th>{t('pipelines.author')}</Table.Th>
-                <Table.Th>{t('common.updated')}</Table.Th>
-                <Table.Th />
-              </Table.Tr>
-            </Table.Thead>
-            <Table.Tbody>
-              {newestFirst.map((version) => (
-                <VersionRow key={version.number} pipeline={pipeline} version={version} />
-              ))}
-            </Table.Tbody>
-          </Table>
-        </Table.ScrollContainer>
+        <DataTable
+          label={t('pipelines.versions')}
+          isFramed
+          rows={newestFirst}
+          keyOf={({ number }) => String(number)}
+          actions={(version) => <ReturnButtons pipeline={pipeline} version={version} />}
+          detail={(version) => shown === version.number && <VersionDetail pipeline={pipeline} version={version} />}
+          columns={[
+            {
+              name: 'number',
+              title: t('pipelines.version'),
+              cell: ({ number }) => (
+                <Group gap="xs">
+                  <Anchor
+                    component="button"
+                    type="button"
+                    onClick={() => setShown(shown === number ? null : number)}
+                    aria-expanded={shown === number}
+                  >
+                    {number}
+                  </Anchor>
+                  {number === pipeline.published_version && (
+                    <Badge variant="light" color="gray" tt="none">
+                      {t('pipelines.isPublished')}
+                    </Badge>
+                  )}
+                </Group>
+              ),
+              isLead: true,
+            },
+            { name: 'note', title: t('publish.note'), cell: ({ note }) => note || '–', isWide: true },
+            { name: 'author', title: t('pipelines.author'), cell: ({ author }) => author },
+            { name: 'created', title: t('common.updated'), cell: ({ created_at }) => <Time at={created_at} />, isStill: true },
+          ]}
+        />
       )}
     </Loaded>
   )
 }
 
-function VersionRow({ pipeline, version }: { pipeline: Pipeline; version: Version }) {
+function ReturnButtons({ pipeline, version }: { pipeline: Pipeline; version: Version }) {
   const { t } = useTranslation()
-  const [shown, { toggle }] = useDisclosure()
   return (
     <>
-      <Table.Tr>
-        <Table.Td>
-          <Button variant="subtle" size="compact-sm" onClick={toggle} aria-expanded={shown}>
-            {version.number}
-          </Button>{' '}
-          {version.number === pipeline.published_version && (
-            <Badge variant="light" color="gray" tt="none">
-              {t('pipelines.isPublished')}
-            </Badge>
-          )}
-        </Table.Td>
-        <Table.Td>{version.author}</Table.Td>
-        <Table.Td>
-          <Time at={version.created_at} />
-        </Table.Td>
-        <Table.Td>
-          <Group gap="xs" justify="flex-end" wrap="nowrap">
-            {version.number !== pipeline.version && (
-              <ReturnButton pipeline={pipeline} version={version} how="restore" done={t('common.saved')}>
-                {t('pipelines.restore')}
-              </ReturnButton>
-            )}
-            {pipeline.published_version !== null && version.number < pipeline.published_version && (
-              <ReturnButton
-                pipeline={pipeline}
-                version={version}
-                how="roll-back"
-                done={t('pipelines.rolledBack', { version: version.number })}
-              >
-                {t('pipelines.rollBack')}
-              </ReturnButton>
-            )}
-          </Group>
-        </Table.Td>
-      </Table.Tr>
-      {shown && (
-        <Table.Tr>
-          <Table.Td colSpan={4}>
-            <VersionDetail pipeline={pipeline} version={version} />
-          </Table.Td>
-        </Table.Tr>
+      {version.number !== pipeline.version && (
+        <ReturnButton pipeline={pipeline} version={version} how="restore" done={t('common.saved')}>
+          {t('pipelines.restore')}
+        </ReturnButton>
+      )}
+      {pipeline.published_version !== null && version.number < pipeline.published_version && (
+        <ReturnButton
+          pipeline={pipeline}
+          version={version}
+          how="roll-back"
+          done={t('pipelines.rolledBack', { version: version.number })}
+        >
+          {t('pipelines.rollBack')}
+        </ReturnButton>
       )}
     </>
   )

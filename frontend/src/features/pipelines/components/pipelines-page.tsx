@@ -1,18 +1,26 @@
-import { Anchor, Button, Group, Table, TextInput } from '@mantine/core'
+import { Anchor, Button, Group, Text, TextInput } from '@mantine/core'
 import { useDebouncedValue } from '@mantine/hooks'
 import { IconPlus, IconSearch } from '@tabler/icons-react'
-import type { ReactNode } from 'react'
+import { useMemo, type ReactNode } from 'react'
 import { useTranslation } from 'react-i18next'
-import { Link, useSearchParams } from 'react-router'
+import { Link } from 'react-router'
 
+import { SparkLine } from '@/components/charts/spark-line'
+import { DataTable, type Column } from '@/components/data-table'
 import { Page } from '@/components/page'
+import { SavedViews } from '@/components/saved-views'
 import { Empty, Loaded } from '@/components/states'
 import { Time } from '@/components/time'
+import { useActivity, type Activity } from '@/features/pipelines/api/pipelines'
 import { PipelineStatus } from '@/features/pipelines/components/pipeline-status'
-import { accepted, deadIn, deliveredIn, ratesByEvent } from '@/features/pipelines/rates'
-import { perSecond } from '@/lib/format'
-import { useLiveCounts, type Seconds } from '@/lib/live'
+import { count, perSecond } from '@/lib/format'
+import { useLiveCounts } from '@/lib/live'
+import { healthOf, isTroubled } from '@/lib/pipeline-health'
+import { useConditions } from '@/lib/queries/conditions'
 import { usePipelines, type Pipeline } from '@/lib/queries/pipelines'
+import { accepted, deliveredIn, ratesByEvent } from '@/lib/rates'
+import type { Seconds } from '@/lib/seconds'
+import { useFilter } from '@/lib/use-filter'
 
 /** The socket sends five seconds; the two newest are still filling. */
 const window = 3
@@ -24,8 +32,8 @@ interface Props {
 
 export function PipelinesPage({ tools }: Props) {
   const { t } = useTranslation()
-  const [parameters, setParameters] = useSearchParams()
-  const search = parameters.get('search') ?? ''
+  const { filter, set } = useFilter()
+  const search = filter.search ?? ''
   const [settled] = useDebouncedValue(search, 250)
   const pipelines = usePipelines(settled)
   const { counts, now } = useLiveCounts(pipelines.data?.map((pipeline) => pipeline.id) ?? [])
@@ -37,15 +45,17 @@ export function PipelinesPage({ tools }: Props) {
   return (
     <Page purpose={t('pipelines.purpose')} action={create}>
       <Group justify="space-between" mb="md">
-        <TextInput
-          aria-label={t('common.search')}
-          placeholder={t('common.search')}
-          leftSection={<IconSearch size={16} />}
-          value={search}
-          onChange={(event) =>
-            setParameters(event.currentTarget.value ? { search: event.currentTarget.value } : {}, { replace: true })
-          }
-        />
+        <Group gap="sm">
+          <TextInput
+            aria-label={t('common.search')}
+            placeholder={t('common.search')}
+            data-search
+            leftSection={<IconSearch size={16} />}
+            value={search}
+            onChange={(event) => set('search', event.currentTarget.value)}
+          />
+          <SavedViews />
+        </Group>
         {tools}
       </Group>
       <Loaded query={pipelines}>
@@ -71,44 +81,86 @@ interface TableProps {
 
 function PipelineTable({ pipelines, live, now }: TableProps) {
   const { t, i18n } = useTranslation()
-  const rate = (value: number) => t('pipelines.ratePerSecond', { rate: perSecond(value, i18n.language) })
+  const conditions = useConditions()
+  const activity = useActivity(useMemo(() => pipelines.map(({ id }) => id), [pipelines])).data
+  const rateColumn = (name: string, title: string, of: (counts: Record<string, number>) => number): Column<Pipeline> => {
+    const valueOf = ({ id }: Pipeline) => of(ratesByEvent(live[id] ?? {}, now, window))
+    const cell = (pipeline: Pipeline) =>
+      live[pipeline.id] ? t('pipelines.ratePerSecond', { rate: perSecond(valueOf(pipeline), i18n.language) }) : '–'
+    return { name, title, cell, sortBy: valueOf, isNumber: true, isStill: true }
+  }
+  const [troubled, others] = [true, false].map((is) => pipelines.filter((one) => isTroubled(one, conditions.data?.get(one.id)) === is))
+  const lettersOf = ({ id }: Pipeline) => conditions.data?.get(id)?.dead_letters ?? 0
   return (
-    <Table.ScrollContainer minWidth={720}>
-      <Table highlightOnHover>
-        <Table.Thead>
-          <Table.Tr>
-            <Table.Th>{t('common.name')}</Table.Th>
-            <Table.Th>{t('common.status')}</Table.Th>
-            <Table.Th ta="right">{t('pipelines.inRate')}</Table.Th>
-            <Table.Th ta="right">{t('pipelines.outRate')}</Table.Th>
-            <Table.Th ta="right">{t('pipelines.deadRate')}</Table.Th>
-            <Table.Th>{t('common.updated')}</Table.Th>
-          </Table.Tr>
-        </Table.Thead>
-        <Table.Tbody>
-          {pipelines.map((pipeline) => {
-            const rates = ratesByEvent(live[pipeline.id] ?? {}, now, window)
-            return (
-              <Table.Tr key={pipeline.id}>
-                <Table.Td>
-                  <Anchor component={Link} to={`/pipelines/${pipeline.id}`}>
-                    {pipeline.name}
-                  </Anchor>
-                </Table.Td>
-                <Table.Td>
-                  <PipelineStatus pipeline={pipeline} />
-                </Table.Td>
-                <Table.Td ta="right">{rate(accepted(rates))}</Table.Td>
-                <Table.Td ta="right">{rate(deliveredIn(rates))}</Table.Td>
-                <Table.Td ta="right">{rate(deadIn(rates))}</Table.Td>
-                <Table.Td>
-                  <Time at={pipeline.updated_at} />
-                </Table.Td>
-              </Table.Tr>
-            )
-          })}
-        </Table.Tbody>
-      </Table>
-    </Table.ScrollContainer>
+    <DataTable
+      label={t('pipelines.title')}
+      isFramed
+      rows={[...(troubled ?? []), ...(others ?? [])]}
+      keyOf={({ id }) => id}
+      columns={[
+        {
+          name: 'name',
+          title: t('common.name'),
+          cell: ({ id, name }) => (
+            <Anchor component={Link} to={`/pipelines/${id}`}>
+              {name}
+            </Anchor>
+          ),
+          sortBy: ({ name }) => name,
+          isLead: true,
+        },
+        { name: 'status', title: t('common.status'), cell: (pipeline) => <PipelineStatus pipeline={pipeline} condition={conditions.data?.get(pipeline.id)} />, sortBy: (pipeline) => healthOf(pipeline, conditions.data?.get(pipeline.id)) },
+        { name: 'day', title: t('pipelines.lastDay'), cell: ({ id }) => <Day activity={activity?.get(id)} />, sortBy: ({ id }) => total(activity?.get(id)?.delivered) },
+        rateColumn('in', t('pipelines.inRate'), accepted),
+        rateColumn('out', t('pipelines.outRate'), deliveredIn),
+        {
+          name: 'letters',
+          title: t('deadLetters.title'),
+          cell: (pipeline) =>
+            lettersOf(pipeline) ? (
+              <Anchor component={Link} to={`/dead-letters?pipeline=${pipeline.id}`}>
+                {count(lettersOf(pipeline), i18n.language)}
+              </Anchor>
+            ) : (
+              '0'
+            ),
+          sortBy: lettersOf,
+          isNumber: true,
+        },
+        {
+          name: 'error',
+          title: t('pipelines.lastError'),
+          cell: ({ id }) => <LastError activity={activity?.get(id)} />,
+          sortBy: ({ id }) => activity?.get(id)?.last_error?.at ?? '',
+          isWide: true,
+        },
+      ]}
+    />
+  )
+}
+
+const total = (counts: number[] = []) => counts.reduce((sum, n) => sum + n, 0)
+
+/** What was delivered and what failed in 24 hours; nothing where nothing happened. */
+function Day({ activity }: { activity: Activity | undefined }) {
+  const { t, i18n } = useTranslation()
+  const [delivered, failed] = [total(activity?.delivered), total(activity?.failed)]
+  if (!activity || !(delivered + failed)) return '–'
+  const label = t('pipelines.lastDayLabel', { delivered: count(delivered, i18n.language), failed: count(failed, i18n.language) })
+  return <SparkLine label={label} values={activity.delivered} failed={activity.failed} />
+}
+
+function LastError({ activity }: { activity: Activity | undefined }) {
+  if (!activity?.last_error) return '–'
+  const { at, message } = activity.last_error
+  return (
+    <>
+      <Text size="sm" lineClamp={1} title={message}>
+        {message}
+      </Text>
+      <Text size="xs" c="dimmed">
+        <Time at={at} />
+      </Text>
+    </>
   )
 }

@@ -1,8 +1,9 @@
-import { ActionIcon, Badge, Button, Card, Group, Stack, Table, Text, TextInput, Title } from '@mantine/core'
+import { ActionIcon, Badge, Button, Card, Group, Stack, Text, TextInput, Title } from '@mantine/core'
 import { IconTrash } from '@tabler/icons-react'
 import { useState } from 'react'
 import { useTranslation } from 'react-i18next'
 
+import { DataTable } from '@/components/data-table'
 import { useCheckedExamples, type Config, type DryRun } from '@/features/pipelines/api/pipelines'
 import type { components } from '@/lib/api/schema'
 
@@ -25,7 +26,7 @@ export function PlaygroundExamples({ pipeline, config, examples, message, outcom
   const failures = new Map(checked.data?.map(({ name, failure }) => [name, failure]))
   return (
     <Card withBorder>
-      <Title order={3} size="h5">
+      <Title order={2} size="h5">
         {t('playground.examples')}
       </Title>
       <Text size="sm" c="dimmed" mb="sm">
@@ -33,35 +34,30 @@ export function PlaygroundExamples({ pipeline, config, examples, message, outcom
       </Text>
       <Stack gap="sm">
         {examples.length ? (
-          <Table.ScrollContainer minWidth={480}>
-            <Table>
-              <Table.Tbody>
-                {examples.map((example) => (
-                  <Table.Tr key={example.name}>
-                    <Table.Td>{example.name}</Table.Td>
-                    <Table.Td>
-                      <Verdict failure={failures.get(example.name)} />
-                    </Table.Td>
-                    <Table.Td ta="end">
-                      <Group gap="xs" justify="flex-end" wrap="nowrap">
-                        <Button size="compact-xs" variant="default" onClick={() => onOpen(example.input)}>
-                          {t('playground.open')}
-                        </Button>
-                        <ActionIcon
-                          variant="subtle"
-                          color="gray"
-                          aria-label={t('playground.remove', { name: example.name })}
-                          onClick={() => onChange(examples.filter((other) => other !== example))}
-                        >
-                          <IconTrash size={16} />
-                        </ActionIcon>
-                      </Group>
-                    </Table.Td>
-                  </Table.Tr>
-                ))}
-              </Table.Tbody>
-            </Table>
-          </Table.ScrollContainer>
+          <DataTable
+            label={t('playground.examples')}
+            rows={examples}
+            keyOf={({ name }) => name}
+            actions={(example) => (
+              <>
+                <Button size="compact-xs" variant="default" onClick={() => onOpen(example.input)}>
+                  {t('playground.open')}
+                </Button>
+                <ActionIcon
+                  variant="subtle"
+                  color="gray"
+                  aria-label={t('playground.remove', { name: example.name })}
+                  onClick={() => onChange(examples.filter((other) => other !== example))}
+                >
+                  <IconTrash size={16} />
+                </ActionIcon>
+              </>
+            )}
+            columns={[
+              { name: 'name', title: t('common.name'), cell: ({ name }) => name, isLead: true },
+              { name: 'verdict', title: t('common.status'), cell: ({ name }) => <Verdict failure={failures.get(name)} />, isWide: true },
+            ]}
+          />
         ) : (
           <Text size="sm">{t('playground.noExamples')}</Text>
         )}

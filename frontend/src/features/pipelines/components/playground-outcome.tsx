@@ -43,6 +43,19 @@ export function PlaygroundOutcome({ outcome }: { outcome: DryRun }) {
   )
 }
 
+/** What one step makes of the message: before, and after. */
+export function PlaygroundStep({ outcome, index }: { outcome: DryRun; index: number }) {
+  const { t } = useTranslation()
+  const step = outcome.steps[index]
+  if (!step) return null
+  return (
+    <Stack gap="sm" aria-live="polite">
+      <Documents label={t('playground.before')} documents={step.before} />
+      <Step step={{ ...step, name: t('playground.after') }} error={index === outcome.steps.length - 1 ? outcome.error : ''} />
+    </Stack>
+  )
+}
+
 function Step({ step, error }: { step: DryRun['steps'][number]; error: string }) {
   const { t } = useTranslation()
   return (

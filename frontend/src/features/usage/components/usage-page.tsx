@@ -1,9 +1,11 @@
-import { Button, Group, SegmentedControl, SimpleGrid, Table } from '@mantine/core'
+import { Button, Group, SegmentedControl, SimpleGrid } from '@mantine/core'
 import { IconDownload } from '@tabler/icons-react'
 import { useTranslation } from 'react-i18next'
 import { useSearchParams } from 'react-router'
 
+import { DataTable } from '@/components/data-table'
 import { Figure } from '@/components/figure'
+import { NameAndPart } from '@/components/name-and-part'
 import { Page } from '@/components/page'
 import { PipelineSelect } from '@/components/pipeline-select'
 import { Empty, Loaded } from '@/components/states'
@@ -80,30 +82,43 @@ function Rows({ rows, step }: { rows: Usage[]; step: Step }) {
           <Figure key={label} label={label} value={value} />
         ))}
       </SimpleGrid>
-      <Table.ScrollContainer minWidth={560}>
-        <Table>
-          <Table.Thead>
-            <Table.Tr>
-              <Table.Th>{t('usage.period')}</Table.Th>
-              <Table.Th>{t('deliveries.pipeline')}</Table.Th>
-              <Table.Th>{t('pipelines.output')}</Table.Th>
-              <Table.Th ta="right">{t('usage.deliveries')}</Table.Th>
-              <Table.Th ta="right">{t('usage.volume')}</Table.Th>
-            </Table.Tr>
-          </Table.Thead>
-          <Table.Tbody>
-            {[...rows].reverse().map((row) => (
-              <Table.Tr key={`${row.period}${row.pipeline}${row.output}`}>
-                <Table.Td>{period.format(new Date(row.period))}</Table.Td>
-                <Table.Td>{row.pipeline_name || row.pipeline}</Table.Td>
-                <Table.Td>{row.output}</Table.Td>
-                <Table.Td ta="right">{count(row.deliveries, i18n.language)}</Table.Td>
-                <Table.Td ta="right">{bytes(row.bytes, i18n.language)}</Table.Td>
-              </Table.Tr>
-            ))}
-          </Table.Tbody>
-        </Table>
-      </Table.ScrollContainer>
+      <DataTable
+        label={t('usage.title')}
+        isFramed
+        rows={[...rows].reverse()}
+        keyOf={(row) => `${row.period}${row.pipeline}${row.output}`}
+        columns={[
+          {
+            name: 'pipeline',
+            title: t('deliveries.pipeline'),
+            cell: (row) => <NameAndPart name={row.pipeline_name || row.pipeline} part={row.output} />,
+            sortBy: (row) => row.pipeline_name || row.pipeline,
+            isLead: true,
+          },
+          {
+            name: 'period',
+            title: t('usage.period'),
+            cell: (row) => period.format(new Date(row.period)),
+            sortBy: (row) => row.period,
+            isStill: true,
+          },
+          {
+            name: 'deliveries',
+            title: t('usage.deliveries'),
+            cell: ({ deliveries }) => count(deliveries, i18n.language),
+            sortBy: ({ deliveries }) => deliveries,
+            isNumber: true,
+          },
+          {
+            name: 'volume',
+            title: t('usage.volume'),
+            cell: (row) => bytes(row.bytes, i18n.language),
+            sortBy: (row) => row.bytes,
+            isNumber: true,
+            isStill: true,
+          },
+        ]}
+      />
     </>
   )
 }

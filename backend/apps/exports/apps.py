@@ -1,0 +1,7 @@
+from django.apps import AppConfig
+
+
+class ExportsConfig(AppConfig):
+    name = "backend.apps.exports"
+    verbose_name = "Exports"
+    default_auto_field = "django.db.models.BigAutoField"

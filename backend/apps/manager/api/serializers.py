@@ -1,0 +1,40 @@
+from rest_framework import serializers
+
+from backend.apps.manager.selectors import State
+from backend.domain.capabilities import Reading
+
+
+class CompleteBatchSerializer(serializers.Serializer):
+    began_at = serializers.DateTimeField()
+    ended_at = serializers.DateTimeField()
+    rows = serializers.IntegerField()
+
+
+class InputStateSerializer(serializers.Serializer):
+    """How the input of the published version is read."""
+
+    state = serializers.ChoiceField(
+        choices=[(state.value, state.value) for state in State],
+        help_text="none when the published version has no input that Headrace reads.",
+    )
+    reading = serializers.ChoiceField(
+        choices=[(reading.value, reading.value) for reading in Reading],
+        allow_null=True,
+        help_text="In batches, to the end and then again from there, or as a stream.",
+    )
+    first = serializers.BooleanField(help_text="Whether no batch has been read to its end yet.")
+    began_at = serializers.DateTimeField(
+        allow_null=True, help_text="When the batch began, or since when the stream is read."
+    )
+    rows = serializers.IntegerField(help_text="Rows read since then, also by readers that were interrupted.")
+    estimate = serializers.IntegerField(
+        allow_null=True,
+        help_text="About how many rows the batch has, or wait in the stream; null when that is not known.",
+    )
+    last_batch = CompleteBatchSerializer(allow_null=True, help_text="The last batch that was read to its end.")
+    next_at = serializers.DateTimeField(allow_null=True, help_text="When the input is offered to a reader next.")
+    breakpoint = serializers.CharField(
+        help_text="Where a reader would go on, as JSON, shortened; empty before anything was read and for streams."
+    )
+    failure = serializers.CharField(help_text="Why the input cannot be read at the moment; empty when it can.")
+    failing_since = serializers.DateTimeField(allow_null=True)

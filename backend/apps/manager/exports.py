@@ -1,0 +1,114 @@
+"""The gRPC service to which the exporter reports (exports.proto)."""
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+from uuid import UUID
+
+import grpc
+
+from backend.apps.exports import services, staging
+from backend.apps.exports.models import Export
+from backend.apps.manager.threads import in_thread
+from backend.domain import json
+from backend.domain.errors import ConflictError
+from backend.manager_api.generated import exports_pb2 as pb
+from backend.manager_api.generated import exports_pb2_grpc
+
+
+class ExportsServicer(exports_pb2_grpc.ExportsServicer):
+    """Records what the exporter does in the database."""
+
+    async def GetStagingPositions(self, request: pb.StagingPositionsRequest, context: Any) -> pb.StagingPositions:
+        return pb.StagingPositions(offsets=await in_thread(staging.staging_positions, list(request.partitions)))
+
+    async def RegisterParts(self, request: pb.RegisterPartsRequest, context: Any) -> pb.RegisterPartsResponse:
+        await _unless_lost(context, lambda: in_thread(_register, request))
+        return pb.RegisterPartsResponse()
+
+    async def ClaimExport(self, request: pb.ClaimExportRequest, context: Any) -> pb.ClaimExportResponse:
+        export = await in_thread(services.export_claim, holder=request.holder)
+        return pb.ClaimExportResponse(export=_message(export) if export is not None else None)
+
+    async def RenewExports(self, request: pb.RenewExportsRequest, context: Any) -> pb.RenewExportsResponse:
+        held = [(*_held(export), export.written_rows) for export in request.exports]
+        return pb.RenewExportsResponse(ids=[str(pk) for pk in await in_thread(services.exports_renew, held)])
+
+    async def RecordUpload(self, request: pb.RecordUploadRequest, context: Any) -> pb.ExportResponse:
+        upload = json.loads(request.upload) if request.upload else None
+        return await _reported(context, services.export_record_upload, request.export, upload=upload)
+
+    async def RecordManifest(self, request: pb.RecordManifestRequest, context: Any) -> pb.ExportResponse:
+        manifest, preview = json.loads(request.manifest), json.loads(request.preview)
+        return await _reported(
+            context, services.export_record_manifest, request.export, manifest=manifest, preview=preview
+        )
+
+    async def CompleteExport(self, request: pb.HeldExport, context: Any) -> pb.ExportResponse:
+        return await _reported(context, services.export_complete, request)
+
+    async def FailExport(self, request: pb.FailExportRequest, context: Any) -> pb.ExportResponse:
+        failure = {"reason": request.reason, "error": request.error, "retryable": request.retryable}
+        return await _reported(context, services.export_fail, request.export, **failure)
+
+    async def ListUnusedParts(self, request: pb.ListUnusedPartsRequest, context: Any) -> pb.ListUnusedPartsResponse:
+        parts = await in_thread(staging.parts_unused, request.limit)
+        return pb.ListUnusedPartsResponse(parts={part.pk: part.path for part in parts})
+
+    async def ForgetParts(self, request: pb.ForgetPartsRequest, context: Any) -> pb.ForgetPartsResponse:
+        await in_thread(staging.parts_forget, list(request.ids))
+        return pb.ForgetPartsResponse()
+
+    async def ListUnknownPaths(self, request: pb.Paths, context: Any) -> pb.Paths:
+        return pb.Paths(paths=await in_thread(staging.paths_unknown, list(request.paths)))
+
+
+async def _reported(context: Any, service: Callable[..., None], held: pb.HeldExport, **named: Any) -> pb.ExportResponse:
+    export_id, token = _held(held)
+    await _unless_lost(context, lambda: in_thread(service, export_id=export_id, token=token, **named))
+    return pb.ExportResponse()
+
+
+async def _unless_lost(context: Any, call: Callable[[], Awaitable[None]]) -> None:
+    try:
+        await call()
+    except ConflictError as error:
+        await context.abort(grpc.StatusCode.FAILED_PRECONDITION, str(error))
+
+
+def _held(export: pb.HeldExport) -> tuple[UUID, UUID]:
+    return UUID(export.id), UUID(export.token)
+
+
+def _register(request: pb.RegisterPartsRequest) -> None:
+    staging.parts_register(
+        partition=request.partition,
+        start=request.start if request.HasField("start") else None,
+        end=request.end,
+        parts=[
+            {
+                "workspace_id": UUID(part.workspace_id),
+                "pipeline_id": UUID(part.pipeline_id),
+                "output": part.output,
+                "version": part.version,
+                "path": part.path,
+                "rows": part.rows,
+                "bytes": part.bytes,
+            }
+            for part in request.parts
+        ],
+    )
+
+
+def _message(export: Export) -> pb.Export:
+    return pb.Export(
+        id=str(export.pk),
+        token=str(export.token),
+        pipeline_id=str(export.pipeline_id),
+        version=export.version,
+        output=export.output,
+        path=export.path,
+        slices=[pb.Slice(path=path, first=first, rows=rows) for _, path, first, rows in export.slices],
+        upload=json.dumps(export.upload) if export.upload is not None else b"",
+        manifest=json.dumps(export.manifest) if export.manifest is not None else b"",
+        aborted=export.state == Export.State.ABORTED,
+    )

@@ -1,0 +1,188 @@
+"""What is live: read once a second for all sockets of this process, and sent to one group for each workspace.
+
+All numbers are absolute, so that a message that is late or lost does no harm.
+"""
+
+import asyncio
+import contextlib
+import logging
+import time
+from dataclasses import dataclass, field
+from typing import Any
+from uuid import UUID
+
+from channels.db import database_sync_to_async
+from channels.layers import get_channel_layer
+from django.conf import settings
+from django.db import DatabaseError
+from redis.exceptions import RedisError
+
+from backend.apps.deliveries.breakers import ask_breakers, breakers_shown
+from backend.apps.deliveries.selectors import conditions_of, limits_of, open_letters_of
+from backend.apps.monitoring.api.live import LiveNewsSerializer
+from backend.apps.monitoring.selectors import Seconds, seconds_of
+from backend.apps.sql.selectors import sources_revision
+from backend.apps.usage.selectors import usage_this_month
+from backend.apps.workspaces.models import Workspace
+from backend.domain.rate_limit import RateLimit, RateLimitPolicy
+from backend.network import tasks
+from backend.network.redis_client import async_redis_client
+from backend.resilience.scripts import OutputKey
+from backend.telemetry import keys
+
+log = logging.getLogger(__name__)
+
+_INTERVAL = 1.0
+_SECONDS_SENT = 5
+_IDLE_SHARE = 9
+"""Queries that take a while are made less often: at most a tenth of the time is spent on them."""
+
+
+def group_of(workspace: Workspace) -> str:
+    """The group to which a workspace's news are sent, as ``{"type": "live.news", "news": …}``."""
+    return f"live.{workspace.pk}"
+
+
+@dataclass(frozen=True)
+class _Stored:
+    """What PostgreSQL knows of a workspace."""
+
+    conditions: list[dict[str, Any]]
+    usage: dict[str, Any] | None
+    sql_sources: str = ""
+    limits: dict[OutputKey, RateLimitPolicy | None] = field(default_factory=dict)
+    letters: dict[OutputKey, dict[str, int]] = field(default_factory=dict)
+
+
+_NOTHING = _Stored([], None)
+
+
+class Broadcaster:
+    """Reads while at least one socket is open. Used on one event loop."""
+
+    def __init__(self) -> None:
+        self._sockets: dict[str, tuple[Workspace, frozenset[str]]] = {}
+        self._stored: dict[UUID, _Stored] = {}
+        self._tasks: list[asyncio.Task[None]] = []
+        self._shows_more = asyncio.Event()
+
+    def show(self, socket: str, workspace: Workspace, pipelines: frozenset[str]) -> None:
+        """What a socket shows from now on; the pipelines are those of its workspace."""
+        self._sockets[socket] = (workspace, pipelines)
+        if not self._tasks:
+            self._shows_more = asyncio.Event()
+            self._tasks = [asyncio.create_task(self._keep_stored()), asyncio.create_task(self._keep_sending())]
+        self._shows_more.set()
+
+    async def leave(self, socket: str) -> None:
+        self._sockets.pop(socket, None)
+        if not self._sockets:
+            ended, self._tasks = self._tasks, []
+            self._stored = {}
+            await tasks.cancel(*ended)
+
+    def _shown(self) -> list[tuple[Workspace, list[str]]]:
+        """Each workspace with the pipelines that any of its sockets shows."""
+        workspaces: dict[UUID, tuple[Workspace, set[str]]] = {}
+        for workspace, pipelines in self._sockets.values():
+            workspaces.setdefault(workspace.pk, (workspace, set()))[1].update(pipelines)
+        return [(workspace, sorted(pipelines)) for workspace, pipelines in workspaces.values()]
+
+    async def _keep_stored(self) -> None:
+        while True:
+            began = time.monotonic()
+            self._shows_more.clear()
+            for workspace, pipelines in self._shown():
+                try:
+                    self._stored[workspace.pk] = await database_sync_to_async(_stored)(workspace, pipelines)
+                except (DatabaseError, RedisError, OSError):
+                    continue  # the last known state stays while a server is unavailable
+                except Exception:
+                    log.exception("The state of a workspace could not be read.")
+            took = time.monotonic() - began
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(max(_INTERVAL - took, _IDLE_SHARE * took)):
+                    await self._shows_more.wait()
+
+    async def _keep_sending(self) -> None:
+        layer = get_channel_layer()
+        async with async_redis_client(settings.REDIS_URL) as client:
+            while True:
+                began = time.monotonic()
+                for workspace, pipelines in self._shown():
+                    try:
+                        news = await self._news(client, workspace, pipelines)
+                    except (RedisError, OSError):
+                        news = {"type": "stale", "reason": "Redis is not available."}
+                    except Exception:
+                        log.exception("The live numbers of a workspace could not be read.")
+                        continue
+                    await layer.group_send(group_of(workspace), {"type": "live.news", "news": news})
+                await asyncio.sleep(max(_INTERVAL - (time.monotonic() - began), 0.0))
+
+    async def _news(self, client: Any, workspace: Workspace, pipelines: list[str]) -> dict[str, Any]:
+        stored = self._stored.get(workspace.pk, _NOTHING)
+        news = {
+            "type": "news",
+            "at": int(time.time()),
+            "pipelines": await _counts(client, pipelines),
+            "outputs": await _outputs(client, stored),
+            "conditions": stored.conditions if stored is not _NOTHING else None,
+            "usage": stored.usage,
+            "sql_sources": stored.sql_sources,
+        }
+        return dict(LiveNewsSerializer(news).data)
+
+
+broadcaster = Broadcaster()
+
+
+def _stored(workspace: Workspace, pipelines: list[str]) -> _Stored:
+    return _Stored(
+        conditions_of(workspace),
+        usage_this_month(workspace),
+        sources_revision(workspace),
+        limits_of(workspace, pipelines),
+        open_letters_of(pipelines),
+    )
+
+
+async def _counts(client: Any, pipelines: list[str]) -> dict[str, Seconds]:
+    now = int(time.time())
+    minutes = sorted({now // 60, (now - _SECONDS_SENT) // 60})
+    async with client.pipeline(transaction=False) as batch:
+        for pipeline_id in pipelines:
+            for minute in minutes:
+                batch.hgetall(keys.by_second(pipeline_id, minute))
+        hashes = await batch.execute()
+    step = len(minutes)
+    return {
+        pipeline_id: seconds_of(hashes[index * step : (index + 1) * step], since=now - _SECONDS_SENT)
+        for index, pipeline_id in enumerate(pipelines)
+    }
+
+
+async def _outputs(client: Any, stored: _Stored) -> dict[str, dict[str, Any]]:
+    """The state of each output, by pipeline and output."""
+    async with client.pipeline(transaction=False) as batch:
+        batch.time()
+        for key in stored.limits:
+            batch.get(key.limit)
+        ask_breakers(batch, stored.limits)
+        (seconds, microseconds), *answers = await batch.execute()
+    full_at, breakers = answers[: len(stored.limits)], breakers_shown(answers[len(stored.limits) :])
+    outputs: dict[str, dict[str, Any]] = {}
+    for (key, policy), full, breaker in zip(stored.limits.items(), full_at, breakers, strict=True):
+        limit = RateLimit(policy, float(full or 0)) if policy else None
+        letters = stored.letters.get(key, {})
+        outputs.setdefault(key.pipeline_id, {})[key.output] = {
+            "breaker": breaker,
+            "dead_letters": letters.get("dead_letters", 0),
+            "rate_limit": limit
+            and {
+                "tokens": limit.available(seconds + microseconds / 1e6),
+                "most": limit.policy.burst + 1,
+                "waiting": letters.get("limited", 0),
+            },
+        }
+    return outputs

@@ -1,0 +1,100 @@
+"""Deliveries of many messages in one request."""
+
+import uuid
+from collections.abc import Sequence
+
+from backend.connectors.http.connection import HttpConnection
+from backend.connectors.http.deliver import HttpSender
+from backend.connectors.http.options import HttpBatchOptions
+from backend.connectors.parts.http_answers import receipt, refused
+from backend.domain import json, message_templates
+from backend.domain.capabilities import BatchRefusedError, DeliverBatch, DeliveryError, Receipt
+from backend.domain.message import Message
+from backend.domain.message_maker import is_json
+from backend.domain.message_templates import TemplateSource
+from backend.domain.reasons import Reason
+from backend.network.http_client import HttpError, Response
+
+_ANSWER_BYTES = 1024 * 1024
+_ABOUT_THE_BATCH = (400, 409, 413, 415, 422)
+"""Statuses with which a receiver rejects something in a batch; any other would reject each message as well."""
+
+
+class HttpDeliverBatch(HttpSender, DeliverBatch[HttpConnection, HttpBatchOptions]):
+    """A request for many messages, whose body is JSON with a document on each line (NDJSON).
+
+    At least once: a batch whose answer was lost is sent again, with the same Headrace-Batch-Id if it is the same."""
+
+    options_model = HttpBatchOptions
+    options: HttpBatchOptions
+    answer_bytes = _ANSWER_BYTES
+
+    @property
+    def atomic(self) -> bool:
+        return self.options.batch_answer == "one_status"
+
+    async def deliver(self, messages: Sequence[Message]) -> Sequence[Receipt | DeliveryError]:
+        lines: list[bytes | DeliveryError] = [self._line(message) for message in messages]
+        sent = [message for message, line in zip(messages, lines, strict=True) if isinstance(line, bytes)]
+        outcomes = iter(await self._send_lines(sent, [line for line in lines if isinstance(line, bytes)]))
+        return [next(outcomes) if isinstance(line, bytes) else line for line in lines]
+
+    async def _send_lines(
+        self, messages: Sequence[Message], lines: Sequence[bytes]
+    ) -> Sequence[Receipt | DeliveryError]:
+        if not lines:
+            return []
+        # The same batch has the same id when it is sent again.
+        batch_id = str(uuid.uuid5(uuid.UUID(messages[0].id), ",".join(message.id for message in messages)))
+        source = TemplateSource(messages[0])  # neither address nor headers depend on it
+        headers = [
+            *self.templates.headers(source),
+            "Content-Type: application/x-ndjson",
+            f"Headrace-Batch-Id: {batch_id}",
+            f"Headrace-Batch-Messages: {len(lines)}",
+            f"Headrace-Pipeline: {messages[0].pipeline_id}",
+        ]
+        try:
+            body = b"".join(line + b"\n" for line in lines)
+            answer = await self.send(batch_id, self.templates.url(source), headers, body)
+        except HttpError as error:
+            raise self.unanswered(error) from None
+        if answer.status == 207 and not self.atomic:
+            return _statuses(answer, len(lines))
+        if answer.status >= 300:
+            raise refused(answer, BatchRefusedError if answer.status in _ABOUT_THE_BATCH else DeliveryError)
+        return [receipt(answer, shown=200)] * len(lines)
+
+    def _line(self, message: Message) -> bytes | DeliveryError:
+        try:
+            content_type, body = self.templates.content(message, TemplateSource(message))
+        except ValueError as error:
+            return message_templates.delivery_error(error)
+        if self.options.batch_lines == "body" and b"\n" not in body and is_json(content_type):
+            return body
+        try:
+            document = json.loads(body)
+        except json.InvalidJsonError as error:
+            text = f"Lines of a batch are JSON; this message is not: {error}"
+            return DeliveryError(Reason.NOT_JSON, text, retryable=False, about_message=True)
+        if self.options.batch_lines == "envelope":
+            document = {"message_id": message.id, "received_at": message.received_at, "body": document}
+        return json.dumps(document)
+
+
+def _statuses(answer: Response, count: int) -> list[Receipt | DeliveryError]:
+    """The outcome of each line, from a list such as ``[{"status": 200}, {"status": 422, "error": "no order"}]``."""
+    try:
+        results = json.loads(answer.body)
+        statuses = [int(result["status"]) for result in results]
+    except (json.InvalidJsonError, TypeError, KeyError, ValueError):
+        statuses = []
+    if len(statuses) != count:
+        text = f"The receiver answered 207 without a JSON list of {count} objects that have a status each."
+        excerpt = answer.body[:200].decode("latin-1")
+        raise DeliveryError(Reason.ANSWER, text, retryable=True, status="207", response=excerpt)
+    outcomes: list[Receipt | DeliveryError] = []
+    for status, result in zip(statuses, results, strict=True):
+        part = Response(status, json.dumps(result)[:200], None, True)
+        outcomes.append(receipt(part) if status < 300 else refused(part))
+    return outcomes

@@ -1,0 +1,85 @@
+import re
+from typing import Any
+
+from pydantic import Field, field_validator
+
+from backend.connectors.nats.client import NatsClient
+from backend.connectors.nats.connection import NatsConnection
+from backend.domain import message_templates
+from backend.domain.capabilities import Deliver, Options, Receipt
+from backend.domain.message import CONTENT_TYPE, MESSAGE_ID, Message
+from backend.domain.message_templates import MessageTemplate, TemplateSource, UnfitValueError
+from backend.domain.model import ADVANCED
+from backend.domain.templates import without_placeholders
+
+_SUBJECT = re.compile(r"[^\s.*>\x00-\x1f\x7f]+")
+"""What a value may be: it can neither add levels to a subject nor be a wildcard."""
+
+
+class NatsOptions(Options):
+    """Messages that are published to subjects of a stream."""
+
+    subject: MessageTemplate = Field(
+        min_length=1,
+        description="Subject to publish to; a stream of JetStream must take it. {{order.country}} is replaced by that "
+        "field's value, which cannot hold dots, wildcards or spaces.",
+        examples=["orders.{{country}}"],
+    )
+    stream: str = Field(
+        "",
+        description="Stream that must take the subject; messages are refused when another one does.",
+        json_schema_extra=ADVANCED,
+    )
+
+    @field_validator("subject")
+    @classmethod
+    def _check_subject(cls, subject: str) -> str:
+        rest = without_placeholders(subject)
+        if (
+            re.search(r"[\s*>\x00-\x1f\x7f]", rest)
+            or ".." in subject
+            or subject.startswith(".")
+            or subject.endswith(".")
+        ):
+            raise ValueError("A subject has no spaces and wildcards, and none of its levels between dots is empty.")
+        return subject
+
+
+class NatsDeliver(Deliver[NatsConnection, NatsOptions]):
+    """Publishes each message to JetStream, and waits until its stream has stored it.
+
+    At least once. Messages carry their ID as `Nats-Msg-Id`, so that JetStream drops repeats within the stream's
+    duplicate window (two minutes by default)."""
+
+    options_model = NatsOptions
+
+    async def open(self) -> None:
+        self._client = NatsClient(self.connection)
+        self._subject = message_templates.compile_text(self.options.subject, _level)
+
+    async def close(self) -> None:
+        await self._client.close()
+
+    def target(self) -> str:
+        return f"subject {self.options.subject} at {self.connection.servers}"
+
+    async def deliver(self, message: Message) -> Receipt:
+        try:
+            subject = self._subject(TemplateSource(message))
+        except ValueError as error:
+            raise message_templates.delivery_error(error) from None
+        await self._client.connected()
+        headers = {"Nats-Msg-Id": message.id, MESSAGE_ID: message.id, CONTENT_TYPE: message.content_type}
+        with self._client.as_delivery_errors():
+            stored = await self._client.jetstream().publish(
+                subject, message.body, stream=self.options.stream or None, headers=headers
+            )
+        again = ", stored before" if stored.duplicate else ""
+        return Receipt(status=f"{stored.stream} {stored.seq}{again}")
+
+
+def _level(value: Any) -> str:
+    text = message_templates.scalar_text(value)
+    if not _SUBJECT.fullmatch(text):
+        raise UnfitValueError(f"{text[:100]!r} cannot be a part of a subject.")
+    return text

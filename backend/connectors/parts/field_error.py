@@ -1,0 +1,13 @@
+from backend.domain.capabilities import DeliveryError
+
+
+class FieldError(DeliveryError):
+    """``field`` is the field of the connection that is to blame, if one is."""
+
+    field: str | None = None
+
+    @classmethod
+    def at(cls, field: str, reason: str, message: str, *, retryable: bool = True) -> "FieldError":
+        error = cls(reason, message, retryable=retryable)
+        error.field = field
+        return error

@@ -1,0 +1,1 @@
+"""Files of a store: how they are listed, read as records, and written."""

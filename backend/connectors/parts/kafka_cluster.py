@@ -1,0 +1,233 @@
+"""A Kafka cluster as a connection: how clients log in, and what its errors mean."""
+
+import asyncio
+import time
+from typing import Annotated, Any, Literal
+
+from confluent_kafka import KafkaError, KafkaException
+from pydantic import Field, SecretStr, StringConstraints
+
+from backend.connectors.parts.oauth import OAuth, fetched_token
+from backend.connectors.parts.tls import NoTls, Tls, TlsSetting
+from backend.domain.capabilities import Connection, DeliveryError
+from backend.domain.connector import CheckFailedError
+from backend.domain.model import StrictModel
+from backend.domain.reasons import Reason
+from backend.kafka.client.producer import AsyncProducer
+from backend.network.outbound import ForbiddenAddressError, outbound_policy
+
+_METADATA_SECONDS = 8.0
+"""Less than the default time limit of a delivery, so that its error says what librdkafka reported."""
+_TRY_SECONDS = 1.0
+
+_CODES_ABOUT_THE_MESSAGE = {KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.INVALID_RECORD}
+_FINAL_CODES = _CODES_ABOUT_THE_MESSAGE | {
+    KafkaError.TOPIC_AUTHORIZATION_FAILED,
+    KafkaError.GROUP_AUTHORIZATION_FAILED,
+    KafkaError.CLUSTER_AUTHORIZATION_FAILED,
+    KafkaError._INVALID_ARG,
+}
+
+
+Topic = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9._-]{1,249}$")]
+
+
+class NoLogin(StrictModel):
+    """No login, or only the client certificate of the encryption."""
+
+    type: Literal["none"] = "none"
+
+
+class Sasl(StrictModel):
+    """A user name and password."""
+
+    type: Literal["sasl"] = "sasl"
+    mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"] = Field(
+        "SCRAM-SHA-512", description="SASL mechanism of the login."
+    )
+    username: str = Field(min_length=1, description="User name.")
+    password: SecretStr = Field(description="Password.")
+
+
+class KafkaConnection(Connection):
+    """A Kafka cluster."""
+
+    schema_version = 2
+
+    bootstrap_servers: str = Field(
+        pattern=r"^[^\s,:]+:\d+(,[^\s,:]+:\d+)*$",
+        description="Brokers to contact first, as host:port, separated by commas.",
+        examples=["broker-1:9092,broker-2:9092"],
+    )
+    security: Annotated[NoLogin | Sasl | OAuth, Field(discriminator="type")] = Field(
+        default_factory=NoLogin, description="How Headrace identifies itself."
+    )
+    tls: TlsSetting = Field(default_factory=NoTls, description="How the connection is encrypted.")
+
+    def hosts(self) -> dict[str, list[str]]:
+        brokers = self.bootstrap_servers.split(",")
+        hosts = {"bootstrap_servers": [broker.rpartition(":")[0] for broker in brokers]}
+        if isinstance(self.security, OAuth):
+            hosts["security"] = [self.security.token_url.host or ""]
+        return hosts
+
+    @classmethod
+    def upgrade(cls, data: dict[str, Any], version: int) -> dict[str, Any]:
+        """Version 1 had encryption as a part of the login."""
+        security = dict(data.get("security", {"type": "plaintext"}))
+        if security["type"] == "plaintext":
+            return {**data, "security": {"type": "none"}, "tls": {"type": "none"}}
+        encrypted = security.pop("tls", True)
+        return {**data, "security": security, "tls": {"type": "tls" if encrypted else "none"}}
+
+
+class Cluster:
+    """A cluster as one client sees it: its configuration for librdkafka, and what that reports in the background."""
+
+    def __init__(self, connection: KafkaConnection) -> None:
+        self._connection = connection
+        self.unreachable = False
+        """Whether librdkafka has reported that no broker can be reached."""
+        self._failure: KafkaError | None = None
+        self._token_failure = ""
+
+    def config(self, **more: Any) -> dict[str, Any]:
+        """librdkafka's configuration of a client."""
+        connection = self._connection
+        config: dict[str, Any] = {
+            "bootstrap.servers": connection.bootstrap_servers,
+            "error_cb": self._report,
+            "reconnect.backoff.max.ms": 2000,
+        }
+        protocol = "PLAINTEXT"
+        if isinstance(connection.tls, Tls):
+            protocol = "SSL"
+            config |= _tls_config(connection.tls)
+        match connection.security:
+            case Sasl() as sasl:
+                protocol = f"SASL_{protocol}"
+                config |= {
+                    "sasl.mechanism": sasl.mechanism,
+                    "sasl.username": sasl.username,
+                    "sasl.password": sasl.password.get_secret_value(),
+                }
+            case OAuth() as oauth:
+                protocol = f"SASL_{protocol}"
+                config |= {"sasl.mechanism": "OAUTHBEARER", "oauth_cb": lambda _: self._token(oauth)}
+        return config | {"security.protocol": protocol} | more
+
+    def check_bootstrap(self) -> None:
+        """librdkafka opens connections itself, so the hosts are checked before it does. Raises
+        ForbiddenAddressError."""
+        for host in self._connection.hosts()["bootstrap_servers"]:
+            outbound_policy().check_host(host)
+
+    async def metadata(self) -> Any:
+        """The cluster's metadata, whose brokers' advertised addresses are checked. Raises ForbiddenAddressError and
+        KafkaException."""
+        await asyncio.to_thread(self.check_bootstrap)
+        # A producer's thread serves the callbacks that a login by token needs.
+        client = AsyncProducer(self.config())
+        try:
+            metadata = await asyncio.to_thread(self._listed, client)
+        finally:
+            await client.close(0)
+        await asyncio.to_thread(check_brokers, metadata)
+        return metadata
+
+    def _listed(self, client: AsyncProducer) -> Any:
+        """librdkafka retries until the time is over, also what will not get better."""
+        deadline = time.monotonic() + _METADATA_SECONDS
+        while True:
+            try:
+                return client.list_topics(_TRY_SECONDS)
+            except KafkaException:
+                rejected = self._failure is not None and self._failure.code() in _REJECTED
+                if rejected or self.unreachable or self._token_failure or time.monotonic() > deadline:
+                    raise
+
+    def error(self, error: Exception) -> DeliveryError:
+        """What a client raised, in the user's terms."""
+        if isinstance(error, ForbiddenAddressError):
+            return DeliveryError(Reason.FORBIDDEN, str(error), retryable=False)
+        if not isinstance(error, KafkaException):
+            raise error
+        cause: KafkaError = error.args[0]
+        return DeliveryError(
+            f"kafka_{cause.name().lower()}",
+            f"Kafka: {self.explained(cause)}.",
+            retryable=cause.code() not in _FINAL_CODES,
+            about_message=cause.code() in _CODES_ABOUT_THE_MESSAGE,
+        )
+
+    def explained(self, cause: KafkaError) -> str:
+        """The error, or what librdkafka reported as its cause: without a connection all calls just time out."""
+        if self._token_failure:
+            return self._token_failure
+        if self._failure is not None and cause.code() in _WITHOUT_CONNECTION:
+            cause = self._failure
+        return str(cause.str()).rstrip(".")
+
+    def _report(self, error: KafkaError) -> None:
+        if error.code() == KafkaError._ALL_BROKERS_DOWN:
+            self.unreachable = True
+        else:
+            self._failure = error
+
+    def _token(self, oauth: OAuth) -> tuple[str, float]:
+        """Called by librdkafka, in a thread of the client's, when it needs a new token.
+
+        librdkafka could fetch tokens itself, but would follow a redirect into the operator's network.
+        """
+        try:
+            token = asyncio.run(fetched_token(oauth))
+        except DeliveryError as error:
+            self._token_failure = str(error).rstrip(".")
+            raise
+        self._token_failure = ""
+        return token.value, token.expires
+
+
+_REJECTED = {KafkaError._AUTHENTICATION, KafkaError._SSL}
+_WITHOUT_CONNECTION = {
+    KafkaError._TRANSPORT,
+    KafkaError._TIMED_OUT,
+    KafkaError._MSG_TIMED_OUT,
+    KafkaError._ALL_BROKERS_DOWN,
+}
+
+
+def check_brokers(metadata: Any) -> None:
+    """Raises ForbiddenAddressError for an advertised address that may not be connected to."""
+    for broker in metadata.brokers.values():
+        outbound_policy().check_host(broker.host)
+
+
+def _tls_config(tls: Tls) -> dict[str, Any]:
+    settings = {
+        "ssl.ca.pem": tls.ca,
+        "ssl.certificate.pem": tls.certificate,
+        "ssl.key.pem": tls.key and tls.key.get_secret_value(),
+        "ssl.key.password": tls.key_password and tls.key_password.get_secret_value(),
+    }
+    return {name: value for name, value in settings.items() if value}
+
+
+async def check_cluster(connection: KafkaConnection) -> str:
+    """Fetches the cluster's metadata, which needs a working login. Raises CheckFailedError."""
+    cluster = Cluster(connection)
+    try:
+        metadata = await cluster.metadata()
+    except ForbiddenAddressError as error:
+        raise CheckFailedError(str(error), field="bootstrap_servers") from None
+    except KafkaException as error:
+        cause = cluster.explained(error.args[0])
+        raise CheckFailedError(f"No connection to the cluster: {cause}.", field=_field_at_fault(cause)) from None
+    return f"Connected to {len(metadata.brokers)} broker(s); {len(metadata.topics)} topics are visible."
+
+
+def _field_at_fault(cause: str) -> str:
+    lower = cause.lower()
+    if any(word in lower for word in ("authentication", "sasl", "token")):
+        return "security"
+    return "tls" if any(word in lower for word in ("ssl", "certificate")) else "bootstrap_servers"

@@ -1,0 +1,103 @@
+"""What a pipeline sets for the rows that it reads."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field, field_validator
+
+from backend.domain.capabilities import Options
+from backend.domain.model import ADVANCED, StrictModel
+
+TableName = Annotated[
+    str,
+    Field(
+        min_length=1,
+        max_length=200,
+        description="Table, with its schema in front where it needs one.",
+        examples=["public.orders"],
+    ),
+]
+
+
+class WholeTable(StrictModel):
+    """Reads all rows, once or again and again."""
+
+    type: Literal["bulk"] = "bulk"
+    repeat_minutes: int | None = Field(
+        None, ge=1, description="Minutes after which all rows are read again. Without it they are read once."
+    )
+
+
+class Incrementing(StrictModel):
+    """Reads new rows by a column whose values only increase."""
+
+    type: Literal["incrementing"] = "incrementing"
+    column: str = Field(min_length=1, description="Column whose values increase with each row.", examples=["id"])
+
+
+class ByTimestamp(StrictModel):
+    """Reads new and changed rows by the time of their last change."""
+
+    type: Literal["timestamp"] = "timestamp"
+    timestamp_column: str = Field(
+        min_length=1, description="Column with the time of a row's last change.", examples=["updated_at"]
+    )
+    delay_seconds: int = Field(
+        5,
+        ge=0,
+        le=86_400,
+        description="Seconds for which a row is left before it is read, so that rows whose transactions commit late "
+        "are not missed. With 0 the database's clock is not consulted.",
+    )
+
+
+class ByTimestampAndNumber(ByTimestamp):
+    """Reads new and changed rows by the time of their last change and, within the same time, by a number."""
+
+    type: Literal["timestamp_incrementing"] = "timestamp_incrementing"  # type: ignore[assignment]
+    incrementing_column: str = Field(
+        min_length=1, description="Column whose values increase with each row.", examples=["id"]
+    )
+
+
+class ReadTable(StrictModel):
+    """A table or a view."""
+
+    type: Literal["table"] = "table"
+    table: TableName
+
+
+class ReadQuery(StrictModel):
+    """What a query returns."""
+
+    type: Literal["query"] = "query"
+    query: str = Field(
+        min_length=1,
+        max_length=20_000,
+        description="A SELECT statement. It becomes a part of the statement that reads, which adds the conditions.",
+        examples=["SELECT o.id, o.total, c.name FROM orders o JOIN customers c ON c.id = o.customer_id"],
+    )
+
+    @field_validator("query")
+    @classmethod
+    def _check_query(cls, query: str) -> str:
+        return query.strip().rstrip(";").strip()
+
+
+class SqlInputOptions(Options):
+    """Rows that become messages, JSON objects of their columns."""
+
+    source: Annotated[ReadTable | ReadQuery, Field(discriminator="type")] = Field(description="What is read.")
+    mode: Annotated[WholeTable | Incrementing | ByTimestamp | ByTimestampAndNumber, Field(discriminator="type")] = (
+        Field(description="Which rows are read.")
+    )
+    key: list[str] = Field(
+        default_factory=list,
+        max_length=20,
+        description="Columns that identify a row, so that a row that is read again makes no second message; the "
+        "primary key by default.",
+        examples=[["id"]],
+    )
+    batch_rows: int = Field(1000, ge=1, le=10_000, description="Most rows in a batch.", json_schema_extra=ADVANCED)
+    batch_bytes: int = Field(
+        4 * 1024 * 1024, ge=1, le=64 * 1024 * 1024, description="Most bytes in a batch.", json_schema_extra=ADVANCED
+    )

@@ -1,0 +1,117 @@
+"""TLS of connections that are not HTTP: private authorities and client certificates."""
+
+import contextlib
+import os
+import re
+import ssl
+import tempfile
+from collections.abc import Iterator
+from typing import Annotated, Literal
+
+from cryptography import x509
+from cryptography.hazmat.primitives import serialization
+from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, ValidationInfo, field_validator
+
+from backend.domain.model import ADVANCED, StrictModel
+
+_PEM = re.compile(r"-----BEGIN ([A-Z0-9 ]+)-----([A-Za-z0-9+/=\s]*)-----END \1-----")
+
+
+def wrapped_pem(text: object) -> object:
+    """The PEM text with its line breaks, which a one-line text box removes when it is pasted."""
+
+    def wrapped(match: re.Match[str]) -> str:
+        body = "".join(match[2].split())
+        lines = [body[start : start + 64] for start in range(0, len(body), 64)]
+        return "\n".join([f"-----BEGIN {match[1]}-----", *lines, f"-----END {match[1]}-----", ""])
+
+    return _PEM.sub(wrapped, text.strip()) if isinstance(text, str) else text
+
+
+def _certificates(text: str) -> str:
+    if text:
+        try:
+            x509.load_pem_x509_certificates(text.encode())
+        except ValueError:
+            raise ValueError(
+                "Enter certificates in PEM format; each begins with -----BEGIN CERTIFICATE-----."
+            ) from None
+    return text
+
+
+Certificates = Annotated[str, BeforeValidator(wrapped_pem), AfterValidator(_certificates)]
+"""Certificates in PEM format, or nothing."""
+
+
+class NoTls(StrictModel):
+    """No encryption."""
+
+    type: Literal["none"] = "none"
+
+
+class Tls(StrictModel):
+    """Encrypted with TLS; the server's certificate is verified."""
+
+    type: Literal["tls"] = "tls"
+    ca: Certificates = Field(
+        "",
+        description="Certificates of the authorities that may sign the server's certificate, in PEM format. Without "
+        "them, those that the operating system trusts.",
+    )
+    certificate: Certificates = Field(
+        "", description="Client certificate for mutual TLS, in PEM format.", json_schema_extra=ADVANCED
+    )
+    key_password: SecretStr | None = Field(
+        None, description="Password of the private key, if it has one.", json_schema_extra=ADVANCED
+    )
+    key: Annotated[SecretStr | None, BeforeValidator(wrapped_pem)] = Field(
+        None,
+        description="Private key of the client certificate, in PEM format.",
+        json_schema_extra=ADVANCED,
+        validate_default=True,
+    )
+
+    @field_validator("key")
+    @classmethod
+    def _check_key(cls, key: SecretStr | None, info: ValidationInfo) -> SecretStr | None:
+        certificate, password = info.data.get("certificate"), info.data.get("key_password")
+        if key is None:
+            if certificate:
+                raise ValueError("Enter the private key of the client certificate.")
+            return None
+        try:
+            private = serialization.load_pem_private_key(
+                key.get_secret_value().encode(), password.get_secret_value().encode() if password else None
+            )
+        except (ValueError, TypeError):
+            raise ValueError(
+                "Enter a private key in PEM format; it begins with -----BEGIN PRIVATE KEY-----. "
+                "If it is encrypted, its password is needed too."
+            ) from None
+        if not certificate:
+            raise ValueError("A private key needs the client certificate that belongs to it.")
+        if x509.load_pem_x509_certificates(certificate.encode())[0].public_key() != private.public_key():
+            raise ValueError("This private key belongs to another certificate.")
+        return key
+
+    def context(self) -> ssl.SSLContext:
+        """For Python's clients."""
+        context = ssl.create_default_context(cadata=self.ca or None)
+        if self.key is not None:
+            with pem_file(self.key.get_secret_value() + self.certificate) as file:
+                password = self.key_password.get_secret_value() if self.key_password else None
+                context.load_cert_chain(file, password=password)
+        return context
+
+
+@contextlib.contextmanager
+def pem_file(text: str) -> Iterator[str]:
+    """The path of a file with that text, for what is read from files only, such as OpenSSL's keys. It is readable by
+    its owner alone, and removed afterwards."""
+    with tempfile.NamedTemporaryFile("w", prefix="headrace-", suffix=".pem") as file:
+        file.write(text)
+        file.flush()
+        yield os.fspath(file.name)
+
+
+TlsSetting = Annotated[NoTls | Tls, Field(discriminator="type")]

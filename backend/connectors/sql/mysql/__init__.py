@@ -1,0 +1,3 @@
+from backend.connectors.sql.mysql.session import MysqlSession
+
+__all__ = ["MysqlSession"]

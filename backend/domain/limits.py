@@ -1,0 +1,68 @@
+"""How large a message, and what is made of it, may become. What is larger becomes a dead letter.
+
+The numbers depend on one another: a body leaves room in a record for the headers, and a record leaves room in a batch
+for what Kafka adds, so that what keeps these limits is never refused by Kafka.
+"""
+
+from backend.domain import json
+
+TOPIC_BYTES = 4 * 1024 * 1024
+"""Limit of Headrace's topics for a batch of records (``max.message.bytes``)."""
+RECORD_BYTES = TOPIC_BYTES - 64 * 1024
+"""Limit of the producers for one record: key, value and headers."""
+BODY_BYTES = 3 * 1024 * 1024
+"""Limit of a message's body, after each step."""
+INDEX_BYTES = 64 * 1024
+"""Limit of the values that a message is filtered by, as JSON."""
+KEY_BYTES = 1024
+"""A longer ordering key is replaced with its hash."""
+FAN_OUT_MESSAGES = 10_000
+"""Limit of the messages that are made of one."""
+FAN_OUT_BYTES = 16 * 1024 * 1024
+"""Limit of the bodies that steps make of one message, which are all held in memory."""
+TRANSACTION_BYTES = 64 * 1024 * 1024
+"""Limit of the records that are written in one transaction, with their headers, and so of those that follow from one
+message."""
+ERROR_CHARACTERS = 2000
+"""Limit of a dead letter's error, which may quote the message."""
+HEADER_BYTES = 1024
+"""Limit of each header of a dead letter that would otherwise be too large for Kafka."""
+
+_LARGE = 64 * 1024
+
+
+class TooLargeError(ValueError):
+    """A limit is exceeded; the message is a sentence that names it."""
+
+
+def check_body(size: int) -> None:
+    """Raises TooLargeError."""
+    if size > BODY_BYTES:
+        raise TooLargeError(f"The message would become larger than {BODY_BYTES:,} bytes.")
+
+
+def check_growth(document: object, written: object) -> None:
+    """Checks a document in place of which, or in which, a value was written. Raises TooLargeError.
+
+    Measuring a document costs as much as a step, so it is measured only when the value is large or a container.
+    """
+    if len(written) > _LARGE if isinstance(written, str) else isinstance(written, dict | list):
+        check_body(len(json.dumps(document)))
+
+
+class FanOut:
+    """Counts what is made of one message, which may have so many bytes in total."""
+
+    def __init__(self, most_bytes: int = FAN_OUT_BYTES) -> None:
+        self._most_bytes = most_bytes
+        self._messages = 0
+        self._bytes = 0
+
+    def add(self, size: int, messages: int = 1) -> None:
+        """Raises TooLargeError."""
+        self._messages += messages
+        self._bytes += size
+        if self._messages > FAN_OUT_MESSAGES:
+            raise TooLargeError(f"The message would become more than {FAN_OUT_MESSAGES:,} messages.")
+        if self._bytes > self._most_bytes:
+            raise TooLargeError(f"The message would become messages of more than {self._most_bytes:,} bytes in total.")

@@ -1,0 +1,90 @@
+"""Templates that are filled with a message: with the fields of its body, and with what Headrace knows about it, such
+as ``{{$message.id}}``."""
+
+from collections.abc import Callable
+from functools import cached_property
+from typing import Annotated, Any
+
+from pydantic import AfterValidator
+
+from backend.domain import json, paths, templates
+from backend.domain.capabilities import DeliveryError
+from backend.domain.limits import TooLargeError
+from backend.domain.message import Message
+from backend.domain.reasons import Reason
+
+_METADATA_STEP = "$message"
+_METADATA: dict[str, Callable[[Message], Any]] = {
+    "id": lambda message: message.id,
+    "key": lambda message: message.key.decode(errors="replace"),
+    "received_at": lambda message: message.received_at,
+    "content_type": lambda message: message.content_type,
+    "pipeline": lambda message: message.pipeline_id,
+    "version": lambda message: message.version,
+}
+
+
+class UnfitValueError(ValueError):
+    """A message whose value cannot stand where the template has it; the message says why."""
+
+
+class TemplateSource:
+    """A message as templates see it. Its body is decoded when the first field of it is asked for."""
+
+    def __init__(self, message: Message) -> None:
+        self._message = message
+
+    @cached_property
+    def document(self) -> Any:
+        return json.loads(self._message.body)
+
+    def get(self, steps: tuple[str, ...]) -> Any:
+        """The value at the path, or MISSING. Raises InvalidJsonError when the body is not JSON."""
+        if steps[0] == _METADATA_STEP:
+            return _METADATA[steps[1]](self._message)
+        return paths.get(self.document, steps)
+
+
+def check(template: Any) -> Any:
+    """Returns the template unchanged. Raises ValueError for a placeholder that names nothing a message could have."""
+    for placeholder in templates.placeholders(template):
+        step, *names = paths.parse_path(placeholder)
+        if step == _METADATA_STEP and (len(names) != 1 or names[0] not in _METADATA):
+            known = ", ".join(f"{_METADATA_STEP}.{name}" for name in _METADATA)
+            raise ValueError(f"There is no {placeholder}; there are {known}.")
+    return template
+
+
+MessageTemplate = Annotated[templates.TextTemplate, AfterValidator(check)]
+
+
+def compile_text(template: str, write: Callable[[Any], str] = json.text) -> Callable[[TemplateSource], str]:
+    """Like ``templates.compile_text``, as a function of a message."""
+    return templates.compile_text(template, write, get=TemplateSource.get)
+
+
+def compile_value(template: Any) -> Callable[[TemplateSource], Any]:
+    """Like ``templates.compile_value``, as a function of a message."""
+    return templates.compile_value(template, get=TemplateSource.get)
+
+
+def scalar_text(value: Any) -> str:
+    """Text, a number or a boolean as text. Raises UnfitValueError for anything else."""
+    if value is None or isinstance(value, dict | list):
+        raise UnfitValueError("The value is null, an object or a list, but a text, a number or a boolean is needed.")
+    return json.text(value)
+
+
+def delivery_error(error: ValueError) -> DeliveryError:
+    """Why a message could not be put into a template; the fault is the message's."""
+    match error:
+        case json.InvalidJsonError():
+            reason, text = (
+                Reason.NOT_JSON,
+                f"The output's templates need fields of a JSON body; this is not JSON: {error}",
+            )
+        case TooLargeError():
+            reason, text = Reason.TOO_LARGE, str(error)
+        case _:
+            reason, text = Reason.TEMPLATE, f"The message does not fit the output's templates: {error}"
+    return DeliveryError(reason, text, retryable=False, about_message=True)

@@ -1,0 +1,116 @@
+import { Checkbox } from '@mantine/core'
+import type { MouseEvent, ReactNode } from 'react'
+
+import classes from './data-table.module.css'
+import type { SortKey } from './sorting'
+
+export interface Column<Row> {
+  /** Unique among the columns of a table. */
+  name: string
+  title: string
+  cell: (row: Row) => ReactNode
+  /** Makes the column sortable. */
+  sortBy?: (row: Row) => SortKey
+  /** Numbers stand at the right. */
+  isNumber?: boolean
+  /** Never broken into lines, such as a time. */
+  isStill?: boolean
+  /** In a card, below its title instead of beside it: long text. */
+  isWide?: boolean
+  /** What identifies the row: the first line of a card. */
+  isLead?: boolean
+}
+
+interface Selection<Row> {
+  chosen: Set<string>
+  onChange: (chosen: Set<string>) => void
+  label: (row: Row) => string
+}
+
+export interface TableProps<Row> {
+  label: string
+  rows: Row[]
+  columns: Column<Row>[]
+  keyOf: (row: Row) => string
+  /** Opens the row. There must also be a control in the row that does it, for the keyboard. */
+  onOpen?: (row: Row) => void
+  /** What one may do with the row, at its end. */
+  actions?: (row: Row) => ReactNode
+  /** Shown below the row. */
+  detail?: (row: Row) => ReactNode
+  selection?: Selection<Row>
+  /** On its own on a page, instead of in a card. */
+  isFramed?: boolean
+  /** Few and short columns, for which a narrow screen has room: its rows do not become cards. */
+  isSmall?: boolean
+}
+
+export interface LongBodyProps<Row> extends TableProps<Row> {
+  /** How many columns there are. */
+  span: number
+}
+
+export interface RowProps<Row> extends Omit<TableProps<Row>, 'rows'> {
+  row: Row
+  /** Its place in a long list. */
+  index?: number
+  measure?: (element: Element | null) => void
+}
+
+export function DataRow<Row>({ row, index, measure, columns, keyOf, onOpen, actions, selection }: RowProps<Row>) {
+  const key = keyOf(row)
+  return (
+    <tr
+      role="row"
+      ref={measure}
+      data-row
+      data-index={index}
+      aria-rowindex={index === undefined ? undefined : index + 2}
+      className={onOpen && classes.opens}
+      onClick={onOpen && ((event) => isOnControl(event) || onOpen(row))}
+    >
+      {selection && (
+        <td role="cell" className={classes.choice}>
+          <Checkbox
+            aria-label={selection.label(row)}
+            checked={selection.chosen.has(key)}
+            onChange={() => selection.onChange(toggled(selection.chosen, key))}
+          />
+        </td>
+      )}
+      {columns.map((column) => {
+        const value = column.cell(row)
+        return (
+          <td key={column.name} role="cell" className={classOf(column)} data-title={column.isLead ? undefined : column.title}>
+            {isNothing(value) ? null : <div className={classes.value}>{value}</div>}
+          </td>
+        )
+      })}
+      {actions && (
+        <td role="cell">
+          <div className={classes.actions}>{actions(row)}</div>
+        </td>
+      )}
+    </tr>
+  )
+}
+
+/** A cell without a value shows a dash, and is left out of a card. */
+function isNothing(value: ReactNode): boolean {
+  return value === null || value === undefined || value === '' || value === '–'
+}
+
+function classOf<Row>({ isNumber, isStill, isWide, isLead }: Column<Row>): string {
+  return [isNumber && classes.right, isStill && classes.still, isWide && classes.wide, isLead && classes.lead].filter(Boolean).join(' ')
+}
+
+/** A click on a link or a button of the row is meant for that alone. */
+function isOnControl(event: MouseEvent): boolean {
+  return (event.target as Element).closest('a, button, input, label') !== null
+}
+
+function toggled(chosen: Set<string>, key: string): Set<string> {
+  const next = new Set(chosen)
+  if (!next.delete(key)) next.add(key)
+  return next
+}

@@ -1,0 +1,44 @@
+import { Button, Group, Modal, Text } from '@mantine/core'
+import { useEffect, useRef } from 'react'
+import { useTranslation } from 'react-i18next'
+import { useBlocker } from 'react-router'
+
+/**
+ * Asks before typed work is lost, by a link, the browser's buttons or by closing the page. Returns a function to be
+ * called before leaving on purpose.
+ */
+export function useUnsaved(isDirty: boolean) {
+  const mayLeave = useRef(false)
+  const blocker = useBlocker(
+    ({ currentLocation, nextLocation }) => isDirty && !mayLeave.current && currentLocation.pathname !== nextLocation.pathname,
+  )
+  useEffect(() => {
+    if (!isDirty) return
+    const warn = (event: BeforeUnloadEvent) => event.preventDefault()
+    window.addEventListener('beforeunload', warn)
+    return () => window.removeEventListener('beforeunload', warn)
+  }, [isDirty])
+  return {
+    release: () => {
+      mayLeave.current = true
+    },
+    guard: <Question opened={blocker.state === 'blocked'} onStay={() => blocker.reset?.()} onLeave={() => blocker.proceed?.()} />,
+  }
+}
+
+function Question({ opened, onStay, onLeave }: { opened: boolean; onStay: () => void; onLeave: () => void }) {
+  const { t } = useTranslation()
+  return (
+    <Modal opened={opened} onClose={onStay} title={t('unsaved.title')} centered>
+      <Text size="sm">{t('unsaved.text')}</Text>
+      <Group justify="flex-end" mt="lg">
+        <Button variant="default" color="red" onClick={onLeave}>
+          {t('unsaved.leave')}
+        </Button>
+        <Button data-autofocus onClick={onStay}>
+          {t('unsaved.stay')}
+        </Button>
+      </Group>
+    </Modal>
+  )
+}

@@ -1,0 +1,138 @@
+import { Grid, Group, SimpleGrid, Stack, Text } from '@mantine/core'
+import { IconAlertTriangle, IconCircleCheck } from '@tabler/icons-react'
+import { useMemo, type ReactNode } from 'react'
+import { useTranslation } from 'react-i18next'
+
+import { RateChart } from '@/components/charts/rate-chart'
+import { Figure } from '@/components/figure'
+import { LoadedPage, Page } from '@/components/page'
+import { Loaded } from '@/components/states'
+import { ThroughputCard } from '@/components/throughput-card'
+import { useBacklogs, useThroughput } from '@/features/overview/api/overview'
+import { needsOf } from '@/features/overview/attention'
+import { Backlogs, MonthUsage, RateLimits, RecentChanges } from '@/features/overview/components/asides'
+import { Needs } from '@/features/overview/components/needs'
+import { count, perSecond } from '@/lib/format'
+import { useLiveCounts } from '@/lib/live'
+import { useConditions } from '@/lib/queries/conditions'
+import { useHealth } from '@/lib/queries/health'
+import { usePipelines, type Pipeline } from '@/lib/queries/pipelines'
+import { includes, useRole } from '@/lib/queries/session'
+import { accepted, deadIn, deliveredIn, historyTimeline, ratesByEvent, summed } from '@/lib/rates'
+
+/** The socket sends five seconds; the two newest are still filling. */
+const window = 3
+
+interface Props {
+  /** Shown instead where nothing flows yet. */
+  guide: ReactNode
+  /** What stands above the figures, such as the demo's switch. */
+  tools: ReactNode
+}
+
+/** Is data flowing, and if not, where is it stuck and since when? */
+export function OverviewPage({ guide, tools }: Props) {
+  const pipelines = usePipelines()
+  return (
+    <LoadedPage query={pipelines}>
+      {(all) => (all.some((pipeline) => pipeline.published_version !== null) ? <Overview pipelines={all} tools={tools} /> : guide)}
+    </LoadedPage>
+  )
+}
+
+function Overview({ pipelines, tools }: { pipelines: Pipeline[]; tools: ReactNode }) {
+  const conditions = useConditions()
+  const isAdmin = includes(useRole(), 'admin')
+  const needs = conditions.data && needsOf(pipelines, conditions.data)
+  return (
+    <Page purpose={needs && <HealthLine needs={new Set(needs.map(({ pipeline }) => pipeline.id)).size} pipelines={pipelines.length} />} action={tools}>
+      <Stack gap="lg">
+        <Figures pipelines={pipelines} deadLetters={[...(conditions.data?.values() ?? [])].reduce((sum, { dead_letters }) => sum + dead_letters, 0)} />
+        <Grid gap="lg">
+          <Grid.Col span={{ base: 12, lg: 8 }}>
+            <Stack gap="lg">
+              <Loaded query={{ ...conditions, data: needs }}>{(found) => <Needs needs={found} />}</Loaded>
+              <Throughput pipelines={pipelines} />
+              {isAdmin && <RecentChanges />}
+            </Stack>
+          </Grid.Col>
+          <Grid.Col span={{ base: 12, lg: 4 }}>
+            <Stack gap="lg">
+              <Backlogs />
+              <RateLimits pipelines={pipelines} />
+              <MonthUsage />
+            </Stack>
+          </Grid.Col>
+        </Grid>
+      </Stack>
+    </Page>
+  )
+}
+
+/** The health of the installation in a line. */
+function HealthLine({ needs, pipelines }: { needs: number; pipelines: number }) {
+  const { t } = useTranslation()
+  const health = useHealth()
+  const isAway = health.error !== null || Object.values(health.data ?? {}).some((state) => state !== 'ok')
+  const isWell = !needs && !isAway
+  const Icon = isWell ? IconCircleCheck : IconAlertTriangle
+  const sentence = isAway ? t('overview.unavailable') : needs ? t('overview.needy', { count: needs, pipelines }) : t('overview.well', { count: pipelines })
+  return (
+    <Group gap={6} wrap="nowrap" c={isAway ? 'red' : needs ? 'yellow' : undefined}>
+      <Icon size={18} aria-hidden style={{ flexShrink: 0 }} />
+      <span>{sentence}</span>
+    </Group>
+  )
+}
+
+function Figures({ pipelines, deadLetters }: { pipelines: Pipeline[]; deadLetters: number }) {
+  const { t, i18n } = useTranslation()
+  const { counts, now } = useLiveCounts(pipelines.map(({ id }) => id))
+  const backlogs = useBacklogs()
+  const rates = useMemo(() => ratesByEvent(summed(Object.values(counts)), now, window), [counts, now])
+  const rate = (value: number) => t('pipelines.ratePerSecond', { rate: perSecond(value, i18n.language) })
+  const waiting = backlogs.data?.reduce((sum, { lag }) => sum + (lag ?? 0), 0)
+  return (
+    <SimpleGrid cols={{ base: 2, md: 4 }}>
+      <Figure label={t('pipelines.nowIn')} value={rate(accepted(rates))} note={t('overview.window')} isLive />
+      <Figure label={t('pipelines.nowOut')} value={rate(deliveredIn(rates))} note={t('overview.window')} isLive />
+      <Figure
+        label={t('overview.failed')}
+        value={count(deadLetters, i18n.language)}
+        note={t('overview.failedNow', { rate: rate(deadIn(rates)) })}
+        isLive
+      />
+      <Figure
+        label={t('pipelines.waiting')}
+        value={waiting === undefined ? '–' : count(waiting, i18n.language)}
+        note={t('overview.waitingNote')}
+      />
+    </SimpleGrid>
+  )
+}
+
+function Throughput({ pipelines }: { pipelines: Pipeline[] }) {
+  const { t } = useTranslation()
+  const bornAt = new Date(Math.min(...pipelines.map(({ created_at }) => Date.parse(created_at))))
+  return (
+    <ThroughputCard ranges={['1', '24', '720']}>
+      {(range) => (
+        <>
+          <History hours={Number(range)} bornAt={bornAt} />
+          <Text size="xs" c="dimmed" mt="xs">
+            {t('overview.historyNote')}
+          </Text>
+        </>
+      )}
+    </ThroughputCard>
+  )
+}
+
+function History({ hours, bornAt }: { hours: number; bornAt: Date }) {
+  const history = useThroughput(hours)
+  return (
+    <Loaded query={history}>
+      {(steps) => <RateChart points={historyTimeline(steps, history.dataUpdatedAt / 1000, hours, bornAt)} withDate={hours > 24} />}
+    </Loaded>
+  )
+}

@@ -1,0 +1,46 @@
+import { expect, test } from 'vitest'
+
+import { partPathOf, partsOf, summaryOf, withAdded, withMoved, withoutPart, withPart } from './parts'
+
+const config = {
+  input: { type: 'http' },
+  transforms: [{ type: 'rename', path: 'user', to: 'customer' }, { type: 'remove', paths: ['a', 'b'] }],
+  index: [{ name: 'country' }],
+  stream_processing: null,
+  outputs: [{ name: 'erp' }],
+}
+
+test('parts stand in the order in which messages meet them; what is not configured is no part', () => {
+  expect(partsOf(config).map(({ path }) => path)).toEqual(['input', 'transforms.0', 'transforms.1', 'index', 'outputs.0'])
+  expect(partsOf({}).map(({ path }) => path)).toEqual(['input'])
+})
+
+test('a problem leads to the part that it is about', () => {
+  expect(partPathOf('transforms.12.to')).toBe('transforms.12')
+  expect(partPathOf('input')).toBe('input')
+  expect(partPathOf('outputs')).toBeUndefined()
+  expect(partPathOf('indexes.0')).toBeUndefined()
+})
+
+test('parts are changed, added, moved and removed without touching the others', () => {
+  expect(withPart(config, 'outputs.0', { name: 'crm' }).outputs).toEqual([{ name: 'crm' }])
+  expect(withPart(config, 'input', { type: 'filter' }).input).toEqual({ type: 'filter' })
+  expect(withPart(config, 'index', { index: [] }).index).toEqual([])
+  const added = withAdded(config, 'outputs', {})
+  expect([added.path, added.config.outputs]).toEqual(['outputs.1', [{ name: 'erp' }, {}]])
+  expect((withMoved(config, 1, 0).transforms as { type: string }[]).map(({ type }) => type)).toEqual(['remove', 'rename'])
+  expect(withoutPart(config, 'transforms.0').transforms).toEqual([config.transforms[1]])
+  expect(withoutPart(config, 'index').index).toEqual([])
+  expect(config.transforms).toHaveLength(2)
+})
+
+test.each([
+  [{ path: 'user', to: 'customer' }, 'user → customer'],
+  [{ paths: ['a', 'b'] }, 'a, b'],
+  [{ path: 'source', value: 'web' }, 'source = "web"'],
+  [{ path: 'n', condition: 'less_than', value: 900 }, 'n less than 900'],
+  [{ expression: 'a + 1', to: 'b' }, 'a + 1 → b'],
+  [{}, ''],
+])('%o is said in a line', (step, line) => {
+  expect(summaryOf(step)).toBe(line)
+})

@@ -1,0 +1,62 @@
+import { useDebouncedValue } from '@mantine/hooks'
+import { IconAlertTriangle, IconCircleCheck, IconCircleX, IconFilterOff } from '@tabler/icons-react'
+import type { TFunction } from 'i18next'
+import { useMemo, useState } from 'react'
+import { useTranslation } from 'react-i18next'
+
+import { useDryRun, type Config, type DryRun } from '@/features/pipelines/api/pipelines'
+import { Problem, type FieldErrors } from '@/lib/api/problem'
+
+import type { Look } from './flow-graph'
+import { partPathOf, type Part } from './parts'
+import { useNames } from './use-names'
+
+/** A message that is walked through the draft while it is edited. */
+export function useTrial(id: string, config: Config) {
+  const [body, setBody] = useState('')
+  // With the external APIs' answers, until the message or the configuration changes.
+  const [answered, setAnswered] = useState<{ outcome: DryRun; body: string; config: Config }>()
+  const [tried] = useDebouncedValue({ body, config }, 400)
+  const run = useDryRun(id, tried)
+  const isFresh = answered?.body === body && answered.config === config
+  return {
+    body,
+    setBody,
+    setAnswered: (outcome: DryRun) => setAnswered({ outcome, body, config }),
+    outcome: body ? (isFresh ? answered.outcome : run.data) : undefined,
+    errors: body && run.error instanceof Problem ? run.error.errors : none,
+  }
+}
+
+const none: FieldErrors = {}
+
+/** What the nodes show while editing: problems, and what became of the message that is tried. */
+export function useLooks(parts: Part[], problems: FieldErrors, outcome: DryRun | undefined): Map<string, Look> {
+  const { t } = useTranslation()
+  const namesOf = useNames()
+  return useMemo(() => {
+    const broken = new Set(Object.keys(problems).map(partPathOf))
+    const steps = parts.filter(({ kind }) => kind === 'step').length
+    const looks = new Map<string, Look>([['transforms', { title: t('flow.steps', { count: steps }), detail: '' }]])
+    for (const part of parts) {
+      const look: Look = namesOf(part)
+      if (broken.has(part.path)) {
+        look.state = { text: <IconAlertTriangle size={16} aria-hidden />, label: t('flow.incorrect'), tone: 'red' }
+      } else if (part.kind === 'step') {
+        look.state = stateOf(outcome, Number(part.path.split('.')[1]), t)
+      }
+      looks.set(part.path, look)
+    }
+    return looks
+  }, [parts, problems, outcome, namesOf, t])
+}
+
+function stateOf(outcome: DryRun | undefined, index: number, t: TFunction): Look['state'] {
+  const step = outcome?.steps[index]
+  if (!outcome || !step) return undefined
+  if (outcome.error && index === outcome.steps.length - 1) {
+    return { text: <IconCircleX size={16} aria-hidden />, label: t('playground.deadLetter'), tone: 'red' }
+  }
+  if (!step.after.length) return { text: <IconFilterOff size={16} aria-hidden />, label: t('playground.dropped'), tone: 'yellow' }
+  return { text: <IconCircleCheck size={16} aria-hidden />, label: t('flow.passed') }
+}

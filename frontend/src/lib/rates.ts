@@ -1,0 +1,83 @@
+import type { Seconds } from '@/lib/seconds'
+
+/** Executors report once a second, so the newest seconds are incomplete. */
+const settling = 2
+
+export interface Point {
+  second: number
+  in: number
+  delivered: number
+  dead: number
+}
+
+const delivered = /^output\..+\.delivered$/
+const dead = /^(output\..+\.dead|adapting\.dead)$/
+
+export function sumOf(counts: Record<string, number>, pattern: RegExp): number {
+  return Object.entries(counts).reduce((sum, [event, n]) => (pattern.test(event) ? sum + n : sum), 0)
+}
+
+/** What came in: posted, or taken from other pipelines by a filter. */
+export const accepted = (counts: Record<string, number>) =>
+  (counts['input.accepted'] ?? 0) + (counts['filtering.matched'] ?? 0)
+export const deliveredIn = (counts: Record<string, number>) => sumOf(counts, delivered)
+export const deadIn = (counts: Record<string, number>) => sumOf(counts, dead)
+
+/** One point a second up to now; seconds without counts are zero, because nothing happened in them. */
+export function timeline(seconds: Seconds, now: number, length: number): Point[] {
+  const last = now - settling
+  return Array.from({ length }, (_, index) => {
+    const second = last - length + 1 + index
+    const counts = seconds[second] ?? {}
+    return { second, in: accepted(counts), delivered: deliveredIn(counts), dead: deadIn(counts) }
+  })
+}
+
+export interface Step {
+  at: number
+  seconds: number
+  counts: Record<string, number>
+}
+
+/**
+ * One point a step over the last `hours`, as rates per second; the newest is of the step that is complete.
+ * The time before `bornAt`, when there was nothing to count, is left out.
+ */
+export function historyTimeline(steps: Step[], now: number, hours: number, bornAt: Date): Point[] {
+  const length = steps[0]?.seconds
+  if (length === undefined) return []
+  const byTime = new Map(steps.map((step) => [step.at, step.counts]))
+  const last = Math.max(...byTime.keys())
+  const first = Math.floor(Math.max(now - hours * 3600, bornAt.getTime() / 1000) / length) * length
+  return Array.from({ length: Math.max(0, (last - first) / length + 1) }, (_, index) => {
+    const second = first + index * length
+    const counts = byTime.get(second) ?? {}
+    return {
+      second,
+      in: accepted(counts) / length,
+      delivered: deliveredIn(counts) / length,
+      dead: deadIn(counts) / length,
+    }
+  })
+}
+
+/** Mean per second of an event over the last `window` settled seconds. */
+export function ratesByEvent(seconds: Seconds, now: number, window: number): Record<string, number> {
+  const totals: Record<string, number> = {}
+  for (let second = now - settling - window + 1; second <= now - settling; second++) {
+    for (const [event, n] of Object.entries(seconds[second] ?? {})) totals[event] = (totals[event] ?? 0) + n
+  }
+  return Object.fromEntries(Object.entries(totals).map(([event, n]) => [event, n / window]))
+}
+
+/** The sum of several pipelines' counts, by second. */
+export function summed(all: Seconds[]): Seconds {
+  const total: Seconds = {}
+  for (const seconds of all) {
+    for (const [second, counts] of Object.entries(seconds)) {
+      const sum = (total[second] ??= {})
+      for (const [event, n] of Object.entries(counts)) sum[event] = (sum[event] ?? 0) + n
+    }
+  }
+  return total
+}

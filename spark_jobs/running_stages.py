@@ -1,0 +1,246 @@
+"""The stages of one application: they are started, watched, and stopped, as many as there are task slots for."""
+
+import functools
+import importlib
+import logging
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from confluent_kafka.admin import AdminClient
+from pyspark.sql import SparkSession
+
+from backend.domain.stages import ADAPTING, STREAM_SQL, Form, Stage
+from backend.manager_api.jobs import Loss
+from backend.settings import Settings, platform_settings
+from spark_jobs.jobs import adapting
+from spark_jobs.jobs.stream_sql import StreamSql
+from spark_jobs.reporting import Reporter
+from spark_jobs.stage_slots import Need, plan
+from spark_jobs.streaming.input_lane import run_input_slot
+from spark_jobs.streaming.kept_running import KeptRunning, LaneSlot
+from spark_jobs.streaming.lane_task import run_slot
+from spark_jobs.streaming.stop_channel import StopChannel
+
+log = logging.getLogger("spark_jobs")
+
+_KAFKA_SECONDS = 10.0
+_EXECUTORS_SECONDS = 60.0
+_SETTLE_SECONDS = 30.0
+"""An executor that is lost has usually been replaced by then."""
+
+
+class StartError(Exception):
+    """The application cannot run as configured; the message says what to change."""
+
+
+@dataclass(frozen=True)
+class Options:
+    """How the stages run: the tasks of each lane, where the adapting query writes its checkpoints, and how often."""
+
+    lane_slots: int
+    checkpoints: str
+    batch_seconds: int
+
+
+@dataclass
+class RunningStage:
+    """A stage that has been started. ``problem`` is empty while all of it runs well."""
+
+    name: str
+    slots: int
+    problem: Callable[[], str]
+    progress: Callable[[], dict[str, Any]]
+    stop: Callable[[], None]
+
+    def beat(self, problem: str) -> dict[str, Any]:
+        """For the heartbeat."""
+        return {"alive": not problem, "slots": self.slots, **self.progress()}
+
+
+class RunningStages:
+    """Those of the application's stages that there are task slots for. Used by one thread."""
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        environment: Settings,
+        stages: Iterable[Stage],
+        options: Options,
+        reporter: Reporter,
+    ) -> None:
+        """Raises StartError."""
+        self._spark = spark
+        self._environment = environment
+        self._options = options
+        self._reporter = reporter
+        self._needs = [_need(environment, stage, options.lane_slots) for stage in stages]
+        self._planned: dict[Stage, int] = {}
+        self._next = self._planned
+        self._next_since = 0.0
+        self._started: dict[Stage, RunningStage] = {}
+        """Those that have been stopped as well, since their progress is of interest."""
+        self._granted: dict[Stage, int] = {}
+        """The slots of those that run."""
+        self._ending: dict[Stage, threading.Thread] = {}
+
+    def start(self) -> None:
+        """Starts the stages that there are slots for once a cluster's executors, which register one by one, are all
+        there, or after a minute."""
+        deadline = time.monotonic() + _EXECUTORS_SECONDS
+        while self._slots() < self._needed() and time.monotonic() < deadline and not self._is_local():
+            time.sleep(0.2)
+        self._planned = self._next = plan(self._needs, self._slots())
+        self._apply()
+
+    def adjust(self) -> None:
+        """Stops and starts stages once the number of task slots has changed for good. In real-time mode a partition
+        without a slot is silently never read, so no stage runs with fewer than it needs."""
+        planned = plan(self._needs, self._slots())
+        if planned != self._next:
+            self._next, self._next_since = planned, time.monotonic()
+        if planned != self._planned and time.monotonic() - self._next_since > _SETTLE_SECONDS:
+            self._planned = planned
+        self._apply()
+
+    def stop(self) -> None:
+        """Begins to stop all of them."""
+        self._planned = self._next = {}
+        self._apply()
+
+    def ended(self, seconds: float) -> bool:
+        """Whether all of them have stopped, or do so within this time."""
+        deadline = time.monotonic() + seconds
+        for thread in self._ending.values():
+            thread.join(max(0.0, deadline - time.monotonic()))
+        return not any(thread.is_alive() for thread in self._ending.values())
+
+    def report(self, state: str) -> None:
+        problems = {stage: started.problem() for stage, started in self._started.items()}
+        shortage = self._shortage() if state == "running" else ""
+        beats = {
+            stage.name: started.beat(problems[stage] or (shortage if stage not in self._planned else ""))
+            for stage, started in self._started.items()
+        }
+        self._reporter.send(state, beats, " ".join(filter(None, [shortage, *problems.values()])))
+
+    def _apply(self) -> None:
+        for stage in [stage for stage, slots in self._granted.items() if slots != self._planned.get(stage)]:
+            del self._granted[stage]
+            self._ending[stage] = threading.Thread(target=self._started[stage].stop, name=f"stop-{stage.name}")
+            self._ending[stage].start()
+        self._ending = {stage: thread for stage, thread in self._ending.items() if thread.is_alive()}
+        for stage, slots in self._planned.items():
+            if stage not in self._granted and stage not in self._ending:
+                self._granted[stage] = slots
+                self._started[stage] = self._start(stage, slots)
+
+    def _start(self, stage: Stage, slots: int) -> RunningStage:
+        match stage.form:
+            case Form.QUERY:
+                return _start_query(self._spark, self._environment, self._options, self._reporter)
+            case Form.SQL:
+                return _start_sql(self._spark, self._environment, self._options)
+        return _start_tasks(self._spark, stage, slots, self._reporter)
+
+    def _shortage(self) -> str:
+        absent = [need.stage.name for need in self._needs if need.stage not in self._planned]
+        if not absent:
+            return ""
+        return (
+            f"There are too few task slots for {', '.join(absent)}: Spark has {self._slots()}, and all stages need "
+            f"{self._needed()} (one per partition of {ADAPTING.topic} and per lane task). Give it more "
+            "(HEADRACE_SPARK_MASTER)."
+        )
+
+    def _needed(self) -> int:
+        return sum(need.most for need in self._needs)
+
+    def _slots(self) -> int:
+        """The number of tasks that can run at the same time."""
+        return self._spark.sparkContext.defaultParallelism
+
+    def _is_local(self) -> bool:
+        return (self._spark.sparkContext.master or "").startswith("local")
+
+
+def _need(environment: Settings, stage: Stage, lane_slots: int) -> Need:
+    """Raises StartError."""
+    match stage.form:
+        case Form.SQL:
+            return Need(stage, 1, 1)
+        case Form.QUERY:
+            partitions = _partitions(environment, stage)
+            return Need(stage, partitions, partitions)
+    return Need(stage, 1, lane_slots)
+
+
+def _partitions(environment: Settings, stage: Stage) -> int:
+    """The number of partitions of the stage's topic. Raises StartError."""
+    assert stage.topic is not None
+    admin = AdminClient(environment.kafka.client())
+    topic = admin.list_topics(stage.topic, timeout=_KAFKA_SECONDS).topics[stage.topic]
+    if topic.error is not None:
+        raise StartError(f"Topic {stage.topic} cannot be read: {topic.error.str()}.")
+    return len(topic.partitions)
+
+
+def _start_sql(spark: SparkSession, environment: Settings, options: Options) -> RunningStage:
+    queries = StreamSql(spark, environment, f"{options.checkpoints}/{STREAM_SQL.name}")
+    queries.start()
+    return RunningStage(STREAM_SQL.name, 0, queries.problem, queries.progress, queries.stop)
+
+
+def _start_query(spark: SparkSession, environment: Settings, options: Options, reporter: Reporter) -> RunningStage:
+    query = adapting.Adapting(
+        spark,
+        kafka=environment.kafka,
+        checkpoint=f"{options.checkpoints}/{ADAPTING.name}",
+        batch_seconds=options.batch_seconds,
+        lost=reporter.lost,
+    )
+    kept = KeptRunning(ADAPTING.name, query.run, query.stopped)
+
+    def stop() -> None:
+        query.stop()
+        kept.join()
+
+    return RunningStage(ADAPTING.name, 0, lambda: kept.problem() or query.problem(), query.progress, stop)
+
+
+def _start_tasks(spark: SparkSession, stage: Stage, slots: int, reporter: Reporter) -> RunningStage:
+    context = spark.sparkContext
+    host = context.getConf().get("spark.driver.host", socket.gethostname())
+    channel = StopChannel(host, platform_settings().service_token)
+    body = functools.partial(_run_partition, stage, channel.address, slots)
+    lane_slots = [LaneSlot(context, stage.name, slot, body, channel) for slot in range(slots)]
+
+    def problem() -> str:
+        for loss in channel.take_losses():
+            reporter.lost(Loss(stage.name, *loss))
+        return " ".join(filter(None, (slot.problem() for slot in lane_slots)))
+
+    def stop() -> None:
+        channel.stop()
+        for slot in lane_slots:
+            slot.cancel_unless_running()
+        for slot in lane_slots:
+            slot.join()
+        channel.close()
+
+    return RunningStage(stage.name, slots, problem, dict, stop)
+
+
+def _run_partition(stage: Stage, stop_address: tuple[str, int], slots: int, partition: Iterable[int]) -> None:
+    environment = platform_settings()
+    for slot in partition:
+        if stage.form is Form.INPUT:
+            run_input_slot(stage, environment, stop_address, slot)
+        elif stage.form is Form.STORE:
+            importlib.import_module(f"spark_jobs.jobs.{stage.name}").run_slot(environment, stop_address, slot)
+        else:
+            lane = importlib.import_module(f"spark_jobs.jobs.{stage.name}").LANE
+            run_slot(lane, environment, stop_address, slot, slots)

@@ -1,0 +1,42 @@
+"""Collections of MongoDB. FerretDB has no decimals, so that only numbers of 64 bits are exact there."""
+
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+from tests import mongodb
+from tests.e2e.matrix.ends import End, Inlet, Outlet, Record
+
+
+class _Collection(End):
+    type, servers = "mongodb", (mongodb.mongodb_server,)
+    connection = mongodb.CONNECTION
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.place = {"database": "matrix", "collection": self.name}
+
+    @classmethod
+    def holds(cls, record: Record) -> bool:
+        return record["id"] not in (4, 6)
+
+
+class MongodbInlet(_Collection, Inlet):
+    def __init__(self) -> None:
+        super().__init__()
+        self.options = {**self.place, "mode": {"type": "whole"}}
+
+    def write(self, records: Sequence[Record]) -> None:
+        with mongodb.direct() as client:
+            client["matrix"][self.name].insert_many([{"_id": record["id"], **record} for record in records])
+
+
+class MongodbOutlet(_Collection, Outlet):
+    output: ClassVar[dict[str, Any]] = {"batch": {"messages": 3, "seconds": 0.2}}
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.options = {**self.place, "write": "replace", "key": ["id"]}
+
+    def read(self) -> list[Record]:
+        with mongodb.direct() as client:
+            return list(client["matrix"][self.name].find())

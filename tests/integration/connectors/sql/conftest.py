@@ -1,0 +1,1 @@
+from tests.mariadb import mariadb_server  # noqa: F401

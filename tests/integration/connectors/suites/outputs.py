@@ -1,0 +1,150 @@
+"""For the capabilities ``deliver`` and ``deliver_batch``."""
+
+import asyncio
+import uuid
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from backend.delivery.client import DeliveryClient
+from backend.domain.capabilities import Deliver, DeliverBatch, DeliveryError
+from backend.domain.connector import CheckFailedError, RuntimeConnector, check_connection, connectors
+from backend.domain.pipeline import OutputConfig, RuntimeOutput
+from tests.integration.connectors.suites.common import forbid_every_address, hides_secrets, message
+
+_ATTEMPT_SECONDS = 120
+"""Unless a test is about the limit. An emulator on a busy machine needs longer than the default for a large batch."""
+
+
+@dataclass
+class Server:
+    """A real server that a connector delivers to."""
+
+    connection: dict[str, Any]
+    options: dict[str, Any] = field(default_factory=dict)
+    bodies: list[bytes] = field(default_factory=list)
+
+    async def delivered(self) -> list[bytes]:
+        """The bodies of all messages that arrived, in any order."""
+        return self.bodies
+
+
+class _Outputs(ABC):
+    type: str
+    batch: dict[str, Any] | None = None
+
+    @abstractmethod
+    @asynccontextmanager
+    async def server(self, *, hangs: bool = False) -> AsyncIterator[Server]:
+        """A server that works, or one that accepts connections and never answers."""
+        yield Server({})
+
+    @abstractmethod
+    def unreachable(self) -> dict[str, Any]:
+        """A connection to nobody on this machine."""
+
+    def client(self, connection: dict[str, Any], options: dict[str, Any], **config: Any) -> DeliveryClient:
+        fields = {
+            "name": "out",
+            "connector": str(uuid.uuid4()),
+            "options": options,
+            "batch": self.batch,
+            "timeout_seconds": _ATTEMPT_SECONDS,
+            **config,
+        }
+        return DeliveryClient(
+            RuntimeOutput(
+                connector=RuntimeConnector(type=self.type, connection=connection),
+                config=OutputConfig.model_validate(fields),
+            )
+        )
+
+    async def test_it_delivers_many_at_the_same_time(self) -> None:
+        async with self.server() as server:
+            client = self.client(server.connection, server.options)
+            bodies = [b'{"n": %d, "text": "S\xc3\xa3o Paulo"}' % number for number in range(50)]
+            await asyncio.gather(*(client.deliver_one(message(body)) for body in bodies))
+            await client.close()
+            assert sorted(await server.delivered()) == sorted(bodies)
+
+    async def test_nobody_there_is_a_transient_fault_without_secrets(self) -> None:
+        connection = self.unreachable()
+        client = self.client(connection, await self._options(), timeout_seconds=20)
+        with pytest.raises(DeliveryError) as failed:
+            await client.deliver_one(message())
+        await client.close()
+        assert failed.value.retryable
+        self._hides_secrets(connection, str(failed.value) + failed.value.response)
+
+    async def test_a_server_that_hangs_is_cut_off(self) -> None:
+        async with self.server(hangs=True) as server:
+            client = self.client(server.connection, server.options, timeout_seconds=1)
+            async with asyncio.timeout(30):
+                with pytest.raises(DeliveryError) as failed:
+                    await client.deliver_one(message())
+                assert failed.value.retryable
+                await client.close()
+
+    async def test_it_closes_without_having_delivered_and_twice_in_a_row(self) -> None:
+        async with self.server() as server:
+            for _ in range(2):
+                await self.client(server.connection, server.options).close()
+
+    async def test_its_target_and_its_model_show_no_secret(self) -> None:
+        async with self.server() as server:
+            bound = self.client(server.connection, server.options).runtime.config.bind(
+                RuntimeConnector(type=self.type, connection=server.connection)
+            )
+            assert isinstance(bound, Deliver | DeliverBatch)
+            self._hides_secrets(server.connection, bound.target() + repr(bound.connection) + repr(bound.options))
+
+    async def test_an_address_that_is_not_allowed_is_refused_before_it_is_used(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        async with self.server() as server:
+            forbid_every_address(monkeypatch)
+            client = self.client(server.connection, server.options)
+            with pytest.raises(DeliveryError) as refused:
+                await client.deliver_one(message())
+            await client.close()
+            assert refused.value.reason == "forbidden"
+            assert await server.delivered() == []
+
+    async def test_a_connection_test_says_what_was_reached_or_which_field_is_to_blame(self) -> None:
+        connector = connectors.get(self.type)
+        async with self.server() as server:
+            reached = await check_connection(connector, connector.connection_model.model_validate(server.connection))
+            assert reached.endswith(".")
+        with pytest.raises(CheckFailedError) as failed:
+            await check_connection(connector, connector.connection_model.model_validate(self.unreachable()))
+        assert str(failed.value.field).partition(".")[0] in connector.connection_model.model_fields
+
+    async def _options(self) -> dict[str, Any]:
+        async with self.server() as server:
+            return server.options
+
+    def _hides_secrets(self, connection: dict[str, Any], text: str) -> None:
+        assert hides_secrets(self.type, connection, text)
+
+
+class DeliverSuite(_Outputs):
+    """For connectors with the capability ``deliver``."""
+
+
+class DeliverBatchSuite(_Outputs):
+    """For connectors with the capability ``deliver_batch``."""
+
+    batch = {"messages": 10}
+
+    async def test_a_batch_arrives_whole(self) -> None:
+        async with self.server() as server:
+            client = self.client(server.connection, server.options)
+            messages = [message(b'{"n": %d}' % number) for number in range(10)]
+            results = await client.deliver_batch(messages)
+            await client.close()
+            assert not [result for result in results if isinstance(result, DeliveryError)]
+            assert sorted(await server.delivered()) == sorted(one.body for one in messages)

@@ -1,0 +1,186 @@
+"""How the Kafka connector logs in and encrypts, against a real broker that asks for it."""
+
+import json
+from base64 import urlsafe_b64encode
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from tempfile import mkdtemp
+from time import time
+from typing import Any
+
+import pytest
+from aiohttp import web
+from confluent_kafka.admin import (
+    AclBinding,
+    AclOperation,
+    AclPermissionType,
+    AdminClient,
+    ResourcePatternType,
+    ResourceType,
+    ScramCredentialInfo,
+    ScramMechanism,
+    UserScramCredentialUpsertion,
+)
+from confluent_kafka.cimpl import NewTopic
+
+from backend.connectors.parts.kafka_cluster import KafkaConnection
+from backend.delivery.client import DeliveryClient
+from backend.domain.capabilities import DeliveryError
+from backend.domain.connector import CheckFailedError, RuntimeConnector, check_connection, connectors
+from backend.domain.pipeline import OutputConfig, RuntimeOutput
+from backend.runtime.java import java_home
+from backend.runtime.layout import Layout
+from tests.infra import VAR
+from tests.integration.connectors.suites import input_reader, message, opened
+from tests.kafka_cluster import USERS, KafkaCluster
+from tests.receiver import receiver
+
+SECRET = "planted-client-secret"
+
+
+@pytest.fixture(scope="module")
+def broker(project_layout: Layout) -> Iterator[KafkaCluster]:
+    folder = Path(mkdtemp(prefix="secured-", dir=VAR))
+    running = KafkaCluster(folder, project_layout.jars, java_home(project_layout), size=1, client_auth="requested")
+    try:
+        running.start()
+        admin = AdminClient({"bootstrap.servers": running.bootstrap()})
+        for mechanism in (ScramMechanism.SCRAM_SHA_256, ScramMechanism.SCRAM_SHA_512):
+            change = UserScramCredentialUpsertion(
+                "alice", ScramCredentialInfo(mechanism, 4096), USERS["alice"].encode()
+            )
+            for changed in admin.alter_user_scram_credentials([change]).values():
+                changed.result(30)
+        rights = [
+            AclBinding(
+                kind, "secured", ResourcePatternType.PREFIXED, user, "*", AclOperation.ALL, AclPermissionType.ALLOW
+            )
+            for kind in (ResourceType.TOPIC, ResourceType.GROUP)
+            for user in ("User:alice", "User:lane")
+        ]
+        for created in admin.create_acls(rights).values():
+            created.result(30)
+        admin.create_topics([NewTopic("secured", 1, 1)])["secured"].result(30)
+        yield running
+    finally:
+        running.stop()
+
+
+def sasl(mechanism: str, password: str = USERS["alice"]) -> dict[str, Any]:
+    return {"type": "sasl", "mechanism": mechanism, "username": "alice", "password": password}
+
+
+async def sent_and_read(connection: dict[str, Any], group: str) -> bool:
+    """Whether a message that is delivered with this connection is read with it."""
+    connector = RuntimeConnector(type="kafka", connection=connection)
+    output = OutputConfig(name="out", connector="0199d1a0-0000-7000-8000-000000000000", options={"topic": "secured"})
+    client = DeliveryClient(RuntimeOutput(connector=connector, config=output))
+    body = json.dumps({"group": group}).encode()
+    await client.deliver_one(message(body))
+    await client.close()
+    async with opened(input_reader("kafka", connection, {"topics": ["secured"], "group": group})) as reader:
+        async for batch in reader.stream():
+            if body in [record.body for record in batch.records]:
+                return True
+    return False
+
+
+async def refusal(connection: dict[str, Any]) -> CheckFailedError:
+    with pytest.raises(CheckFailedError) as failed:
+        await check_connection(connectors.get("kafka"), KafkaConnection.model_validate(connection))
+    return failed.value
+
+
+@pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"])
+async def test_a_password_logs_in(broker: KafkaCluster, mechanism: str) -> None:
+    connection = {"bootstrap_servers": broker.bootstrap("SASL_PLAINTEXT"), "security": sasl(mechanism)}
+    assert await sent_and_read(connection, f"secured-{mechanism}")
+
+
+async def test_a_wrong_password_is_the_fault_of_the_login(broker: KafkaCluster) -> None:
+    connection = {
+        "bootstrap_servers": broker.bootstrap("SASL_PLAINTEXT"),
+        "security": sasl("PLAIN", "planted-wrong-password"),
+    }
+    failure = await refusal(connection)
+    assert failure.field == "security"
+    assert "uthentication" in str(failure)
+    assert "planted" not in str(failure)
+    with pytest.raises(DeliveryError, match="uthentication") as failed:
+        await sent_and_read(connection, "secured-wrong")
+    assert failed.value.retryable
+
+
+async def test_a_private_authority_is_trusted_when_it_is_given(broker: KafkaCluster) -> None:
+    address = {"bootstrap_servers": broker.bootstrap("SSL")}
+    ca = broker.authority.certificate.read_text()
+    assert await sent_and_read({**address, "tls": {"type": "tls", "ca": ca}}, "secured-tls")
+    # As a text box of one line hands it over.
+    pasted = ca.replace("\n", "")
+    assert await sent_and_read({**address, "tls": {"type": "tls", "ca": pasted}}, "secured-pasted")
+    failure = await refusal({**address, "tls": {"type": "tls"}})
+    assert failure.field == "tls"
+    assert "certificate" in str(failure)
+
+
+async def test_a_client_certificate_logs_in(broker: KafkaCluster) -> None:
+    certificate, key = (file.read_text() for file in broker.authority.issue("lane", "key-password"))
+    tls = {
+        "type": "tls",
+        "ca": broker.authority.certificate.read_text(),
+        "certificate": certificate,
+        "key": key,
+        "key_password": "key-password",
+    }
+    assert await sent_and_read({"bootstrap_servers": broker.bootstrap("SSL"), "tls": tls}, "secured-mtls")
+
+
+@asynccontextmanager
+async def authorization_server(status: int = 200) -> AsyncIterator[dict[str, Any]]:
+    """Issues tokens without a signature, as the test's broker accepts them."""
+
+    async def token(request: web.Request) -> web.Response:
+        if status != 200:
+            return web.Response(status=status, headers={"Location": "http://127.0.0.1:1/"})
+        form = dict(part.split("=") for part in (await request.text()).split("&"))
+        assert form == {"grant_type": "client_credentials", "scope": "kafka"}
+        parts = [{"alg": "none"}, {"sub": "lane", "iat": time(), "exp": time() + 3600, "scope": "kafka"}]
+        encoded = [urlsafe_b64encode(json.dumps(part).encode()).decode().rstrip("=") for part in parts]
+        return web.json_response({"access_token": ".".join([*encoded, ""]), "expires_in": 3600})
+
+    async with receiver(token) as inbox:
+        yield {
+            "type": "oauth",
+            "token_url": inbox.url,
+            "client_id": "lane",
+            "client_secret": SECRET,
+            "scope": "kafka",
+        }
+
+
+async def test_a_token_logs_in(broker: KafkaCluster) -> None:
+    async with authorization_server() as security:
+        connection = {"bootstrap_servers": broker.bootstrap("SASL_PLAINTEXT"), "security": security}
+        assert await sent_and_read(connection, "secured-oauth")
+        assert "Connected" in await check_connection(connectors.get("kafka"), KafkaConnection(**connection))
+
+
+@pytest.mark.parametrize("status", [401, 302])
+async def test_a_token_that_is_refused_is_the_fault_of_the_login(broker: KafkaCluster, status: int) -> None:
+    async with authorization_server(status) as security:
+        connection = {"bootstrap_servers": broker.bootstrap("SASL_PLAINTEXT"), "security": security}
+        failure = await refusal(connection)
+        assert failure.field == "security"
+        assert f"answered {status}" in str(failure)
+        assert SECRET not in str(failure)
+
+
+def test_what_was_stored_before_encryption_was_a_setting_of_its_own_is_read() -> None:
+    stored = {"bootstrap_servers": "b:9092", "security": {"type": "sasl", "username": "u", "password": "p"}}
+    assert KafkaConnection.load_stored(stored, 1).tls.type == "tls"
+    stored["security"] |= {"tls": False}  # type: ignore[operator]
+    assert KafkaConnection.load_stored(stored, 1).tls.type == "none"
+    plain = KafkaConnection.load_stored({"bootstrap_servers": "b:9092", "security": {"type": "plaintext"}}, 1)
+    assert (plain.security.type, plain.tls.type) == ("none", "none")
+    assert KafkaConnection.load_stored({"bootstrap_servers": "b:9092"}, 1) == plain

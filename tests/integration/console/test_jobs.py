@@ -1,0 +1,344 @@
+"""Supervision of Spark applications: real processes that report themselves to a real Redis and a real manager."""
+
+import asyncio
+import os
+import signal
+import sys
+import threading
+import uuid
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import psutil
+import pytest
+from django.db import connections
+from django.utils import timezone
+
+from backend.apps.audit.models import AuditEntry
+from backend.apps.jobs import services, spark, witnesses
+from backend.apps.jobs.models import LostMessages, SparkJob
+from backend.apps.jobs.selectors import application_problem
+from backend.apps.manager import grpc as manager
+from backend.manager_api.jobs import Loss
+from backend.network.redis_client import redis_client
+from tests import factories
+from tests.infra import REDIS_URL, SERVICE_TOKEN, Server
+from tests.integration.conftest import MANAGER_ADDRESS
+from tests.waiting import wait_until
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+HERE, ELSEWHERE = "host-a", "host-b"
+
+
+class ManagerThread:
+    """The manager's gRPC service in a thread of its own."""
+
+    def start(self) -> None:
+        self._ready = threading.Event()
+        self._thread = threading.Thread(target=lambda: asyncio.run(self._serve()))
+        self._thread.start()
+        self._ready.wait(10)
+
+    async def _serve(self) -> None:
+        self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
+        self._ready.set()
+        await manager.serve(address=MANAGER_ADDRESS, service_token=SERVICE_TOKEN, redis_url=REDIS_URL, stop=self._stop)
+
+    def stop(self) -> None:
+        self._loop.call_soon_threadsafe(self._stop.set)
+        self._thread.join()
+
+
+@pytest.fixture
+def running_manager(redis_server: Server, db: None) -> Iterator[ManagerThread]:
+    service = ManagerThread()
+    service.start()
+    yield service
+    service.stop()
+    connections.close_all()
+
+
+@pytest.fixture
+def job(running_manager: ManagerThread, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[SparkJob]:
+    """A job whose applications are processes without Spark."""
+    launcher = tmp_path / "bin/spark-submit"
+    launcher.parent.mkdir()
+    launcher.write_text(f'#!/bin/bash\nexec {sys.executable} -m tests.integration.console.job_driver "$@"\n')
+    launcher.chmod(0o755)
+    monkeypatch.setattr(spark, "pyspark", SimpleNamespace(__file__=str(tmp_path / "__init__.py")))
+    SparkJob.objects.all().delete()
+    made = SparkJob.objects.create(name=f"job-{uuid.uuid4()}", stages=["syndicating"])
+    yield made
+    for process in applications(made):
+        spark.kill(process)
+    spark._children.clear()
+
+
+def applications(job: SparkJob) -> list[psutil.Process]:
+    """The processes of the job, whoever started them."""
+    return [
+        process
+        for process in psutil.process_iter(["cmdline", "status"])
+        if process.info["status"] != psutil.STATUS_ZOMBIE and job.name in (process.info["cmdline"] or ())
+    ]
+
+
+def reconcile(host: str = HERE) -> None:
+    services.jobs_reconcile(host=host)
+
+
+def reconciled(job: SparkJob, condition: Callable[[SparkJob], object], host: str = HERE) -> SparkJob:
+    """The job once rounds of supervision have brought the condition about."""
+
+    def holds() -> object:
+        reconcile(host)
+        job.refresh_from_db()
+        return condition(job)
+
+    wait_until(holds)
+    return job
+
+
+def is_running(job: SparkJob) -> bool:
+    return job.status == SparkJob.Status.RUNNING
+
+
+def started_long_ago(job: SparkJob) -> None:
+    SparkJob.objects.filter(pk=job.pk).update(started_at=timezone.now() - timedelta(hours=1))
+
+
+def let_leases_expire(job: SparkJob) -> None:
+    SparkJob.objects.filter(pk=job.pk).update(lease_until=timezone.now() - timedelta(seconds=1))
+
+
+def test_a_worker_that_ends_drains_its_application_and_the_next_starts_it_at_once(job: SparkJob) -> None:
+    reconciled(job, is_running)
+    [application] = applications(job)
+    services.jobs_release(host=HERE)
+    assert not application.is_running()
+    job.refresh_from_db()
+    assert (job.status, job.exit_code, job.host, job.holder) == (SparkJob.Status.STOPPED, 0, "", "")
+    reconcile(ELSEWHERE)
+    job.refresh_from_db()
+    assert (job.host, job.token) == (ELSEWHERE, 2)
+    assert len(applications(job)) == 1
+
+
+# -- witnesses -------------------------------------------------------------------
+
+
+def test_a_flushed_redis_kills_no_healthy_application(job: SparkJob) -> None:
+    reconciled(job, is_running)
+    started_long_ago(job)
+    [application] = applications(job)
+    for _ in range(20):
+        redis_client().flushall()
+        reconcile()
+    assert application.is_running()
+    assert applications(job) == [application]
+
+
+@pytest.mark.parametrize("fault", ["no-redis", "no-manager"])
+def test_one_witness_is_enough(job: SparkJob, monkeypatch: pytest.MonkeyPatch, fault: str) -> None:
+    monkeypatch.setenv("JOB_DRIVER_FAULTS", fault)
+    monkeypatch.setattr(services, "_SILENCE_LIMIT", timedelta())
+    reconciled(job, is_running)
+    started_long_ago(job)
+    [application] = applications(job)
+    for _ in range(10):
+        reconcile()
+    assert application.is_running()
+    assert application_problem(job.name) == ""
+
+
+def test_a_hung_application_is_replaced_once_every_witness_has_been_silent(
+    job: SparkJob, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(services, "_SILENCE_LIMIT", timedelta(seconds=1))
+    monkeypatch.setattr(witnesses, "FRESH_SECONDS", 1.0)
+    reconciled(job, is_running)
+    [hung] = applications(job)
+    hung.suspend()
+    reconciled(job, lambda job: is_running(job) and job.token == 2)
+    assert not hung.is_running()
+    assert len(applications(job)) == 1
+    assert "No heartbeat" in job.last_error
+
+
+def test_each_start_that_failed_gives_the_next_one_more_time(job: SparkJob, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("JOB_DRIVER_FAULTS", "no-redis no-manager")
+    reconcile()
+    [slow] = applications(job)
+
+    def silent_for(minutes: int) -> None:
+        since = timezone.now() - timedelta(minutes=minutes)
+        SparkJob.objects.filter(pk=job.pk).update(silent_since=since, failures=1)
+        reconcile()
+
+    silent_for(minutes=5)
+    assert slow.is_running()
+    silent_for(minutes=7)
+    assert not slow.is_running()
+
+
+def test_a_job_that_has_failed_for_days_is_still_started(job: SparkJob) -> None:
+    reconciled(job, is_running)
+    SparkJob.objects.filter(pk=job.pk).update(failures=5_000)
+    [failing] = applications(job)
+    failing.kill()
+    reconciled(job, lambda job: job.status == SparkJob.Status.FAILED)
+    assert job.next_start_at is not None
+    SparkJob.objects.filter(pk=job.pk).update(next_start_at=timezone.now())
+    reconciled(job, is_running)
+
+
+def test_silence_counts_only_while_a_witness_can_be_asked(
+    job: SparkJob, running_manager: ManagerThread, redis_server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(services, "_SILENCE_LIMIT", timedelta())
+    monkeypatch.setattr(witnesses, "FRESH_SECONDS", 1.0)
+    reconciled(job, is_running)
+    [application] = applications(job)
+    running_manager.stop()
+    redis_server.stop(signal.SIGKILL)
+    try:
+        wait_until(lambda: not witnesses.reported_recently(job))
+        for _ in range(3):
+            reconcile()
+        job.refresh_from_db()
+        assert job.silent_since is None
+        assert application.is_running()
+    finally:
+        redis_server.start()
+        running_manager.start()
+    monkeypatch.undo()
+    reconciled(job, is_running)
+    assert applications(job) == [application]
+
+
+# -- lease and fencing token -----------------------------------------------------
+
+
+def test_two_hosts_start_one_application(job: SparkJob) -> None:
+    barrier = threading.Barrier(2)
+
+    def supervise(host: str) -> None:
+        barrier.wait()
+        for _ in range(5):
+            reconcile(host)
+        connections.close_all()
+
+    workers = [threading.Thread(target=supervise, args=(host,)) for host in (HERE, ELSEWHERE)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    job.refresh_from_db()
+    assert job.token == 1
+    assert len(applications(job)) == 1
+    assert job.host == job.holder
+
+
+def test_another_host_takes_over_a_living_application_and_can_stop_it(job: SparkJob) -> None:
+    reconciled(job, is_running)
+    let_leases_expire(job)
+    reconciled(job, lambda job: job.holder == ELSEWHERE and is_running(job), ELSEWHERE)
+    assert len(applications(job)) == 1
+    SparkJob.objects.filter(pk=job.pk).update(desired=SparkJob.Desired.STOPPED)
+    wait_until(lambda: not applications(job))
+
+
+def test_an_application_drains_once_a_later_one_was_started(job: SparkJob, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(services, "_SILENCE_LIMIT", timedelta(seconds=1))
+    monkeypatch.setattr(witnesses, "FRESH_SECONDS", 1.0)
+    reconciled(job, is_running)
+    [former] = applications(job)
+    former.suspend()  # as when its host is cut off
+    let_leases_expire(job)
+    reconciled(job, lambda job: is_running(job) and job.host == ELSEWHERE, ELSEWHERE)
+    assert job.token == 2
+    former.resume()
+    wait_until(lambda: applications(job) == [psutil.Process(job.pid)])
+
+
+def test_an_application_whose_start_was_never_recorded_is_found(job: SparkJob, monkeypatch: pytest.MonkeyPatch) -> None:
+    submit = spark.submit
+
+    def submit_and_die(**options: Any) -> Any:
+        submit(**options)
+        raise RuntimeError("The worker was killed.")
+
+    monkeypatch.setattr(spark, "submit", submit_and_die)
+    with pytest.raises(RuntimeError):
+        reconcile()
+    monkeypatch.setattr(spark, "submit", submit)
+    wait_until(lambda: len(applications(job)) == 1)
+    [orphan] = applications(job)
+    reconciled(job, is_running)
+    assert applications(job) == [orphan]
+    assert job.pid == orphan.pid
+
+
+# -- reports ---------------------------------------------------------------------
+
+
+def test_messages_that_were_lost_are_recorded_once(job: SparkJob) -> None:
+    loss = Loss("syndicating", 1, 500, 40)
+    for _ in range(2):
+        assert services.job_report(name=job.name, token=job.token, losses=[loss])
+    assert LostMessages.objects.filter(job=job).values_list("count", flat=True).get() == 40
+
+
+def test_a_stopped_job_is_named_as_stopped(job: SparkJob) -> None:
+    SparkJob.objects.filter(pk=job.pk).update(desired=SparkJob.Desired.STOPPED)
+    assert "is stopped" in application_problem(job.name)
+
+
+def test_supervision_does_not_wait_for_a_hung_redis(job: SparkJob, redis_server: Server) -> None:
+    reconciled(job, is_running)
+    [application] = applications(job)
+    assert redis_server.process is not None
+    os.kill(redis_server.process.pid, signal.SIGSTOP)
+    try:
+        began = timezone.now()
+        for _ in range(2):
+            reconcile()
+        assert timezone.now() - began < timedelta(seconds=10)
+        assert application.is_running()
+        application.kill()
+        reconciled(job, lambda job: job.token == 2 and is_running(job))  # the manager is the witness
+    finally:
+        os.kill(redis_server.process.pid, signal.SIGCONT)
+
+
+def test_an_application_is_started_again_with_other_resources(job: SparkJob) -> None:
+    reconciled(job, is_running)
+    [former] = applications(job)
+    services.job_change(job=job, actor=factories.make_user(), resources={"driver_memory": 768})
+
+    def has_successor() -> bool:
+        reconcile()
+        return [process.pid for process in applications(job)] not in ([former.pid], [])
+
+    wait_until(has_successor)
+    [successor] = applications(job)
+    assert "768m" in successor.cmdline()
+    [change] = AuditEntry.objects.get(object_name=job.name).changes
+    assert (change["path"], change["before"], change["after"]) == ("driver_memory", 512, 768)
+
+
+def test_a_report_of_the_former_application_says_nothing_about_its_successor(
+    job: SparkJob, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reconciled(job, lambda job: is_running(job) and witnesses.reported_recently(job))
+    monkeypatch.setenv("JOB_DRIVER_FAULTS", "no-redis no-manager")
+    [application] = applications(job)
+    application.kill()
+    reconciled(job, lambda job: job.token == 2 and job.pid is not None)
+    reconcile()
+    job.refresh_from_db()
+    assert job.status == SparkJob.Status.STARTING

@@ -1,0 +1,425 @@
+"""Leases of inputs that the data plane polls."""
+
+from collections.abc import AsyncIterator
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+from typing import Any
+from uuid import uuid4
+
+import grpc
+import pytest
+from asgiref.sync import sync_to_async
+from django.db import connections
+from django.utils import timezone
+
+from backend.apps.connectors.models import Connector
+from backend.apps.manager.leases import (
+    BATCHES_EVERY,
+    LOCK,
+    LONGEST_BATCH,
+    Progress,
+    batch_complete,
+    leases_claim,
+    leases_release,
+    leases_renew,
+)
+from backend.apps.manager.models import InputLease
+from backend.apps.pipelines.models import Pipeline
+from backend.apps.pipelines.services import (
+    pipeline_delete,
+    pipeline_pause,
+    pipeline_publish,
+    pipeline_resume,
+    pipeline_update,
+)
+from backend.domain.capabilities import Reading
+from backend.domain.errors import ConflictError
+from backend.domain.json import InvalidJsonError
+from backend.manager_api.generated import manager_pb2 as pb
+from backend.manager_api.generated.manager_pb2_grpc import ManagerStub
+from tests import factories
+from tests.infra import SERVICE_TOKEN
+from tests.integration.conftest import MANAGER_ADDRESS, RunningManager
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+CONDITION = {"type": "equals", "field": "country", "value": "BR"}
+
+
+def published(**config: Any) -> Pipeline:
+    workspace = factories.make_workspace()
+    pipeline = factories.make_pipeline(workspace, **config)
+    return pipeline_publish(pipeline=pipeline, actor=factories.admin_of(workspace))
+
+
+def read_from(type: str, **options: Any) -> Pipeline:
+    """A published pipeline that reads from a connector of that type."""
+    connection = {"toy_lines": {"folder": "/nowhere"}, "toy_ticks": {}}[type]
+    workspace = factories.make_workspace()
+    source = factories.make_connector(workspace, type=type, **connection)
+    pipeline = factories.make_pipeline(workspace, input=input_of(source, **options))
+    return pipeline_publish(pipeline=pipeline, actor=factories.admin_of(workspace))
+
+
+def input_of(source: Connector, **options: Any) -> dict[str, Any]:
+    return {"type": "connector", "connector": str(source.pk), "options": options}
+
+
+def batching() -> Pipeline:
+    return read_from("toy_lines", file="orders")
+
+
+def streaming() -> Pipeline:
+    return read_from("toy_ticks")
+
+
+def source_of(pipeline: Pipeline) -> dict[str, Any]:
+    """The published input."""
+    assert pipeline.published is not None
+    return dict(pipeline.published.config["input"])
+
+
+def republished(pipeline: Pipeline, **config: Any) -> None:
+    actor = factories.admin_of(pipeline.workspace)
+    newest = pipeline.versions.first()
+    assert newest is not None
+    pipeline_update(pipeline=pipeline, actor=actor, name=pipeline.name, config=newest.config | config)
+    pipeline_publish(pipeline=pipeline, actor=actor)
+
+
+def claimed(reading: Reading = Reading.BATCHING, limit: int = 10) -> list[InputLease]:
+    return leases_claim(reading=reading, holder="reader", limit=limit)
+
+
+def token(lease: InputLease) -> Any:
+    assert lease.token is not None
+    return lease.token
+
+
+def passed(field: str, pipeline: Pipeline, by: timedelta) -> None:
+    """As if that much time had passed for the field."""
+    lease = InputLease.objects.get(pk=pipeline.pk)
+    setattr(lease, field, getattr(lease, field) - by)
+    lease.save()
+
+
+def second_batch(pipeline: Pipeline) -> InputLease:
+    """Claimed after a first one, which ended at the breakpoint 1."""
+    [lease] = claimed()
+    batch_complete(pipeline_id=pipeline.pk, token=token(lease), breakpoint=b"1")
+    passed("visible_at", pipeline, BATCHES_EVERY)
+    [lease] = claimed()
+    return lease
+
+
+def test_inputs_that_send_by_themselves_have_no_lease() -> None:
+    published()
+    assert not InputLease.objects.exists()
+
+
+def test_a_batch_has_one_reader_and_the_next_begins_where_it_ended() -> None:
+    pipeline = batching()
+    [lease] = claimed()
+    assert (lease.pk, lease.breakpoint) == (pipeline.pk, "")
+    assert claimed() == []
+    batch_complete(pipeline_id=pipeline.pk, token=token(lease), breakpoint=b'{"id": 12345678901234567890.50}')
+    assert claimed() == []
+    passed("visible_at", pipeline, BATCHES_EVERY)
+    [again] = claimed()
+    assert again.breakpoint == '{"id": 12345678901234567890.50}'
+    assert again.token != lease.token
+
+
+def test_a_batch_that_failed_is_read_again_from_where_it_began() -> None:
+    pipeline = batching()
+    lease = second_batch(pipeline)
+    batch_complete(pipeline_id=pipeline.pk, token=token(lease), failure="The table is\0 gone.")
+    passed("visible_at", pipeline, BATCHES_EVERY)
+    [lease] = claimed()
+    assert (lease.breakpoint, lease.failure) == ("1", "The table is gone.")
+    batch_complete(pipeline_id=pipeline.pk, token=token(lease), breakpoint=b"2")
+    assert InputLease.objects.get(pk=pipeline.pk).failure == ""
+
+
+def test_a_batch_that_failed_later_is_read_again_from_where_it_had_come() -> None:
+    pipeline = batching()
+    lease = second_batch(pipeline)
+    batch_complete(pipeline_id=pipeline.pk, token=token(lease), breakpoint=b"2", failure="The table is gone.", rows=4)
+    passed("visible_at", pipeline, BATCHES_EVERY)
+    [again] = claimed()
+    assert (again.breakpoint, again.rows, again.began_at) == ("2", 4, lease.began_at)
+    assert again.last_rows == 0
+    batch_complete(pipeline_id=pipeline.pk, token=token(again), breakpoint=b"3", rows=5)
+    ended = InputLease.objects.get(pk=pipeline.pk)
+    assert (ended.last_began_at, ended.last_rows, ended.rows, ended.began_at) == (lease.began_at, 9, 0, None)
+    assert (ended.failure, ended.failing_since) == ("", None)
+
+
+def test_a_heartbeat_keeps_the_breakpoint_for_whoever_reads_next() -> None:
+    pipeline = batching()
+    [lease] = claimed()
+    held = (pipeline.pk, token(lease))
+    leases_renew([held], {pipeline.pk: Progress(b'{"id": 7}', rows=7, estimate=20)})
+    leases_renew([held], {pipeline.pk: Progress(rows=9)})
+    passed("locked_until", pipeline, LOCK)
+    [successor] = claimed()
+    assert (successor.breakpoint, successor.rows, successor.estimate) == ('{"id": 7}', 9, 20)
+    # The former reader still runs, and has come further than it could report.
+    assert leases_renew([held], {pipeline.pk: Progress(b'{"id": 99}', rows=99)}) == []
+    leases_release([held], {pipeline.pk: Progress(b'{"id": 99}', rows=99)})
+    leases_renew([(pipeline.pk, token(successor))], {pipeline.pk: Progress(b'{"id": 8}', rows=1, estimate=13)})
+    current = InputLease.objects.get(pk=pipeline.pk)
+    assert (current.breakpoint, current.rows, current.estimate) == ('{"id": 8}', 10, 22)
+    assert current.token == successor.token
+
+
+def test_a_heartbeat_with_a_breakpoint_that_is_no_json_renews_the_others_only() -> None:
+    leases = {lease.pk: lease for lease in (batching() and batching() and claimed())}
+    first, second = leases
+    held = [(pk, token(lease)) for pk, lease in leases.items()]
+    progress = {first: Progress(b"{", rows=1), second: Progress(b"2", rows=2)}
+    assert [lease.pk for lease in leases_renew(held, progress)] == [second]
+    assert InputLease.objects.get(pk=first).breakpoint == ""
+    assert InputLease.objects.get(pk=second).breakpoint == "2"
+
+
+def test_what_a_paused_reader_has_read_is_recorded_and_a_returned_lease_is_free() -> None:
+    pipeline = batching()
+    actor = factories.admin_of(pipeline.workspace)
+    [lease] = claimed()
+    held = (pipeline.pk, token(lease))
+    pipeline_pause(pipeline=pipeline, actor=actor)
+    assert leases_renew([held], {pipeline.pk: Progress(b"3", rows=3)}) == []
+    leases_release([held], {pipeline.pk: Progress(b"4", rows=4)})
+    assert claimed() == []
+    pipeline_resume(pipeline=pipeline, actor=actor)
+    [again] = claimed()
+    assert (again.breakpoint, again.rows) == ("4", 4)
+
+
+def test_a_batch_that_makes_progress_is_kept_for_longer_than_half_an_hour() -> None:
+    pipeline = batching()
+    [lease] = claimed()
+    held = (pipeline.pk, token(lease))
+    for rows in (1, 2, 3):
+        passed("ends_at", pipeline, LONGEST_BATCH - timedelta(seconds=5))
+        [renewed] = leases_renew([held], {pipeline.pk: Progress(rows=rows)})
+        assert renewed.locked_until is not None
+        assert renewed.locked_until - timezone.now() > LOCK * 0.9
+
+
+def test_a_failing_stream_says_since_when() -> None:
+    pipeline = streaming()
+    [lease] = claimed(Reading.STREAMING)
+    held = (pipeline.pk, token(lease))
+
+    def renewed(**progress: Any) -> InputLease:
+        leases_renew([held], {pipeline.pk: Progress(**progress)})
+        return InputLease.objects.get(pk=pipeline.pk)
+
+    assert renewed(rows=3, estimate=5, failure="").estimate == 5
+    since = renewed(rows=3, failure="No route.").failing_since
+    assert since is not None
+    still = renewed(rows=3, failure="No route.")
+    assert (still.failing_since, still.failure, still.estimate) == (since, "No route.", None)
+    assert renewed(rows=3).failure == "No route."
+    assert renewed(rows=4, failure="").failing_since is None
+
+
+def test_a_breakpoint_that_is_no_json_is_refused_and_the_lease_kept() -> None:
+    pipeline = batching()
+    [lease] = claimed()
+    for nonsense in (b"", b"{", b"\xff", b"\x00"):
+        with pytest.raises(InvalidJsonError):
+            batch_complete(pipeline_id=pipeline.pk, token=token(lease), breakpoint=nonsense)
+    assert leases_renew([(pipeline.pk, token(lease))]) == [lease]
+
+
+def test_a_silent_reader_loses_its_lease_to_another() -> None:
+    pipeline = batching()
+    [lost] = claimed()
+    passed("locked_until", pipeline, LOCK)
+    assert leases_renew([(pipeline.pk, token(lost))]) == []
+    with pytest.raises(ConflictError):
+        batch_complete(pipeline_id=pipeline.pk, token=token(lost), breakpoint=b"1")
+    [lease] = claimed()
+    assert leases_renew([(pipeline.pk, token(lost))]) == []
+    with pytest.raises(ConflictError):
+        batch_complete(pipeline_id=pipeline.pk, token=token(lost), breakpoint=b"1")
+    assert leases_renew([(pipeline.pk, token(lease))]) == [lease]
+
+
+def test_heartbeats_keep_a_batch_for_half_an_hour_at_most() -> None:
+    pipeline = batching()
+    [lease] = claimed()
+    passed("locked_until", pipeline, LOCK / 2)
+    [renewed] = leases_renew([(pipeline.pk, token(lease))])
+    assert renewed.locked_until is not None
+    assert renewed.locked_until - timezone.now() > LOCK * 0.9
+    passed("ends_at", pipeline, LONGEST_BATCH - timedelta(seconds=5))
+    [renewed] = leases_renew([(pipeline.pk, token(lease))])
+    assert renewed.locked_until == renewed.ends_at
+
+
+def test_a_stream_is_held_for_as_long_as_its_reader_lives() -> None:
+    pipeline = streaming()
+    assert claimed() == []
+    [lease] = claimed(Reading.STREAMING)
+    for _ in range(3):
+        passed("locked_until", pipeline, LOCK / 2)
+        [renewed] = leases_renew([(pipeline.pk, token(lease)), (uuid4(), uuid4())])
+        assert renewed.ends_at is None
+    with pytest.raises(ConflictError):
+        batch_complete(pipeline_id=pipeline.pk, token=token(lease), breakpoint=b"1")
+
+
+def test_a_version_with_the_same_input_leaves_its_reader_alone() -> None:
+    pipeline = batching()
+    [lease] = claimed()
+    republished(pipeline, transforms=[{"type": "set", "path": "a", "value": 1}])
+    [renewed] = leases_renew([(pipeline.pk, token(lease))])
+    assert renewed.pipeline.published is not None
+    assert renewed.pipeline.published.number == 2
+
+
+def test_a_changed_input_takes_the_lease_and_another_source_the_breakpoint() -> None:
+    pipeline = batching()
+    lease = second_batch(pipeline)
+    republished(pipeline, input=source_of(pipeline) | {"ordering_key": "id"})
+    assert leases_renew([(pipeline.pk, token(lease))]) == []
+    with pytest.raises(ConflictError):
+        batch_complete(pipeline_id=pipeline.pk, token=token(lease), breakpoint=b"2")
+    [lease] = claimed()
+    assert lease.breakpoint == "1"
+    batch_complete(pipeline_id=pipeline.pk, token=token(lease), breakpoint=b"2")
+    republished(pipeline, input=source_of(pipeline) | {"options": {"file": "customers"}})
+    [lease] = claimed()
+    assert lease.breakpoint == ""
+    batch_complete(pipeline_id=pipeline.pk, token=token(lease), breakpoint=b"3")
+    other = factories.make_connector(pipeline.workspace, type="toy_lines", folder="/elsewhere")
+    republished(pipeline, input=input_of(other, file="customers"))
+    [lease] = claimed()
+    assert lease.breakpoint == ""
+
+
+def test_an_input_that_is_no_longer_read_has_no_lease_any_more() -> None:
+    pipeline = batching()
+    [lease] = claimed()
+    republished(pipeline, input={"type": "http"})
+    assert leases_renew([(pipeline.pk, token(lease))]) == []
+    assert claimed() == []
+
+
+def test_a_paused_pipeline_is_not_read_and_goes_on_where_it_was() -> None:
+    pipeline = batching()
+    actor = factories.admin_of(pipeline.workspace)
+    lease = second_batch(pipeline)
+    pipeline_pause(pipeline=pipeline, actor=actor)
+    assert leases_renew([(pipeline.pk, token(lease))]) == []
+    passed("locked_until", pipeline, LOCK)
+    assert claimed() == []
+    pipeline_resume(pipeline=pipeline, actor=actor)
+    assert [lease.breakpoint for lease in claimed()] == ["1"]
+    pipeline_pause(pipeline=pipeline, actor=actor)
+    pipeline_delete(pipeline=pipeline, actor=actor)
+    assert not InputLease.objects.exists()
+
+
+def test_readers_that_ask_at_the_same_time_share_out_what_there_is() -> None:
+    pipelines = {batching().pk for _ in range(12)}
+
+    def ask(_: int) -> list[InputLease]:
+        try:
+            return claimed(limit=3)
+        finally:
+            connections.close_all()
+
+    with ThreadPoolExecutor(8) as readers:
+        leased = [lease.pk for leases in readers.map(ask, range(8)) for lease in leases]
+    assert len(leased) == len(set(leased))
+    # A reader that skips locked rows may receive fewer leases; the next claim returns the rest.
+    leased += [lease.pk for lease in claimed(limit=100)]
+    assert sorted(leased) == sorted(pipelines)
+
+
+# -- gRPC ----------------------------------------------------------------------
+
+
+class Stub:
+    """The service's calls, with the service token."""
+
+    def __init__(self, channel: grpc.aio.Channel) -> None:
+        self._stub = ManagerStub(channel)  # type: ignore[no-untyped-call]
+
+    async def call(self, name: str, request: Any) -> Any:
+        return await getattr(self._stub, name)(request, metadata=(("authorization", f"Bearer {SERVICE_TOKEN}"),))
+
+    async def filters(self, request: pb.ListFiltersRequest) -> list[pb.Filter]:
+        pieces = self._stub.ListFilters(request, metadata=(("authorization", f"Bearer {SERVICE_TOKEN}"),))
+        return [one async for piece in pieces for one in piece.filters]
+
+
+@pytest.fixture
+async def stub(running: RunningManager) -> AsyncIterator[Stub]:
+    async with grpc.aio.insecure_channel(MANAGER_ADDRESS) as channel:
+        yield Stub(channel)
+
+
+async def status(call: Any) -> grpc.StatusCode:
+    with pytest.raises(grpc.aio.AioRpcError) as refused:
+        await call
+    return refused.value.code()
+
+
+async def test_a_batch_over_grpc(stub: Stub) -> None:
+    pipeline = await sync_to_async(batching)()
+    request = pb.LeaseInputsRequest(reading=pb.BATCHING, holder="reader", limit=5)
+    [lease] = (await stub.call("LeaseInputs", request)).leases
+    assert (lease.pipeline_id, lease.version, lease.breakpoint) == (str(pipeline.pk), 1, b"")
+    assert 50 < lease.seconds <= 60
+    held = pb.HeldLease(pipeline_id=lease.pipeline_id, token=lease.token)
+    nonsense = pb.HeldLease(pipeline_id="nonsense", token="nonsense")
+    renewed = await stub.call("Heartbeat", pb.HeartbeatRequest(leases=[held, nonsense]))
+    assert [one.token for one in renewed.leases] == [lease.token]
+    held.progress.MergeFrom(pb.Progress(breakpoint=b'{"id": 5}', rows=5, estimate=9, failure=""))
+    [renewed_once_more] = (await stub.call("Heartbeat", pb.HeartbeatRequest(leases=[held]))).leases
+    assert renewed_once_more.breakpoint == b'{"id": 5}'
+    await stub.call("ReleaseInputs", pb.ReleaseInputsRequest(leases=[held, nonsense]))
+    [lease] = (await stub.call("LeaseInputs", request)).leases
+    assert lease.breakpoint == b'{"id": 5}'
+    held = pb.HeldLease(pipeline_id=lease.pipeline_id, token=lease.token)
+    broken = pb.CompleteBatchRequest(pipeline_id=lease.pipeline_id, token=lease.token, breakpoint=b"{")
+    assert await status(stub.call("CompleteBatch", broken)) is grpc.StatusCode.INVALID_ARGUMENT
+    ended = pb.CompleteBatchRequest(pipeline_id=lease.pipeline_id, token=lease.token, breakpoint=b'{"id": 7}')
+    await stub.call("CompleteBatch", ended)
+    assert await status(stub.call("CompleteBatch", ended)) is grpc.StatusCode.FAILED_PRECONDITION
+    assert (await stub.call("Heartbeat", pb.HeartbeatRequest(leases=[held]))).leases == []
+    await sync_to_async(passed)("visible_at", pipeline, BATCHES_EVERY)
+    [lease] = (await stub.call("LeaseInputs", request)).leases
+    assert lease.breakpoint == b'{"id": 7}'
+
+
+async def test_calls_that_make_no_sense_are_refused(stub: Stub) -> None:
+    assert await status(stub.call("LeaseInputs", pb.LeaseInputsRequest(limit=1))) is grpc.StatusCode.INVALID_ARGUMENT
+    nobody = pb.CompleteBatchRequest(pipeline_id="x", token="y", breakpoint=b"1")
+    assert await status(stub.call("CompleteBatch", nobody)) is grpc.StatusCode.FAILED_PRECONDITION
+
+
+async def test_filters_are_listed(stub: Stub) -> None:
+    def make() -> list[Pipeline]:
+        made = [published(input={"type": "filter", "condition": CONDITION}) for _ in range(3)]
+        published()
+        pipeline_pause(pipeline=made[2], actor=factories.admin_of(made[2].workspace))
+        return made[:2]
+
+    first, second = await sync_to_async(make)()
+    everywhere = await stub.filters(pb.ListFiltersRequest())
+    assert {one.pipeline_id for one in everywhere} == {str(first.pk), str(second.pk)}
+    of_one = pb.ListFiltersRequest(workspace_id=str(second.workspace_id))
+    [listed] = await stub.filters(of_one)
+    assert (listed.pipeline_id, listed.workspace_id, listed.version) == (
+        str(second.pk),
+        str(second.workspace_id),
+        1,
+    )
+    assert b'"country"' in listed.condition

@@ -1,0 +1,186 @@
+import asyncio
+import json
+import time
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from asgiref.sync import sync_to_async
+from asgiref.testing import ApplicationCommunicator
+from django.contrib.sessions.models import Session
+from django.test import Client
+
+from backend.apps.deliveries.services import breaker_set
+from backend.apps.monitoring import consumers, live
+from backend.apps.monitoring.api.live import LiveNewsSerializer
+from backend.apps.pipelines.services import pipeline_publish
+from backend.apps.sql.models import SqlSource
+from backend.apps.usage.models import UsageMinute
+from backend.apps.workspaces.models import Membership, User, Workspace
+from backend.config.asgi import application
+from backend.network.redis_client import redis_client
+from backend.resilience.scripts import OutputKey
+from backend.telemetry import keys
+from tests import factories
+from tests.integration.console.test_deliveries_api import make_letter
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+def cookie_of(user: User) -> bytes:
+    client = Client()
+    client.force_login(user)
+    return f"sessionid={client.cookies['sessionid'].value}".encode()
+
+
+class Socket(ApplicationCommunicator):
+    """A browser's end."""
+
+    def __init__(self, cookie: bytes = b"", workspace: str = "") -> None:
+        headers = [(b"host", b"localhost"), (b"origin", b"http://localhost"), (b"cookie", cookie)]
+        query = f"workspace={workspace}".encode() if workspace else b""
+        scope = {"type": "websocket", "path": "/ws/live/", "query_string": query, "headers": headers}
+        super().__init__(application, scope | {"subprotocols": []})
+
+    async def connect(self) -> None:
+        await self.send_input({"type": "websocket.connect"})
+        assert (await self.receive_output(30))["type"] == "websocket.accept"
+
+    async def send_json(self, value: object) -> None:
+        await self.send_input({"type": "websocket.receive", "text": json.dumps(value)})
+
+    async def receive_json(self) -> dict[str, Any]:
+        received: dict[str, Any] = json.loads((await self.receive_output(30))["text"])
+        return received
+
+    async def news_with(self, name: str, pipeline: str) -> dict[str, Any]:
+        """The first news that have the pipeline under this name."""
+        for _ in range(5000):
+            if pipeline in (news := await self.receive_json())[name]:
+                return news
+        raise AssertionError(f"There were no {name} of the pipeline.")
+
+    async def disconnect(self) -> None:
+        await self.send_input({"type": "websocket.disconnect", "code": 1000})
+        await self.wait(30)
+
+
+def a_pipeline() -> tuple[Workspace, str]:
+    workspace = factories.make_workspace()
+    return workspace, str(factories.make_pipeline(workspace).pk)
+
+
+async def test_a_stranger_is_told_so_and_gets_nothing() -> None:
+    socket = Socket()
+    await socket.connect()
+    assert (await socket.receive_output(30)) == {"type": "websocket.close", "code": 4401}
+
+
+@pytest.fixture(autouse=True)
+def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(live, "_INTERVAL", 0.05)
+    monkeypatch.setattr(consumers, "_CHECK_SECONDS", 0.1)
+    monkeypatch.setattr(consumers, "broadcaster", live.Broadcaster())
+
+
+async def test_pipelines_of_other_workspaces_do_not_exist() -> None:
+    workspace, mine = await sync_to_async(a_pipeline)()
+    _, foreign = await sync_to_async(a_pipeline)()
+    user = await sync_to_async(factories.admin_of)(workspace)
+    socket = Socket(await sync_to_async(cookie_of)(user))
+    await socket.connect()
+    await socket.send_json({"pipelines": [foreign, "nonsense", mine]})
+    news = await socket.news_with("pipelines", mine)
+    assert foreign not in news["pipelines"]
+    await socket.send_json({"pipelines": []})
+    while (await socket.receive_json())["pipelines"]:
+        pass
+    await socket.disconnect()
+
+
+async def test_a_workspace_that_is_not_the_users_is_refused() -> None:
+    workspace, _ = await sync_to_async(a_pipeline)()
+    user = await sync_to_async(factories.make_user)()
+    socket = Socket(await sync_to_async(cookie_of)(user), workspace.slug)
+    await socket.connect()
+    assert (await socket.receive_output(30)) == {"type": "websocket.close", "code": 4401}
+
+
+def failing_pipeline(workspace: Workspace) -> str:
+    """With a rate limit, messages that wait for it, an open breaker, and deliveries that were billed."""
+    connector = factories.make_connector(workspace)
+    limit = {"messages": 1, "period_seconds": 3600, "burst": 4}
+    outputs = [{"name": "out", "connector": str(connector.pk), "rate_limit": limit}]
+    actor = factories.admin_of(workspace)
+    pipeline = pipeline_publish(pipeline=factories.make_pipeline(workspace, outputs=outputs), actor=actor)
+    for reason in ("rate_limited", "rate_limited", "http_500"):
+        make_letter(pipeline, reason=reason)
+    breaker_set(pipeline=pipeline, output="out", to_open=True, seconds=600, actor=actor)
+    redis_client().set(OutputKey(str(pipeline.pk), "out").limit, time.time() + 2 * 3600 * 1.01)
+    # Of a second that the last few never leave behind, in each minute that may be read.
+    for minutes in range(10):
+        key = keys.by_second(str(pipeline.pk), int(time.time()) // 60 + minutes)
+        redis_client().hset(key, f"input.accepted|{int(time.time()) + 3600}", 7)
+    minute = datetime.now(UTC).replace(second=0, microsecond=0)
+    for minutes, deliveries in ((0, 5), (-50_000, 9)):
+        UsageMinute.objects.create(
+            workspace_id=workspace.pk,
+            pipeline_id=pipeline.pk,
+            output="out",
+            minute=minute + timedelta(minutes=minutes),
+            deliveries=deliveries,
+            bytes=10 * deliveries,
+        )
+    return str(pipeline.pk)
+
+
+async def test_every_socket_of_a_workspace_gets_all_that_is_live_in_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    workspace = await sync_to_async(factories.make_workspace)()
+    pipeline = await sync_to_async(failing_pipeline)(workspace)
+    user = await sync_to_async(factories.admin_of)(workspace)
+    reads: list[list[str]] = []
+    read = live._counts
+    monkeypatch.setattr(live, "_counts", lambda client, pipelines: reads.append(pipelines) or read(client, pipelines))
+    cookie = await sync_to_async(cookie_of)(user)
+    sockets = [Socket(cookie, workspace.slug), Socket(cookie)]
+    for socket in sockets:
+        await socket.connect()
+        await socket.send_json({"pipelines": [pipeline]})
+    for socket in sockets:
+        news = await socket.news_with("outputs", pipeline)
+        LiveNewsSerializer(data=news).is_valid(raise_exception=True)
+        assert max(seconds["input.accepted"] for seconds in news["pipelines"][pipeline].values()) == 7
+        output = news["outputs"][pipeline]["out"]
+        assert output["rate_limit"] == {"tokens": 3, "most": 5, "waiting": 2}
+        assert (output["dead_letters"], output["breaker"]["state"]) == (3, "open")
+        [condition] = news["conditions"]
+        assert (condition["pipeline"], condition["dead_letters"]) == (pipeline, 3)
+        assert (news["usage"]["deliveries"], news["usage"]["bytes"]) == (5, 50)
+    source = {"workspace": workspace, "name": "views", "topic": "views", "definition": "CREATE STREAM views (a INT)"}
+    await SqlSource.objects.acreate(**source)
+    async with asyncio.timeout(30):
+        while (await sockets[0].receive_json())["sql_sources"] == news["sql_sources"]:
+            pass
+    # Both are served by the same reads, which end with the last socket.
+    assert all(len(pipelines) <= 1 for pipelines in reads)
+    for socket in sockets:
+        await socket.disconnect()
+    assert consumers.broadcaster._tasks == []
+
+
+@pytest.mark.parametrize("end", ["session", "account", "membership"])
+async def test_a_socket_ends_with_its_session(end: str) -> None:
+    workspace, _ = await sync_to_async(a_pipeline)()
+    user = await sync_to_async(factories.admin_of)(workspace)
+    socket = Socket(await sync_to_async(cookie_of)(user))
+    await socket.connect()
+    assert (await socket.receive_json())["type"] == "news"
+    if end == "session":
+        await Session.objects.all().adelete()
+    elif end == "account":
+        await User.objects.filter(pk=user.pk).aupdate(is_active=False)
+    else:
+        await Membership.objects.filter(user=user).adelete()
+    while (answer := await socket.receive_output(30))["type"] != "websocket.close":
+        pass
+    assert answer["code"] == 4401

@@ -1,0 +1,177 @@
+"""The exporter as a process: from the messages that outputs hand over to files, whatever dies on the way."""
+
+import gzip
+import hashlib
+import json
+import signal
+import uuid
+from collections import Counter
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from asgiref.sync import sync_to_async
+from django.utils import timezone
+
+from backend.apps.exports import services
+from backend.apps.exports.models import Export, StagedPart
+from backend.apps.exports.services import export_abort, export_retry
+from backend.apps.pipelines.models import Pipeline
+from backend.apps.workspaces.models import Workspace
+from tests import factories
+from tests.infra import FILES_ROOT, VAR
+from tests.integration.conftest import RunningManager
+from tests.integration.exports.stores import hand_over, message_of, stage_from_here, storing_pipeline, visible
+from tests.integration.task_process import TaskProcess
+from tests.waiting import wait_until_async
+
+pytestmark = [
+    pytest.mark.django_db(transaction=True),
+    pytest.mark.usefixtures("redis_server", "pipeline_topics", "secret_keys"),
+]
+
+STEPS = (
+    *("read", "parts_written", "parts_registered"),
+    *("claimed", "begun", "upload_recorded", "upload_aborted", "slice_written", "written", "manifest_recorded"),
+    *("file_committed", "manifest_committed", "completed", "parts_deleted", "parts_forgotten"),
+)
+
+
+@pytest.fixture(autouse=True)
+def short_lock(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a killed process holds is free ten of its renewals later, and not only after a minute."""
+    monkeypatch.setattr(services, "LOCK", timedelta(seconds=5))
+
+
+@pytest.fixture(scope="module")
+def exporter() -> Iterator[TaskProcess]:
+    started = TaskProcess("exporter")
+    yield started
+    started.close()
+
+
+async def committed(pipeline: Pipeline, number: int) -> list[Export]:
+    """Once there are so many, and none is open."""
+    exports = Export.objects.filter(pipeline_id=pipeline.pk)
+
+    async def all_committed() -> bool:
+        done = await exports.filter(state=Export.State.COMMITTED).acount()
+        return done == number == await exports.acount()
+
+    await wait_until_async(all_committed)
+    return [export async for export in exports.order_by("number")]
+
+
+@sync_to_async
+def prepared(folder: Path, messages: int, **files: Any) -> tuple[Pipeline, list[str]]:
+    """A pipeline whose output has been handed so many messages; their ids."""
+    stage_from_here()
+    pipeline = storing_pipeline(folder, **files)
+    handed = [message_of(pipeline, {"number": number, "text": 'ação, "ü"\nand more'}) for number in range(messages)]
+    hand_over(pipeline, handed)
+    return pipeline, [message.id for message in handed]
+
+
+async def test_files_hold_every_message_once(running: RunningManager, exporter: TaskProcess, tmp_path: Path) -> None:
+    pipeline, ids = await prepared(tmp_path, 2500, rows=1000, minutes=0.1, compression="gzip", name="day/{number}")
+    async with exporter.running():
+        exports = await committed(pipeline, 3)
+        await wait_until_async(sync_to_async(lambda: not StagedPart.objects.exists()))
+    assert [export.rows for export in exports] == [1000, 1000, 500]
+    assert [str(path.relative_to(tmp_path)) for path in visible(tmp_path)] == [
+        f"day/{number:08d}.jsonl.gz" for number in (1, 2, 3)
+    ]
+    read = [
+        json.loads(line)["_message_id"]
+        for path in visible(tmp_path)
+        for line in gzip.decompress(path.read_bytes()).splitlines()
+    ]
+    assert read == ids  # of one partition, in their order
+    for export, path in zip(exports, visible(tmp_path), strict=True):
+        assert export.manifest is not None
+        assert export.manifest["sha256"] == hashlib.sha256(path.read_bytes()).hexdigest()
+        assert export.manifest["bytes"] == path.stat().st_size
+        assert export.manifest["rows"] == export.rows
+        assert export.preview is not None
+        assert export.preview["rows"][0][-1] == 'ação, "ü"\nand more'
+    assert not [path for path in (VAR / "staging" / str(pipeline.pk)).rglob("*") if path.is_file()]
+
+
+@pytest.mark.parametrize("type", ["local_files", pytest.param("toy_store", marks=pytest.mark.long)])
+async def test_a_kill_after_any_step_loses_and_doubles_nothing(
+    running: RunningManager, exporter: TaskProcess, tmp_path: Path, type: str
+) -> None:
+    if type == "local_files":
+        tmp_path = FILES_ROOT / str(uuid.uuid4())
+        tmp_path.mkdir(parents=True)
+    pipeline, ids = await prepared(
+        tmp_path, 2300, type=type, rows=1000, minutes=0.1, manifest_file=True, name="{number}"
+    )
+    for step in STEPS:
+        assert await exporter.killed_after(step) == -signal.SIGKILL, step
+        # What a minute without heartbeats would do.
+        await Export.objects.filter(locked_until__isnull=False).aupdate(locked_until=timezone.now())
+    async with exporter.running():
+        exports = await committed(pipeline, 3)
+    assert sum(export.rows for export in exports) == len(ids)
+    read = Counter(
+        json.loads(line)["_message_id"] for path in visible(tmp_path) for line in path.read_text().splitlines()
+    )
+    assert len(visible(tmp_path)) == 3
+    assert read == Counter(ids)
+    for path in visible(tmp_path):
+        manifest = json.loads(path.with_name(f"{path.name}.manifest.json").read_text())
+        assert manifest["sha256"] == hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+async def test_a_store_that_is_down_is_tried_again(
+    running: RunningManager, exporter: TaskProcess, tmp_path: Path
+) -> None:
+    (tmp_path / "down").touch()
+    pipeline, ids = await prepared(tmp_path, 3, rows=3, name="{number}")
+    exports = Export.objects.filter(pipeline_id=pipeline.pk)
+    async with exporter.running():
+        await wait_until_async(exports.filter(state=Export.State.FAILED).aexists)
+        failed = await exports.aget()
+        assert (failed.reason, failed.error, failed.due_at is not None) == ("connection", "The store is down.", True)
+        (tmp_path / "down").unlink()
+        await exports.aupdate(due_at=timezone.now())
+        await committed(pipeline, 1)
+    assert [len(path.read_text().splitlines()) for path in visible(tmp_path)] == [len(ids)]
+
+
+async def test_what_a_store_refuses_waits_for_a_person(
+    running: RunningManager, exporter: TaskProcess, tmp_path: Path
+) -> None:
+    (tmp_path / "refuse").touch()
+    pipeline, ids = await prepared(tmp_path, 2, rows=1, name="{number}")
+    exports = Export.objects.filter(pipeline_id=pipeline.pk)
+    actor = await sync_to_async(factories.admin_of)(await Workspace.objects.aget(pk=pipeline.workspace_id))
+    async with exporter.running():
+        await wait_until_async(exports.filter(number=2, state=Export.State.FAILED, due_at=None).aexists)
+        aborted = await sync_to_async(export_abort)(export=await exports.aget(number=1), actor=actor)
+        assert aborted.state == Export.State.ABORTED
+        (tmp_path / "refuse").unlink()
+        for export in [export async for export in exports]:
+            await sync_to_async(export_retry)(export=export, actor=actor, use_current_version=False)
+        await committed(pipeline, 2)
+    read = [json.loads(path.read_text())["_message_id"] for path in visible(tmp_path)]
+    assert sorted(read) == sorted(ids)
+
+
+async def test_an_abort_removes_what_was_written(
+    running: RunningManager, exporter: TaskProcess, tmp_path: Path
+) -> None:
+    pipeline, _ = await prepared(tmp_path, 3, rows=3, name="{number}")
+    exports = Export.objects.filter(pipeline_id=pipeline.pk)
+    actor = await sync_to_async(factories.admin_of)(await Workspace.objects.aget(pk=pipeline.workspace_id))
+    assert await exporter.killed_after("upload_recorded") == -signal.SIGKILL
+    assert len(list((tmp_path / ".uploads").iterdir())) == 1
+    await sync_to_async(export_abort)(export=await exports.aget(), actor=actor)
+    async with exporter.running():
+        await wait_until_async(exports.filter(upload__isnull=True).aexists)
+    assert visible(tmp_path) == []
+    assert list((tmp_path / ".uploads").iterdir()) == []
+    assert (await exports.aget()).state == Export.State.ABORTED

@@ -1,0 +1,92 @@
+"""Exports by REST."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from rest_framework.test import APIClient
+
+from backend.apps.exports.models import Export, StagedPart
+from backend.apps.exports.services import export_claim, export_complete, export_fail, export_record_manifest
+from backend.apps.workspaces.models import Role, User, Workspace
+from tests import factories
+from tests.integration.exports.stores import storing_pipeline
+
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("redis_server", "secret_keys")]
+
+
+@pytest.fixture
+def pipeline_id(workspace: Workspace, tmp_path: Path) -> str:
+    """A pipeline with twelve staged messages and files of five."""
+    pipeline = storing_pipeline(tmp_path, workspace, rows=5, name="{number}")
+    StagedPart.objects.create(
+        workspace_id=workspace.pk, pipeline_id=pipeline.pk, output="files", version=1, path="a", rows=12, bytes=120
+    )
+    return str(pipeline.pk)
+
+
+def stored() -> Export:
+    """The next file, after its writer has stored it."""
+    export = export_claim(holder="test")
+    assert export is not None
+    assert export.token is not None
+    held = {"export_id": export.pk, "token": export.token}
+    preview = {"columns": ["a"], "rows": [["1"]]}
+    export_record_manifest(**held, manifest={"rows": export.rows, "bytes": 77}, preview=preview)
+    export_complete(**held)
+    return export
+
+
+def test_files_are_listed_with_what_waits_for_the_next(client: APIClient, pipeline_id: str) -> None:
+    stored()
+    listed = client.get("/api/v1/exports/", {"pipeline": pipeline_id}).json()["results"]
+    assert [(file["path"], file["state"], file["rows"], file["file_bytes"]) for file in listed] == [
+        ("00000002.jsonl", "staged", 5, None),
+        ("00000001.jsonl", "committed", 5, 77),
+    ]
+    assert client.get("/api/v1/exports/", {"state": "committed", "search": "0001"}).json()["results"] == listed[1:]
+    [waiting] = client.get("/api/v1/exports/waiting/").json()
+    assert (waiting["pipeline"], waiting["messages"], waiting["bytes"]) == (pipeline_id, 2, 20)
+    assert waiting["due_at"] > waiting["oldest"]
+
+
+def test_one_file_has_its_manifest_and_first_rows(client: APIClient, pipeline_id: str) -> None:
+    shown = client.get(f"/api/v1/exports/{stored().pk}/").json()
+    assert shown["manifest"] == {"rows": 5, "bytes": 77}
+    assert shown["preview"] == {"columns": ["a"], "rows": [["1"]]}
+
+
+def test_a_file_can_be_made_of_what_there_is(client: APIClient, pipeline_id: str) -> None:
+    made = client.post("/api/v1/exports/close/", {"pipeline": pipeline_id, "output": "files"}, format="json")
+    assert [file["rows"] for file in made.json()] == [5, 5, 2]
+    assert client.get("/api/v1/exports/waiting/").json() == []
+
+
+def test_a_failed_file_is_aborted_and_retried(client: APIClient, pipeline_id: str) -> None:
+    export = export_claim(holder="test")
+    assert export is not None
+    assert export.token is not None
+    failure = {"reason": "forbidden", "error": "The store refuses the file.", "retryable": False}
+    export_fail(export_id=export.pk, token=export.token, **failure)
+    place = f"/api/v1/exports/{export.pk}"
+    shown = client.get(f"{place}/").json()
+    assert (shown["state"], shown["reason"], shown["due_at"], shown["can_retry"]) == ("failed", "forbidden", None, True)
+    assert client.post(f"{place}/abort/").json()["state"] == "aborted"
+    assert client.post(f"{place}/abort/").status_code == 409
+    assert client.post(f"{place}/retry/", {"version": "original"}, format="json").json()["state"] == "staged"
+    assert client.post(f"{place}/retry/", {"version": "none"}, format="json").status_code == 400
+
+
+def test_others_see_and_change_nothing(
+    client_of: Callable[[User], APIClient], workspace: Workspace, pipeline_id: str
+) -> None:
+    place = f"/api/v1/exports/{stored().pk}"
+    stranger = client_of(factories.admin_of(factories.make_workspace()))
+    assert stranger.get("/api/v1/exports/").json()["results"] == []
+    assert stranger.get("/api/v1/exports/waiting/").json() == []
+    close = {"pipeline": pipeline_id, "output": "files"}
+    assert stranger.post("/api/v1/exports/close/", close, format="json").status_code == 404
+    assert stranger.post(f"{place}/abort/").status_code == 404
+    viewer = client_of(factories.add_member(workspace, Role.VIEWER))
+    assert viewer.get(f"{place}/").status_code == 200
+    assert viewer.post(f"{place}/abort/").status_code == 403

@@ -1,0 +1,60 @@
+"""Certificates and keys as fields of a connection: what does not fit is an error at its field."""
+
+import ssl
+from pathlib import Path
+
+import pytest
+from pydantic import ValidationError
+
+from backend.connectors.parts.tls import Tls
+from tests.certificates import Authority
+
+
+@pytest.fixture
+def authority(tmp_path: Path) -> Authority:
+    return Authority(tmp_path)
+
+
+def issued(authority: Authority, name: str, password: str = "") -> tuple[str, str]:
+    certificate, key = authority.issue(name, password)
+    return certificate.read_text(), key.read_text()
+
+
+def refusal(**fields: str) -> tuple[str, str]:
+    """The field at fault, and what is wrong with it."""
+    with pytest.raises(ValidationError) as failed:
+        Tls.model_validate(fields)
+    [error] = failed.value.errors()
+    return str(error["loc"][0]), error["msg"]
+
+
+def test_a_certificate_and_its_key_make_a_context(authority: Authority) -> None:
+    certificate, key = issued(authority, "client", "pass")
+    tls = Tls.model_validate(
+        {"ca": authority.certificate.read_text(), "certificate": certificate, "key": key, "key_password": "pass"}
+    )
+    context = tls.context()
+    assert context.verify_mode is ssl.CERT_REQUIRED
+    assert context.check_hostname
+    assert len(context.get_ca_certs()) == 1
+
+
+def test_pem_texts_are_read_without_their_line_breaks(authority: Authority) -> None:
+    certificate, key = issued(authority, "client")
+    tls = Tls.model_validate({"certificate": certificate.replace("\n", ""), "key": key.replace("\n", " ")})
+    assert tls.certificate == certificate
+    assert tls.key is not None
+    assert tls.key.get_secret_value() == key
+
+
+def test_what_does_not_fit_is_an_error_at_its_field(authority: Authority) -> None:
+    certificate, key = issued(authority, "client")
+    _, other = issued(authority, "other")
+    _, encrypted = issued(authority, "encrypted", "pass")
+    assert refusal(ca="nonsense")[0] == "ca"
+    assert refusal(ca="-----BEGIN CERTIFICATE-----AAAA-----END CERTIFICATE-----")[0] == "ca"
+    assert refusal(certificate=certificate) == ("key", "Value error, Enter the private key of the client certificate.")
+    assert refusal(certificate=certificate, key="nonsense")[0] == "key"
+    assert refusal(certificate=certificate, key=encrypted)[0] == "key"
+    assert "another certificate" in refusal(certificate=certificate, key=other)[1]
+    assert "needs the client certificate" in refusal(key=key)[1]
