@@ -304,6 +304,9 @@ class EmbeddedSettings(_Settings):
     """Folder for all state."""
     kafka_proxy_config: str = ""
     """Configuration of a [Kafka proxy](../guides/kafka-proxy.md) to start as well."""
+    start_limit_seconds: float = Field(600.0, gt=0)
+    """How long `manage.py up` waits for a process that lives and is not ready yet. One that has ended is reported at
+    once."""
     port_offset: int = 0
     """Added to every port; set by `manage.py up --port-offset`."""
     embedded: bool = False

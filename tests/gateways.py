@@ -20,7 +20,7 @@ from backend.collections.writer import CollectionWriter, NewDocument
 from backend.settings import ROOT, platform_settings
 from tests import factories
 from tests.ports import free_ports
-from tests.waiting import wait_until
+from tests.waiting import start_of, wait_for_processes
 
 
 class GatewayNode:
@@ -73,6 +73,9 @@ class Gateways(list[GatewayNode]):
     def bootstrap(self) -> str:
         return ",".join(node.address for node in self)
 
+    def wait_until_ready(self) -> None:
+        wait_for_processes([start_of(f"gateway {node.id}", node.is_ready, node.process, node.log) for node in self])
+
 
 @contextmanager
 def gateways(folder: Path, database_url: str, count: int, *, ca: str = "", **settings: str) -> Iterator[Gateways]:
@@ -82,7 +85,7 @@ def gateways(folder: Path, database_url: str, count: int, *, ca: str = "", **set
     try:
         for node in nodes:
             node.start()
-        wait_until(lambda: all(node.is_ready() for node in nodes))
+        nodes.wait_until_ready()
         yield nodes
     except BaseException:
         for node in nodes:

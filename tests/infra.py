@@ -23,7 +23,7 @@ from backend.runtime.layout import Layout
 from backend.settings import ROOT, KafkaSettings
 from tests.exclusive import exclusive
 from tests.ports import free_ports
-from tests.waiting import wait_until
+from tests.waiting import start_of, wait_for_processes
 
 VAR = Path(tempfile.mkdtemp(prefix="headrace-test-"))
 VAR.chmod(0o755)  # PostgreSQL may run as another user
@@ -91,21 +91,19 @@ class Server:
         ready: Callable[[], bool],
         user: str | None = None,
         stop_signal: signal.Signals = signal.SIGTERM,
-        *,
-        start_seconds: float = 180,
     ) -> None:
         self._name = name
         self._command = command
         self._ready = ready
         self._user = user
         self._stop_signal = stop_signal
-        self._start_seconds = start_seconds
         self.process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
-        with (VAR / f"{self._name}.log").open("ab") as log:
+        path = VAR / f"{self._name}.log"
+        with path.open("ab") as log:
             self.process = subprocess.Popen(self._command, stdout=log, stderr=log, user=self._user, cwd="/")
-        wait_until(self._ready, timeout=self._start_seconds)
+        wait_for_processes([start_of(self._name, self._ready, self.process, path)])
 
     def stop(self, number: signal.Signals | None = None) -> None:
         if self.process is not None:

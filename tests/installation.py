@@ -18,11 +18,15 @@ import psutil
 
 from backend.runtime.installation import own_processes, spark_applications
 from backend.runtime.layout import PORTS, Layout
+from backend.runtime.starting import LIMIT_SECONDS
 from backend.runtime.supervisor import Supervisor
 from backend.settings import ROOT
 from tests.ports import free_offset
 
 Answer = tuple[int, Any]
+
+_COMMAND_SECONDS = 3 * LIMIT_SECONDS
+"""``up`` waits that long for servers, then for services, then for Spark."""
 
 
 def _environment(var: Path) -> dict[str, str]:
@@ -66,7 +70,7 @@ class Installation:
             env=_environment(self.var) | self.environment | (environment or {}),
             capture_output=True,
             text=True,
-            timeout=300,
+            timeout=_COMMAND_SECONDS,
             check=False,
         )
         assert result.returncode == 0, f"{arguments}: {result.stdout}\n{result.stderr}"

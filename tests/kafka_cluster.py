@@ -4,7 +4,6 @@ import base64
 import signal
 import socket
 import subprocess
-import time
 import uuid
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -24,6 +23,7 @@ from confluent_kafka.admin import (
 
 from tests.certificates import Authority
 from tests.ports import free_ports
+from tests.waiting import start_of, wait_for_processes
 
 USERS = {"alice": "alice-password", "bob": "bob-password"}
 """Users with their passwords; they can use PLAIN, and SCRAM once they are registered."""
@@ -134,7 +134,7 @@ class KafkaCluster:
         self._prepare()
         for broker in self.brokers:
             broker.start()
-        self.wait_for(self.size)
+        self._wait_until_joined()
 
     def stop(self) -> None:
         for broker in self.brokers:
@@ -143,20 +143,19 @@ class KafkaCluster:
     def bootstrap(self, listener: str = "PLAINTEXT") -> str:
         return ",".join(broker.address(listener) for broker in self.brokers)
 
-    def wait_for(self, brokers: int, seconds: float = 90.0) -> None:
-        """Blocks until the cluster has this many brokers."""
-        deadline = time.monotonic() + seconds
-        while self._joined() != brokers:
-            if time.monotonic() > deadline:
-                tails = "\n".join((b.folder / "log").read_text()[-1500:] for b in self.brokers)
-                raise AssertionError(f"{self._joined()} instead of {brokers} brokers have joined.\n{tails}")
-            time.sleep(0.2)
+    def _wait_until_joined(self) -> None:
+        starts = [
+            start_of(f"broker {broker.id}", self._all_joined, broker.process, broker.folder / "log")
+            for broker in self.brokers
+        ]
+        wait_for_processes(starts)
 
-    def _joined(self) -> int:
+    def _all_joined(self) -> bool:
         try:
-            return len(AdminClient({"bootstrap.servers": self.bootstrap()}).list_topics(timeout=5).brokers)
+            admin = AdminClient({"bootstrap.servers": self.bootstrap()})
+            return len(admin.list_topics(timeout=5).brokers) == self.size
         except KafkaException:
-            return 0
+            return False
 
     def allow_all(self, *users: str) -> None:
         """Registers the users for SCRAM and gives them every right."""

@@ -15,7 +15,7 @@ import yaml
 from backend.settings import ROOT
 from tests.kafka_cluster import KafkaCluster
 from tests.ports import free_ports
-from tests.waiting import wait_until
+from tests.waiting import start_of, wait_for_processes
 
 
 class ProxyProcess:
@@ -63,6 +63,9 @@ class Proxies(list[ProxyProcess]):
     def bootstrap(self) -> str:
         return ",".join(proxy.address for proxy in self)
 
+    def wait_until_ready(self) -> None:
+        wait_for_processes([start_of(proxy.address, proxy.is_ready, proxy.process, proxy.log) for proxy in self])
+
 
 @contextmanager
 def proxies(
@@ -105,7 +108,7 @@ def proxies(
     try:
         for proxy in running:
             proxy.start()
-        wait_until(lambda: all(proxy.is_ready() for proxy in running))
+        running.wait_until_ready()
         yield running
     finally:
         for proxy in running:

@@ -17,7 +17,7 @@ from backend.settings import ROOT
 from tests.distributions import distribution
 from tests.exclusive import exclusive
 from tests.infra import KEYCLOAK_PORT, KEYCLOAK_REALM, VAR
-from tests.waiting import wait_until
+from tests.waiting import start_of, wait_for_processes
 
 _IVY = """<ivy-module version="2.0">
   <info organisation="headrace" module="keycloak"/>
@@ -101,7 +101,7 @@ def keycloak() -> Iterator[Keycloak]:
             env=os.environ | _JVM | {"JAVA_HOME": str(home)},
             start_new_session=True,
         )
-    wait_until(_answers, 300, 0.5)
+    wait_for_processes([start_of("keycloak", _answers, process, VAR / "keycloak.log")])
     yield Keycloak()
     os.killpg(process.pid, signal.SIGTERM)
     process.wait(30)

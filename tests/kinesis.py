@@ -79,7 +79,7 @@ def wait_until_active(name: str) -> None:
         summary = kinesis.describe_stream_summary(StreamName=name)["StreamDescriptionSummary"]
         return bool(summary["StreamStatus"] == "ACTIVE")
 
-    wait_until(is_active, 30)
+    wait_until(is_active)
 
 
 def records_of(name: str) -> list[dict[str, Any]]:

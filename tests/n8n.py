@@ -68,7 +68,7 @@ def n8n_server() -> Server:
         "EXECUTIONS_DATA_PRUNE": "false",
     }
     command = ["env", "-i", *(f"{name}={value}" for name, value in settings.items()), node, str(program), "start"]
-    return Server("n8n", command, _ready, start_seconds=240)
+    return Server("n8n", command, _ready)
 
 
 def _ready() -> bool:

@@ -122,7 +122,6 @@ def opensearch_server() -> Server:
         _ready,
         user,
         signal.SIGKILL,
-        start_seconds=240,
     )
 
 

@@ -1,8 +1,25 @@
+"""How tests wait: for a condition, as long as it may take on a busy machine."""
+
 import asyncio
+import subprocess
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
 
 import pytest
+
+from backend.runtime.starting import Start, wait_for_starts
+
+
+def start_of(name: str, ready: Callable[[], bool], process: subprocess.Popen[bytes] | None, log: Path) -> Start:
+    """The start of a process of a test."""
+    assert process is not None
+    return Start(name, ready, lambda: process.poll() is not None, log)
+
+
+def wait_for_processes(starts: Sequence[Start]) -> None:
+    """Returns once all are ready; raises CannotStartError, with the end of its log, as soon as one has ended."""
+    wait_for_starts(starts, required=[start.name for start in starts])
 
 
 def wait_until(

@@ -6,6 +6,7 @@ import shutil
 import time
 import urllib.error
 import urllib.request
+from collections.abc import Callable
 from typing import Any
 
 import psutil
@@ -16,12 +17,11 @@ from backend.network.redis_client import redis_client
 from backend.runtime import stack
 from backend.runtime.errors import CannotStartError
 from backend.runtime.layout import Layout
+from backend.runtime.starting import Start, wait_for_starts
 from backend.runtime.supervisor import Supervisor
+from backend.settings import EmbeddedSettings
 from backend.telemetry import keys
 
-_SERVER_SECONDS = 60.0
-_SERVICE_SECONDS = 60.0
-_SPARK_SECONDS = 120.0
 _LOOK_SECONDS = 1.0
 _DATABASE, _CONSOLE = "postgresql", "console"
 
@@ -33,6 +33,7 @@ def up(layout: Layout) -> list[str]:
     Raises CannotStartError when there can be no console.
     """
     supervisor = Supervisor(layout)
+    limit = EmbeddedSettings().start_limit_seconds
     if supervisor.is_running():
         raise CannotStartError("Headrace is already running; see `manage.py status`.")
     _end_leftovers(layout)
@@ -41,15 +42,13 @@ def up(layout: Layout) -> list[str]:
     began = time.time()
     supervisor.start([*prepared.servers, *prepared.services], prepared.environment)
     try:
-        problems = supervisor.start_processes(prepared.servers, _SERVER_SECONDS)
-        if _DATABASE in problems:
-            raise CannotStartError(problems[_DATABASE])
+        problems = supervisor.start_processes(prepared.servers, required=[_DATABASE], limit=limit)
         wanted = json.loads(stack.run_manage(prepared.environment, "prepare", "--json"))
-        problems |= supervisor.start_processes(prepared.services, _SERVICE_SECONDS)
-        if _CONSOLE in problems:
-            raise CannotStartError(problems[_CONSOLE])
+        problems |= supervisor.start_processes(prepared.services, required=[_CONSOLE], limit=limit)
         running = [job for job, desired in wanted["jobs"].items() if desired == "running"]
-        late = _wait_for_spark(layout, prepared.environment, running, began)
+        worker_ended = supervisor.ended_since_now("worker")
+        starts = [_start_of_spark(layout, prepared.environment, job, began, worker_ended) for job in running]
+        late = wait_for_starts(starts, limit=limit)
     except BaseException:
         down(layout)
         raise
@@ -58,7 +57,10 @@ def up(layout: Layout) -> list[str]:
         for job, desired in wanted["jobs"].items()
         if desired == "stopped"
     ]
-    return [*problems.values(), *wanted["problems"], *stopped, *late]
+    started_again = [
+        f"Messages wait in Kafka, and it is started again and again. {problem}" for problem in late.values()
+    ]
+    return [*problems.values(), *wanted["problems"], *stopped, *started_again]
 
 
 def down(layout: Layout) -> None:
@@ -140,23 +142,23 @@ def _heartbeat(environment: dict[str, str], job: str = keys.DEFAULT_JOB) -> dict
     return json.loads(payload) if payload else None
 
 
-def _wait_for_spark(layout: Layout, environment: dict[str, str], jobs: list[str], since: float) -> list[str]:
-    """Waits until the applications run. Returns a sentence about each that does not; it goes on being started."""
+def _start_of_spark(
+    layout: Layout, environment: dict[str, str], job: str, since: float, worker_ended: Callable[[], bool]
+) -> Start:
+    """The start of an application by the worker, after ``since``."""
+    started: list[psutil.Process] = []
 
-    def runs(job: str) -> bool:
+    def runs() -> bool:
         heartbeat = _heartbeat(environment, job)
         return heartbeat is not None and heartbeat["at"] > since and heartbeat["state"] == "running"
 
-    deadline = time.monotonic() + _SPARK_SECONDS
-    waiting = list(jobs)
-    while waiting and time.monotonic() < deadline:
-        time.sleep(0.2)
-        waiting = [job for job in waiting if not runs(job)]
-    return [
-        f"The Spark application {job} does not run yet, and messages wait in Kafka. It is started again and again; "
-        f"see {layout.log / f'spark-{job}.log'}."
-        for job in waiting
-    ]
+    def ended() -> bool:
+        if not started:
+            time.sleep(_LOOK_SECONDS)  # Looking through all processes takes a while.
+            started.extend(process for process in spark_applications(layout) if job in _command(process))
+        return worker_ended() or (bool(started) and not any(process.is_running() for process in started))
+
+    return Start(f"The Spark application {job}", runs, ended, layout.log / f"spark-{job}.log")
 
 
 def _drain_spark(layout: Layout) -> None:

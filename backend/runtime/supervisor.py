@@ -10,18 +10,21 @@ import subprocess
 import sys
 import time
 import xmlrpc.client
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any
 
+import psutil
 from supervisor.xmlrpc import SupervisorTransport
 
-from backend.runtime.errors import CannotStartError
 from backend.runtime.layout import Layout
 from backend.runtime.stack import Process
+from backend.runtime.starting import LIMIT_SECONDS, Start, wait_for_starts
 from backend.settings import ROOT
 
-_START_SECONDS = 10.0
 _LOG_BYTES = "20MB"
+_STARTED = ("STARTING", "RUNNING")
+"""The states of a process that has been started and has not ended."""
 
 
 class Supervisor:
@@ -49,7 +52,7 @@ class Supervisor:
         config.chmod(0o600)
         with config.open("w") as file:
             self._config(processes).write(file)
-        subprocess.run(
+        supervisord = subprocess.run(
             [sys.executable, "-m", "supervisor.supervisord", "-c", str(config)],
             env=os.environ | environment | {"PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1"},
             cwd=ROOT,
@@ -58,30 +61,47 @@ class Supervisor:
             stderr=subprocess.DEVNULL,
             check=False,
         )
-        deadline = time.monotonic() + _START_SECONDS
-        while not self.is_running():
-            if time.monotonic() > deadline:
-                raise CannotStartError(f"The supervisor did not start; see {self._layout.log / 'supervisord.log'}.")
-            time.sleep(0.05)
+        start = Start(
+            "supervisord",
+            self.is_running,
+            lambda: supervisord.returncode != 0 or not self._is_alive(),
+            self._layout.log / "supervisord.log",
+        )
+        wait_for_starts([start], required=[start.name])
 
-    def start_processes(self, processes: list[Process], timeout: float) -> dict[str, str]:
-        """Starts the processes together and waits until each is ready, at most ``timeout`` seconds.
+    def _is_alive(self) -> bool:
+        """Whether the daemon's process exists, unless it has not written its number yet."""
+        try:
+            return psutil.pid_exists(int((self._layout.run / "supervisord.pid").read_text()))
+        except (OSError, ValueError):
+            return True
 
-        Returns by name, for each that is not, a sentence with the end of its log. It goes on being started.
+    def start_processes(
+        self, processes: list[Process], *, required: Collection[str] = (), limit: float = LIMIT_SECONDS
+    ) -> dict[str, str]:
+        """Starts the processes together and waits until each is ready, has ended, or was not ready within ``limit``
+        seconds.
+
+        Returns by name, for each that is not ready, a sentence with the end of its log. It goes on being started.
+        Raises CannotStartError as soon as that is so for one of the ``required``.
         """
         for process in processes:
             self.start_process(process.name)
-        waiting = list(processes)
-        deadline = time.monotonic() + timeout
-        while waiting and time.monotonic() < deadline:
-            waiting = [process for process in waiting if not process.ready()]
-            if waiting:
-                time.sleep(0.1)
-        return {
-            process.name: f"{process.name} did not become ready. The end of its log, {self.log_file(process.name)}:\n"
-            + "\n".join(self.log_tail(process.name, 15))
-            for process in waiting
-        }
+        starts = [
+            Start(process.name, process.ready, self.ended_since_now(process.name), self.log_file(process.name))
+            for process in processes
+        ]
+        return wait_for_starts(starts, required=required, limit=limit)
+
+    def ended_since_now(self, name: str) -> Callable[[], bool]:
+        """Returns a function that says whether the process of this name has ended since, even if it runs anew."""
+        pid = self._api.getProcessInfo(name)["pid"]
+
+        def ended() -> bool:
+            info = self._api.getProcessInfo(name)
+            return info["statename"] not in _STARTED or info["pid"] != pid
+
+        return ended
 
     def start_process(self, name: str) -> None:
         """Starts a process without waiting until it is ready."""

@@ -202,7 +202,7 @@ class Bench:
             with suppress(urllib.error.HTTPError), urllib.request.urlopen(request, timeout=30):
                 accepted[number] = time.perf_counter()
             time.sleep(PAUSE)
-        wait_until(lambda: took.keys() >= accepted.keys(), 60)
+        wait_until(lambda: took.keys() >= accepted.keys())
         stop.set()
         receiving.join()
         consumer.close()

@@ -86,10 +86,10 @@ def test_a_slow_api_holds_back_its_own_pipeline_only(installation: Installation,
     def numbers(path: str) -> list[int]:
         return [message["n"] for message in received(inbox, path) if "n" in message]
 
-    wait_until(lambda: sorted(numbers(quick_path)) == list(range(20)), 30)
+    wait_until(lambda: sorted(numbers(quick_path)) == list(range(20)))
     assert numbers(slow_path) == []
     people.holds = False
-    wait_until(lambda: len(numbers(slow_path)) >= MANY, 60)
+    wait_until(lambda: len(numbers(slow_path)) >= MANY)
     arrived = numbers(slow_path)
     assert sorted(arrived) == list(range(MANY))
     for key in range(7):
@@ -106,11 +106,11 @@ def test_a_slow_api_holds_back_its_own_pipeline_only(installation: Installation,
     def goes_the_usual_way() -> bool:
         before, delivered = diverted(), len(numbers(slow_path))
         installation.accepted(slow, [{"n": MANY, "key": key} for key in range(7)])
-        wait_until(lambda: len(numbers(slow_path)) == delivered + 7, 30)
+        wait_until(lambda: len(numbers(slow_path)) == delivered + 7)
         return diverted() == before
 
     # Once the slow lane is empty.
-    wait_until(goes_the_usual_way, 30)
+    wait_until(goes_the_usual_way)
 
 
 def test_a_message_without_an_answer_waits_as_a_dead_letter_and_is_sent_again(
@@ -126,11 +126,11 @@ def test_a_message_without_an_answer_waits_as_a_dead_letter_and_is_sent_again(
         letters = installation.api("GET", f"dead-letters/?pipeline={pipeline}")[1]["results"]
         return [letter for letter in letters if letter["state"] == "waiting"]
 
-    wait_until(lambda: len(waiting()) == 1, 30)
+    wait_until(lambda: len(waiting()) == 1)
     [letter] = waiting()
     assert letter["reason"] == "call_failed"
     assert letter["error"] == "Step 1 (call): The API gave no answer within 0.5 seconds."
     people.holds = False
     status, _ = installation.api("POST", "dead-letters/redrive/", {"filter": {"ids": letter["id"]}})
     assert status == 200
-    wait_until(lambda: [m["name"] for m in received(inbox, path)] == ["person 1"], 30)
+    wait_until(lambda: [m["name"] for m in received(inbox, path)] == ["person 1"])

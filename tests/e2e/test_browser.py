@@ -144,7 +144,7 @@ def test_an_output_fails_is_repaired_and_gets_what_it_missed(page: Page, install
             dialog.get_by_role("button", name="Redrive").click()
             expect(dialog.get_by_role("progressbar")).to_be_visible()
             dialog.get_by_role("button", name="Close").last.click()
-        wait_until(lambda: set(sent) <= set(ids(server)) and not reasons(installation, pipeline), 60)
+        wait_until(lambda: set(sent) <= set(ids(server)) and not reasons(installation, pipeline))
 
         page.goto(f"/usage?step=minute&pipeline={pipeline}")
         expect(page.locator('[data-figure="Delivered messages"]')).to_have_text("40", timeout=20_000)

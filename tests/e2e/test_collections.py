@@ -10,10 +10,11 @@ from collections.abc import Iterator
 import pytest
 
 from backend.settings import ROOT
+from tests.infra import VAR
 from tests.installation import Installation
 from tests.kafka_cluster import is_listening
 from tests.ports import free_ports
-from tests.waiting import wait_until
+from tests.waiting import start_of, wait_for_processes, wait_until
 
 SCHEMA = {"type": "record", "name": "Order", "fields": [{"name": "id", "type": "long"}]}
 MESSAGES = 200
@@ -23,8 +24,10 @@ MESSAGES = 200
 def receiver() -> Iterator[str]:
     [port] = free_ports(1)
     command = [sys.executable, str(ROOT / "manage.py"), "cdc_receiver", "--listen", f"127.0.0.1:{port}"]
-    process = subprocess.Popen(command)
-    wait_until(lambda: is_listening(f"127.0.0.1:{port}"))
+    path = VAR / "cdc-receiver.log"
+    with path.open("wb") as log:
+        process = subprocess.Popen(command, stdout=log, stderr=log)
+    wait_for_processes([start_of("cdc_receiver", lambda: is_listening(f"127.0.0.1:{port}"), process, path)])
     yield f"http://127.0.0.1:{port}/"
     process.kill()
     process.wait()

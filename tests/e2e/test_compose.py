@@ -229,7 +229,7 @@ def test_a_backup_is_made_and_restored_as_documented(
     sender.send()
     sender.wait_until_all_arrived()
     expected = before + len(sender.sent)
-    wait_until(lambda: billed() == expected, 60)
+    wait_until(lambda: billed() == expected)
     operator.follow(BACKUP, "Restore the database")
     wait_until(lambda: billed() == expected, 120)
     sender.send()

@@ -47,7 +47,7 @@ def test_a_thousand_messages_each_accounted_for(
     sent = dict(zip(installation.accepted(pipeline, map(order, range(MESSAGES))), range(MESSAGES), strict=True))
     expected = {message_id: n for message_id, n in sent.items() if not transforms or n < 900}
     extra = 0 if transforms else 1  # the first message, which the transforms drop
-    wait_until(lambda: len(inbox.bodies) >= len(expected) + extra, 60)
+    wait_until(lambda: len(inbox.bodies) >= len(expected) + extra)
     delivered = ids(inbox)
     assert {message_id: delivered[message_id] for message_id in expected} == dict.fromkeys(expected, 1)
     assert delivered.total() == len(expected) + extra
@@ -87,7 +87,7 @@ def test_nothing_is_lost_when_the_spark_driver_is_killed(
     sender.join(60)
     assert len(sent) == MESSAGES
     wait_until(lambda: set(sent) <= set(ids(inbox)), 120)
-    wait_until(lambda: installation.components()["spark"] == "ok", 60)
+    wait_until(lambda: installation.components()["spark"] == "ok")
     assert {json.loads(body)["n"] for body in inbox.bodies} == {-1, *range(MESSAGES)}
     jobs = installation.api("GET", "jobs/")[1]
     assert jobs[0]["restarts"] >= 1
@@ -97,7 +97,7 @@ def test_a_lost_checkpoint_repeats_nothing_that_was_delivered(installation: Inst
     pipeline = installation.publish_pipeline(name(), inbox.url)
     wait_until(lambda: installation.post(pipeline, order(-1))[0] == 202)
     sent = installation.accepted(pipeline, map(order, range(100)))
-    wait_until(lambda: set(sent) <= set(ids(inbox)), 60)
+    wait_until(lambda: set(sent) <= set(ids(inbox)))
     delivered_at = time.time()
     store = redis.from_url(installation.endpoint("redis"))
     # The workers have seen that the checkpoint and every lane are past all of that.
@@ -109,7 +109,7 @@ def test_a_lost_checkpoint_repeats_nothing_that_was_delivered(installation: Inst
     for process in [driver, *driver.children(recursive=True)]:
         process.kill()
     shutil.rmtree(installation.var / "spark/checkpoints")
-    wait_until(lambda: installation.spark() not in (None, driver), 60)
+    wait_until(lambda: installation.spark() not in (None, driver))
     wait_until(lambda: installation.components()["spark"] == "ok", 120)
     last = installation.accepted(pipeline, [order(100)])[0]
     wait_until(lambda: last in ids(inbox), 150)

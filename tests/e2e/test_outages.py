@@ -23,10 +23,10 @@ def test_without_kafka_the_input_refuses_and_goes_on_when_it_is_back(
     assert status == 503, problem
     assert "Kafka" in problem["detail"]
     installation.supervisor.start_process("kafka")
-    wait_until(lambda: installation.post(pipeline, order(2))[0] == 202, 60)
+    wait_until(lambda: installation.post(pipeline, order(2))[0] == 202)
     sent += installation.accepted(pipeline, map(order, range(50)))
     wait_until(lambda: set(sent) <= set(ids(inbox)), 120)
-    wait_until(lambda: set(installation.components().values()) == {"ok"}, 60)
+    wait_until(lambda: set(installation.components().values()) == {"ok"})
 
 
 @pytest.mark.parametrize("server", ["redis", "postgresql"])
@@ -46,7 +46,7 @@ def test_without_redis_or_postgresql_messages_still_flow(
         assert problem["title"] == "PostgreSQL is unavailable"
     time.sleep(1)
     installation.supervisor.start_process(server)
-    wait_until(lambda: set(installation.components().values()) == {"ok"}, 60)
+    wait_until(lambda: set(installation.components().values()) == {"ok"})
     sent += installation.accepted(pipeline, map(order, range(50)))
     wait_until(lambda: set(sent) <= set(ids(inbox)))
 
@@ -67,5 +67,5 @@ def test_a_stop_and_start_keeps_everything(installation: Installation, inbox: Re
     installation.up()
     assert installation.api("GET", "pipelines/")[1] == before
     sent += installation.accepted(pipeline, map(order, range(100)))
-    wait_until(lambda: set(sent) <= set(ids(inbox)), 60)
+    wait_until(lambda: set(sent) <= set(ids(inbox)))
     assert max(ids(inbox).values()) == 1  # a clean stop delivers nothing twice

@@ -73,7 +73,7 @@ def test_messages_flow_while_a_broker_is_lost(secured: Installation, cluster: Ka
     def send() -> None:
         for pipeline in pipelines:
             for number in range(50):
-                wait_until(partial(accepted, pipeline, number), 60)
+                wait_until(partial(accepted, pipeline, number))
 
     send()
     wait_until(lambda: sent <= set(ids(inbox)), 90)

@@ -73,7 +73,7 @@ def planted(installation: Installation, telling: Receiver) -> list[str]:
         url = f"{installation.endpoint('ingest')}/v1/pipelines/{pipeline['id']}/messages"
         assert call("POST", url, {}, "wrong")[0] in (401, 404)
         wait_until(lambda url=url: call("POST", url, {"n": 1}, WEBHOOK)[0] == 202)  # type: ignore[misc]
-        wait_until(lambda id=pipeline["id"]: waiting(installation, id), 60)  # type: ignore[misc]
+        wait_until(lambda id=pipeline["id"]: waiting(installation, id))  # type: ignore[misc]
         installation.api("POST", f"pipelines/{pipeline['id']}/dry-run/", {"body": "{}"})
         paths += [f"/connectors/{connector['id']}/edit", *pages_of(pipeline["id"])]
     seen = {secret for headers in telling.headers for secret in found_in(json.dumps(headers))}

@@ -85,7 +85,7 @@ def test_rows_reach_other_databases_field_by_field(
 
         wait_until(lambda: len(rows_of(target)) == len(RECORDS), 120)
         assert rows_of(target) == rows_of(source)
-        wait_until(lambda: len(rows_of_other()) == len(RECORDS), 60)
+        wait_until(lambda: len(rows_of_other()) == len(RECORDS))
         for row, record in zip(rows_of_other(), RECORDS, strict=True):
             flag = record.get("flag")
             expected = (record["id"], record.get("text"), flag, record.get("big"), record.get("amount"))

@@ -44,7 +44,7 @@ def test_messages_are_handed_over_as_avro_of_the_registered_schema(
     }
     pipeline = str(installation.create("pipelines/", {"name": name(), "config": config})["id"])
     installation.create(f"pipelines/{pipeline}/publish/", {})
-    wait_until(lambda: installation.api("GET", f"pipelines/{pipeline}/")[1]["published_version"] == 1, 30)
+    wait_until(lambda: installation.api("GET", f"pipelines/{pipeline}/")[1]["published_version"] == 1)
     wait_until(lambda: installation.post(pipeline, {"id": 1, "total": 1.5, "note": "n"})[0] == 202)
     installation.accepted(pipeline, [{"id": 2, "total": 19.9}, {"id": "x", "total": 0}])
     topic = routing.processing_source(pipeline)
@@ -52,7 +52,7 @@ def test_messages_are_handed_over_as_avro_of_the_registered_schema(
     def handed_over() -> list[Message]:
         return tail(KafkaSettings(bootstrap_servers=installation.endpoint("kafka")), topic, 100)
 
-    wait_until(lambda: len(handed_over()) == 2, 30)
+    wait_until(lambda: len(handed_over()) == 2)
     records = handed_over()
     orders = sorted((decoded(record) for record in records), key=lambda order: order["id"])
     assert orders == [{"id": 1, "total": 1.5}, {"id": 2, "total": 19.9}]
@@ -63,5 +63,5 @@ def test_messages_are_handed_over_as_avro_of_the_registered_schema(
     def refused() -> list[dict[str, Any]]:
         return list(installation.api("GET", f"dead-letters/?pipeline={pipeline}")[1]["results"])
 
-    wait_until(lambda: len(refused()) == 1, 30)
+    wait_until(lambda: len(refused()) == 1)
     assert refused()[0]["error"].startswith("Stream processing: This does not fit the Avro schema")

@@ -35,10 +35,10 @@ def test_hung_lane_workers_are_seen_and_replaced_within_a_minute(installation: I
     for worker in hung:
         worker.send_signal(signal.SIGSTOP)
     sent = installation.accepted(pipeline, map(order, range(20)))
-    wait_until(lambda: "is hung" in installation.components()["spark"], 40)
-    wait_until(lambda: "is hung" in str(job(installation)["problem"]), 10)
-    wait_until(lambda: set(sent) <= set(ids(inbox)), 60)
-    wait_until(lambda: installation.components()["spark"] == "ok", 60)
+    wait_until(lambda: "is hung" in installation.components()["spark"])
+    wait_until(lambda: "is hung" in str(job(installation)["problem"]))
+    wait_until(lambda: set(sent) <= set(ids(inbox)))
+    wait_until(lambda: installation.components()["spark"] == "ok")
     assert installation.spark() == driver
     assert not any(worker.is_running() and worker.status() != psutil.STATUS_ZOMBIE for worker in hung)
 
@@ -74,8 +74,8 @@ def test_a_flushed_redis_restarts_nothing(installation: Installation, inbox: Rec
     for _ in range(4):
         client.flushall()
         sent += installation.accepted(pipeline, map(order, range(50)))
-    wait_until(lambda: set(sent) <= set(ids(inbox)), 60)
-    wait_until(lambda: set(installation.components().values()) == {"ok"}, 60)
+    wait_until(lambda: set(sent) <= set(ids(inbox)))
+    wait_until(lambda: set(installation.components().values()) == {"ok"})
     assert installation.spark() == driver
 
 
@@ -94,10 +94,10 @@ def test_an_application_that_dies_while_redis_hangs_is_started_again(
             process.kill()
         sent = installation.accepted(pipeline, map(order, range(20)))
         wait_until(lambda: set(sent) <= set(ids(inbox)), 150)
-        wait_until(lambda: installation.components()["spark"] == "ok", 60)  # as PostgreSQL shows
+        wait_until(lambda: installation.components()["spark"] == "ok")  # as PostgreSQL shows
     finally:
         psutil.Process(pid).resume()
-    wait_until(lambda: set(installation.components().values()) == {"ok"}, 60)
+    wait_until(lambda: set(installation.components().values()) == {"ok"})
 
 
 def test_a_stopped_job_leaves_the_console_up_and_can_be_started_there(
@@ -155,7 +155,7 @@ def test_messages_that_retention_deleted_unread_are_reported_and_the_others_go_o
     def alerts() -> str:
         return str(installation.api("GET", "alerts/?ended_at__isnull=true")[1])
 
-    wait_until(lambda: f"before stage {stage} had read them" in alerts(), 30)
+    wait_until(lambda: f"before stage {stage} had read them" in alerts())
     assert f'headrace_lost_messages_total{{stage="{stage}"}} 100.0' in metrics(installation)
 
 

@@ -68,7 +68,7 @@ def test_dry_run_and_spark_make_the_same_of_a_message(installation: Installation
         return {text.encode() for text in case["output"]}
 
     expected_bodies = {case_name: expected(case) for case_name, case in cases.items() if "output" in case}
-    wait_until(lambda: delivered() == expected_bodies, 60)
+    wait_until(lambda: delivered() == expected_bodies)
 
     def refused() -> dict[str, str]:
         rows = installation.api("GET", "dead-letters/?reason=transform_failed&page_size=500")[1]["results"]

@@ -28,8 +28,8 @@ log = logging.getLogger(__name__)
 
 _LEASE = timedelta(seconds=30)
 _SILENCE_LIMIT = timedelta(seconds=30)
-_START_LIMIT = timedelta(minutes=3)
-_LONGEST_START_LIMIT = timedelta(minutes=24)
+_START_LIMIT = timedelta(minutes=10)
+_LONGEST_START_LIMIT = timedelta(minutes=40)
 _RUNS_WELL_AFTER = timedelta(minutes=2)
 _LONGEST_BACK_OFF = timedelta(minutes=2)
 _MOST_DOUBLINGS = 20

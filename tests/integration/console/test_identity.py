@@ -244,7 +244,7 @@ def test_keys_that_keycloak_rotates_in_are_found(keycloak: Keycloak) -> None:
         },
     )
     token = keycloak.access_token("alice")
-    wait_until(lambda: bearer(token).get("/api/v1/connectors/").status_code == 200, 20, 0.5)
+    wait_until(lambda: bearer(token).get("/api/v1/connectors/").status_code == 200, interval=0.5)
 
 
 def test_local_accounts_can_be_switched_off(keycloak: Keycloak, settings: Any) -> None:

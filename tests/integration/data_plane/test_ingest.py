@@ -21,10 +21,10 @@ from confluent_kafka import Consumer, TopicPartition
 from backend.domain import routing
 from backend.domain.pipeline import PipelineConfig, PipelineSnapshot
 from backend.manager_api import snapshot as stored
-from backend.runtime import stack
-from tests.infra import KAFKA, REDIS_URL, Server
+from backend.runtime.health import http_ready
+from tests.infra import KAFKA, REDIS_URL, VAR, Server
 from tests.ports import free_ports
-from tests.waiting import wait_until
+from tests.waiting import start_of, wait_for_processes, wait_until
 
 CONNECTOR = "0198a7e5-0000-7000-8000-000000000000"
 KEY = "hr_test-key"
@@ -60,9 +60,11 @@ def ingest(pipeline_topics: None, redis_server: Server) -> Iterator[str]:
     port, METRICS["port"] = free_ports(2)
     environment = os.environ | {"HEADRACE_REDIS_URL": REDIS_URL, "HEADRACE_METRICS_PORT": str(METRICS["port"])}
     command = [sys.executable, "-m", "uvicorn", "backend.ingest.app:app", "--port", str(port), "--no-access-log"]
-    process = subprocess.Popen([*command, "--loop", "uvloop"], env=environment)
+    path = VAR / "ingest.log"
+    with path.open("wb") as log:
+        process = subprocess.Popen([*command, "--loop", "uvloop"], env=environment, stdout=log, stderr=log)
     url = f"http://127.0.0.1:{port}"
-    wait_until(lambda: stack.http_ready(f"{url}/health/ready"), 30)
+    wait_for_processes([start_of("ingest", lambda: http_ready(f"{url}/health/ready"), process, path)])
     yield url
     process.send_signal(signal.SIGTERM)
     process.wait(20)
@@ -93,7 +95,7 @@ def records(topic: str, ids: list[str]) -> dict[str, Any]:
                 by_id[headers["message-id"].decode()] = record
         return set(ids) <= set(by_id)
 
-    wait_until(all_there, 20, 0)
+    wait_until(all_there, interval=0)
     consumer.close()
     return {message_id: by_id[message_id] for message_id in ids}
 

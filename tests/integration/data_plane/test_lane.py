@@ -349,11 +349,11 @@ def test_a_full_window_is_reported_until_there_is_room(slots: Slots) -> None:
     slots.start(0)
     room = VAR / slots.source
     send(slots.source, 0, 2500, until=str(room))
-    wait_until(lambda: slots.progress(0).get("held_back", 0) > 1, 60)
+    wait_until(lambda: slots.progress(0).get("held_back", 0) > 1)
     assert slots.progress(0)["oldest"] > 1
     room.touch()
     copied.wait_for(2500)
-    wait_until(lambda: slots.progress(0)["held_back"] == slots.progress(0)["oldest"] == 0, 60)
+    wait_until(lambda: slots.progress(0)["held_back"] == slots.progress(0)["oldest"] == 0)
     assert_all_once_and_in_order(slots, copied, 2500)
 
 
@@ -362,7 +362,7 @@ def test_partitions_that_are_lost_while_the_window_is_full_are_read_again(slots:
     slots.start(0)
     room = VAR / slots.source
     send(slots.source, 0, 2500, until=str(room))
-    wait_until(lambda: slots.progress(0).get("held_back", 0) > 1, 60)
+    wait_until(lambda: slots.progress(0).get("held_back", 0) > 1)
     assert kafka.process is not None
     os.kill(kafka.process.pid, signal.SIGSTOP)
     wait_until(lambda: "Lost: " in slots.log.read_text())
@@ -390,7 +390,7 @@ def test_messages_that_are_deleted_before_a_running_task_has_read_them_are_repor
     finally:
         slots.signal(0, signal.SIGCONT)
     send(slots.source, 5000, 6000)
-    wait_until(lambda: len(slots.progress(0)["losses"]) == PARTITIONS, 60)
+    wait_until(lambda: len(slots.progress(0)["losses"]) == PARTITIONS)
     lost = sum(count for _, _, count in slots.progress(0)["losses"])
     assert lost > 1000
     copied.wait_for(6000 - lost)
@@ -406,7 +406,7 @@ def test_a_successor_ends_a_task_that_still_runs(slots: Slots) -> None:
     copied.wait_for(500)
     predecessor = slots.replace(0)
     send(slots.source, 3000, 6000)
-    wait_until(lambda: predecessor.poll() is not None, 60)
+    wait_until(lambda: predecessor.poll() is not None)
     assert predecessor.returncode != 0
     send(slots.source, 6000, 9000)
     copied.wait_for(9000)
@@ -422,7 +422,7 @@ def test_a_task_whose_commits_have_ended_does_not_wait_for_its_window(slots: Slo
     send(slots.source, 1000, 1010, seconds="60")
     began = time.monotonic()
     send(slots.source, 1010, 1011, **{"commits-fail": "yes"})
-    wait_until(lambda: slots.alive() == [], 60)
+    wait_until(lambda: slots.alive() == [])
     assert time.monotonic() - began < 10, slots.log.read_text()[-3000:]
     copied.close()
 

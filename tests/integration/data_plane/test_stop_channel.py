@@ -153,7 +153,7 @@ async def test_no_thread_outlives_a_closed_channel() -> None:
         assert not await only_those_of_before()
         channel.stop()
         await ended(task)
-    await wait_until_async(only_those_of_before, 10)
+    await wait_until_async(only_those_of_before)
 
 
 def test_a_transaction_that_lasts_is_told_from_many_short_ones() -> None:

@@ -254,18 +254,18 @@ def test_a_killed_broker_and_a_killed_proxy_lose_and_double_nothing(cluster: Kaf
         traffic = Traffic(nodes.bootstrap, *topics)
         traffic.start()
         try:
-            wait_until(traffic.is_flowing(), 60)
+            wait_until(traffic.is_flowing())
             coordinator = coordinating(cluster)
             for broker in (coordinator, next(b for b in cluster.brokers if b is not coordinator)):
                 broker.stop(signal.SIGKILL)
-                wait_until(traffic.is_flowing(), 60)
+                wait_until(traffic.is_flowing())
                 time.sleep(SECONDS)
                 broker.start()
                 cluster.wait_for(3)
-                wait_until(traffic.is_flowing(), 60)
+                wait_until(traffic.is_flowing())
             nodes[1].stop(signal.SIGKILL)
             wait_until(lambda: nodes[0].metric("headrace_proxy_peers_down") == 1)
-            wait_until(traffic.is_flowing(), 60)
+            wait_until(traffic.is_flowing())
             time.sleep(SECONDS)
             admin = AdminClient({"bootstrap.servers": nodes[0].address})
             seen = {f"{node.host}:{node.port}" for node in admin.list_topics(timeout=10).brokers.values()}
@@ -273,7 +273,7 @@ def test_a_killed_broker_and_a_killed_proxy_lose_and_double_nothing(cluster: Kaf
             nodes[1].start()
             wait_until(lambda: nodes[0].metric("headrace_proxy_peers_down") == 0)
             wait_until(lambda: len(admin.list_topics(timeout=10).brokers) == 3)
-            wait_until(traffic.is_flowing(), 60)
+            wait_until(traffic.is_flowing())
         finally:
             traffic.stop()
         assert not traffic.errors, traffic.errors
