@@ -179,9 +179,9 @@ def test_each_start_that_failed_gives_the_next_one_more_time(job: SparkJob, monk
         SparkJob.objects.filter(pk=job.pk).update(silent_since=since, failures=1)
         reconcile()
 
-    silent_for(minutes=5)
+    silent_for(minutes=15)
     assert slow.is_running()
-    silent_for(minutes=7)
+    silent_for(minutes=21)
     assert not slow.is_running()
 
 
