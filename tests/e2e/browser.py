@@ -28,7 +28,7 @@ def chromium() -> str | None:
     return shutil.which("chromium") or shutil.which("chromium-browser")
 
 
-expect.set_options(timeout=30_000)  # the machine also runs the whole platform
+expect.set_options(timeout=120_000)  # the machine also runs the whole platform
 
 
 @pytest.fixture(scope="module")

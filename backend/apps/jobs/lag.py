@@ -1,5 +1,6 @@
 """The lag of each stage, in messages."""
 
+from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
 
 from confluent_kafka.admin import AdminClient
@@ -37,12 +38,16 @@ def stage_lags() -> dict[str, int]:
     """Messages waiting for each stage; a stage that has never run is left out. Raises KafkaException."""
     topics = {routing.INPUT, *READERS.values()}
     ends = end_offsets(_admin(), topics)
-    lags = {}
-    for name, topic in READERS.items():
-        parts = [part for part in ends if part[0] == topic]
-        done = _positions(f"headrace-{name}", parts) if parts else {}
-        if done:
-            lags[name] = sum(max(0, end - done.get(part, 0)) for part, end in ends.items() if part[0] == topic)
+    parts = {name: [part for part in ends if part[0] == topic] for name, topic in READERS.items()}
+    asked = [name for name in READERS if parts[name]]
+    # Side by side: a group whose coordinator is slow to answer holds up no other.
+    with ThreadPoolExecutor(max(1, len(asked)), "lag") as threads:
+        positions = threads.map(lambda name: _positions(f"headrace-{name}", parts[name]), asked)
+        lags = {
+            name: sum(max(0, ends[part] - done.get(part, 0)) for part in parts[name])
+            for name, done in zip(asked, positions, strict=True)
+            if done
+        }
     adapting = adapting_progress()
     if adapting is not None:
         lags["adapting"] = adapting.lag({part: end for (topic, part), end in ends.items() if topic == routing.INPUT})
