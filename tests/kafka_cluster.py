@@ -134,7 +134,7 @@ class KafkaCluster:
         self._prepare()
         for broker in self.brokers:
             broker.start()
-        self._wait_until_joined()
+        self.wait_until_joined()
 
     def stop(self) -> None:
         for broker in self.brokers:
@@ -143,7 +143,8 @@ class KafkaCluster:
     def bootstrap(self, listener: str = "PLAINTEXT") -> str:
         return ",".join(broker.address(listener) for broker in self.brokers)
 
-    def _wait_until_joined(self) -> None:
+    def wait_until_joined(self) -> None:
+        """Blocks until every broker takes part."""
         starts = [
             start_of(f"broker {broker.id}", self._all_joined, broker.process, broker.folder / "log")
             for broker in self.brokers

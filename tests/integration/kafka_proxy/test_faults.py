@@ -261,7 +261,7 @@ def test_a_killed_broker_and_a_killed_proxy_lose_and_double_nothing(cluster: Kaf
                 wait_until(traffic.is_flowing())
                 time.sleep(SECONDS)
                 broker.start()
-                cluster.wait_for(3)
+                cluster.wait_until_joined()
                 wait_until(traffic.is_flowing())
             nodes[1].stop(signal.SIGKILL)
             wait_until(lambda: nodes[0].metric("headrace_proxy_peers_down") == 1)
@@ -303,5 +303,5 @@ def test_a_broker_that_hangs_delays_its_own_partitions_only(cluster: KafkaCluste
             send(nodes.bootstrap, name, values(300))
         finally:
             broker.process.send_signal(signal.SIGCONT)
-        cluster.wait_for(3)
+        cluster.wait_until_joined()
         assert set(received(nodes.bootstrap, name, 600)) == set(values(300))
