@@ -107,7 +107,7 @@ class _Inputs(Database):
         assert numbers(ordered) == [0, 3, 4, 1, 2]
 
     async def test_a_large_table_is_read_in_several_turns(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("backend.connectors.sql.read._READ_SECONDS", -1)
+        monkeypatch.setattr("backend.connectors.parts.rows.reader._READ_SECONDS", -1)
         table = self.table()
         self.run(f"INSERT INTO {table} (id) VALUES (1), (2), (3)")
         for mode in ({"type": "bulk"}, {"type": "incrementing", "column": "id"}):
