@@ -25,7 +25,7 @@ def mongodb_server() -> Server:
     """Not yet started."""
     certificate, key = AUTHORITY.issue("mongodb")
     data = FOLDER / "data"
-    data.mkdir()
+    data.mkdir(exist_ok=True)
     options = {
         "listen": f"{HOST}:{PORT}",
         "listen-tls": f"127.0.0.1:{TLS_PORT}",

@@ -18,6 +18,13 @@ def _mount(*arguments: str) -> None:
     subprocess.run(["mount", *arguments], check=True)
 
 
+def _bind(source: str, target: Path, *, read_only: bool) -> None:
+    target.mkdir(parents=True, exist_ok=True)
+    _mount("--bind", source, str(target))
+    if read_only:
+        _mount("-o", "remount,bind,ro", str(target))
+
+
 def _enter_root(container: dict[str, Any]) -> None:
     """Makes an overlay of the machine's files the root. What is written there is lost with the container."""
     work = container["scratch"]
@@ -35,15 +42,14 @@ def _enter_root(container: dict[str, Any]) -> None:
         (root / target.lstrip("/")).unlink(missing_ok=True)
         (root / target.lstrip("/")).write_text(content)
     for mount in container["mounts"]:
-        target = root / mount["target"].lstrip("/")
-        target.mkdir(parents=True, exist_ok=True)
-        _mount("--bind", mount["source"], str(target))
-        if mount["read_only"]:
-            _mount("-o", "remount,bind,ro", str(target))
+        _bind(mount["source"], root / mount["target"].lstrip("/"), read_only=mount["read_only"])
     _mount("-t", "proc", "proc", str(root / "proc"))
     _mount("--rbind", "/dev", str(root / "dev"))
     for path in container["tmpfs"]:
         _mount("-t", "tmpfs", "-o", "mode=1777", "tmpfs", str(root / path.lstrip("/")))
+    for path in container["programs"]:  # which may lie below a folder that is another one in the container
+        if any(Path(path).is_relative_to(folder) for folder in container["tmpfs"]):
+            _bind(path, root / path.lstrip("/"), read_only=True)
     if container["read_only"]:
         _mount("-o", "remount,ro", str(root))
     os.chroot(root)

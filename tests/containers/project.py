@@ -197,6 +197,7 @@ class Project:
             "hostname": service.name,
             "scratch": str(scratch),
             "traversed": [os.path.realpath(sys.executable), str(ROOT / "x"), str(self._layout.jars.resolve() / "x")],
+            "programs": [str(ROOT)],
             "files": {"/etc/hosts": "".join(f"{address} {host}\n" for host, address in hosts.items())},
             "mounts": mounts,
             "tmpfs": sorted({*service.tmpfs, "/tmp"} if not service.read_only else service.tmpfs),

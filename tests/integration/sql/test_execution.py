@@ -97,7 +97,8 @@ def test_two_streams_are_joined_within_a_time_and_what_has_no_counterpart_is_wri
     streams.declare(
         PAGEVIEWS + "CREATE STREAM clicks (userid VARCHAR KEY, button VARCHAR) WITH (kafka_topic = 'TOPIC');"
     )
-    for view, user, at in ((1, "a", 0), (2, "a", 9_000), (3, "b", 0), (4, None, 0)):
+    # Until the end, the time has not passed within which the first rows may find a counterpart.
+    for view, user, at in ((1, "a", 0), (2, "a", 4_000), (3, "b", 0), (4, None, 0)):
         streams.write("pageviews", view, {"userid": user, "page": "/"}, at=at)
     for button, user, at in (("early", "a", 1_000), ("late", "a", 30_000), ("lone", "c", 0)):
         streams.write("clicks", user, {"button": button}, at=at)
