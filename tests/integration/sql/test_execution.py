@@ -100,7 +100,7 @@ def test_two_streams_are_joined_within_a_time_and_what_has_no_counterpart_is_wri
     # Until the end, the time has not passed within which the first rows may find a counterpart.
     for view, user, at in ((1, "a", 0), (2, "a", 4_000), (3, "b", 0), (4, None, 0)):
         streams.write("pageviews", view, {"userid": user, "page": "/"}, at=at)
-    for button, user, at in (("early", "a", 1_000), ("late", "a", 30_000), ("lone", "c", 0)):
+    for button, user, at in (("early", "a", 1_000), ("late", "a", 30_000), ("lone", "c", 4_000)):
         streams.write("clicks", user, {"button": button}, at=at)
     query = """CREATE STREAM near AS SELECT v.viewid AS seen, c.button AS button FROM pageviews v
                FULL JOIN clicks c WITHIN (0 SECONDS, 5 SECONDS) GRACE PERIOD 1 SECOND ON v.userid = c.userid

@@ -12,11 +12,10 @@ export function useJobs() {
   return useQuery({ queryKey: keys.all, queryFn: () => dataOf(api.GET('/api/v1/jobs/')), refetchInterval: 2000 })
 }
 
-export function useJobLog(name: string, shown: boolean) {
+export function useJobLog(name: string) {
   return useQuery({
     queryKey: keys.log(name),
     queryFn: () => dataOf(api.GET('/api/v1/jobs/{name}/log/', { params: { path: { name }, query: { lines: 200 } } })),
-    enabled: shown,
     refetchInterval: 5000,
   })
 }

@@ -107,7 +107,7 @@ function JobCard({ job }: { job: Job }) {
       {job.last_error && <Fact label={t('jobs.lastError')} value={job.last_error} />}
       {resourcesShown && <ResourcesDialog job={job} onClose={resources.close} />}
       <Collapse expanded={logShown}>
-        <JobLog name={job.name} shown={logShown} />
+        {logShown && <JobLog name={job.name} />}
       </Collapse>
     </Card>
   )
@@ -154,8 +154,8 @@ function Fact({ label, value }: { label: string; value: React.ReactNode }) {
   )
 }
 
-function JobLog({ name, shown }: { name: string; shown: boolean }) {
-  const log = useJobLog(name, shown)
+function JobLog({ name }: { name: string }) {
+  const log = useJobLog(name)
   return (
     <Loaded query={log}>
       {({ lines }) => (
