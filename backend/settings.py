@@ -39,7 +39,6 @@ class _Settings(BaseSettings):
         env_prefix=_PREFIX,
         env_ignore_empty=True,
         frozen=True,
-        use_attribute_docstrings=True,
     )
 
     def __init__(self, **values: Any) -> None:

@@ -15,6 +15,7 @@ from backend.telemetry.metrics_server import serve_metrics
 
 raise_file_limit()
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "backend.config.settings.dev")
+os.environ.setdefault("CELERY_SKIP_CHECKS", "yes")  # which would import every page and view
 
 app = Celery("headrace")
 app.config_from_object("django.conf:settings", namespace="CELERY")

@@ -4,6 +4,8 @@ from drf_spectacular.views import SpectacularAPIView, SpectacularJSONAPIView
 
 from backend.config.views import console
 
+admin.autodiscover()
+
 api: list[URLPattern | URLResolver] = [
     path("", include("backend.apps.workspaces.api.urls")),
     path("", include("backend.apps.identity.api.urls")),

@@ -54,6 +54,7 @@ class StrictModel(BaseModel):
 
     model_config = ConfigDict(
         extra="forbid",
+        defer_build=True,
         frozen=True,
         hide_input_in_errors=True,
         model_title_generator=_model_title,

@@ -8,10 +8,9 @@ import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
-import pyspark
-
 from backend.runtime.errors import CannotStartError
 from backend.runtime.layout import Layout
+from backend.runtime.servers import package_folder
 from backend.runtime.versions import versions
 from backend.settings import ROOT
 
@@ -71,7 +70,7 @@ def retrieve(
     folder.mkdir(parents=True, exist_ok=True)
     file = folder / "ivy.xml"
     file.write_text(description)
-    ivy = next((Path(pyspark.__file__).parent / "jars").glob("ivy-*.jar"))
+    ivy = next((package_folder("pyspark") / "jars").glob("ivy-*.jar"))
     command = [java_home / "bin/java", "-jar", ivy, "-ivy", file, "-cache", folder / "cache"]
     selection = ["-types", *types, "-confs", *configurations]
     pattern = f"{folder}/[conf]/[artifact]-[revision].[ext]"

@@ -1,8 +1,11 @@
 """Generates the reference pages of connector types and of settings from their declarations: ``make reference``."""
 
+import ast
 import inspect
+import itertools
 import json
 import sys
+import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -50,12 +53,28 @@ def description(model: type) -> str:
     return inspect.cleandoc(model.__doc__ or "")
 
 
+def attribute_docstrings(model: type) -> dict[str, str]:
+    """The texts below the fields of a class, by field. Pydantic reads them as well, in every process that starts."""
+    [definition] = ast.parse(textwrap.dedent(inspect.getsource(model))).body
+    assert isinstance(definition, ast.ClassDef)
+    return {
+        field.target.id: str(text.value.value)
+        for field, text in itertools.pairwise(definition.body)
+        if isinstance(field, ast.AnnAssign)
+        and isinstance(field.target, ast.Name)
+        and isinstance(text, ast.Expr)
+        and isinstance(text.value, ast.Constant)
+    }
+
+
 def settings_page() -> str:
     """The page of all settings in Markdown."""
     parts = [_SETTINGS]
     for title, section in SECTIONS.items():
+        prefix, meanings = section.model_config["env_prefix"], attribute_docstrings(section)
         rows = [
-            f"| `{name}` | {_default(field.get_default(call_default_factory=True))} | {_line(field.description)} |"
+            f"| `{name}` | {_default(field.get_default(call_default_factory=True))} "
+            f"| {_line(meanings.get(name.removeprefix(prefix).lower()))} |"
             for name, field in variables(section).items()
         ]
         table = "\n".join(["| variable | default | meaning |", "|---|---|---|", *rows])

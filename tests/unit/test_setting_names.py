@@ -25,9 +25,9 @@ from backend.settings import (
 def test_every_setting_is_documented_once() -> None:
     page = settings_page()
     for section in SECTIONS.values():
-        for name, field in variables(section).items():
-            assert page.count(f"`{name}` |") == 1
-            assert field.description, name
+        for name in variables(section):
+            [row] = [line for line in page.splitlines() if line.startswith(f"| `{name}` |")]
+            assert row.split(" | ")[-1].strip("| "), name
 
 
 def test_a_misspelt_setting_is_refused_with_the_name_that_was_meant() -> None:

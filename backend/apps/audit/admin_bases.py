@@ -4,6 +4,7 @@ import json
 from typing import Any, TypeVar
 
 from django.contrib import admin
+from django.contrib.admin.options import BaseModelAdmin
 from django.contrib.auth import get_user_model
 from django.db import models
 from django.http import HttpRequest
@@ -11,6 +12,9 @@ from django.http import HttpRequest
 from backend.apps.audit.services import audit_record
 
 M = TypeVar("M", bound=models.Model)
+
+# The type checker knows these classes as generic, which they are not at run time.
+BaseModelAdmin.__class_getitem__ = classmethod(lambda cls, *_: cls)  # type: ignore[attr-defined]
 
 
 class ReadOnlyAdmin(admin.ModelAdmin[M]):

@@ -12,10 +12,7 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, TypeVar
 
-import hvac
-import requests
 from django.conf import settings
-from hvac.exceptions import Forbidden, InvalidPath, InvalidRequest, UnsupportedOperation, VaultError
 
 T = TypeVar("T")
 _SECONDS = 5.0
@@ -47,6 +44,8 @@ class Vault:
     def __init__(
         self, *, url: str, mount: str, path: str, token: str = "", role_id: str = "", secret_id: str = ""
     ) -> None:
+        import hvac  # most installations have no Vault
+
         self._client = hvac.Client(url, token=token or None, timeout=_SECONDS)
         self._kv = self._client.secrets.kv.v2
         self._mount = mount
@@ -96,6 +95,8 @@ class Vault:
         return f"{self._path}/connectors/{name}"
 
     def _read(self, path: str, version: int | None = None) -> dict[str, Any] | None:
+        from hvac.exceptions import InvalidPath
+
         def read() -> Any:
             return self._kv.read_secret_version(
                 path, version=version, mount_point=self._mount, raise_on_deleted_version=True
@@ -113,6 +114,9 @@ class Vault:
     def _call(self, call: Callable[[], T]) -> T:
         if time.monotonic() < self._paused_until:
             raise VaultUnavailableError("Vault cannot be reached: it has not answered a moment ago.")
+        from hvac.exceptions import InvalidPath, VaultError
+        from requests import RequestException
+
         try:
             if self._role and not self._client.token:
                 self._sign_in()
@@ -121,13 +125,15 @@ class Vault:
             raise
         except VaultError as error:
             raise VaultUnavailableError(f"Vault rejected the request: {type(error).__name__}.") from None
-        except requests.RequestException as error:
+        except RequestException as error:
             self._paused_until = time.monotonic() + _PAUSE_SECONDS
             raise VaultUnavailableError(f"Vault cannot be reached: {type(error).__name__}.") from None
 
     def _permitted(self, call: Callable[[], T]) -> T:
         """Signs in again once when the token has expired. Raises VaultRefusesError when it is valid and the request is
         refused all the same."""
+        from hvac.exceptions import Forbidden, InvalidRequest, UnsupportedOperation
+
         try:
             return call()
         except Forbidden:

@@ -1,7 +1,6 @@
 """``Authorization: Bearer`` with a JWT of the identity provider."""
 
 from django.conf import settings
-from drf_spectacular.extensions import OpenApiAuthenticationExtension
 from rest_framework import exceptions
 from rest_framework.authentication import BaseAuthentication, get_authorization_header
 from rest_framework.request import Request
@@ -33,11 +32,3 @@ class JwtAuthentication(BaseAuthentication):
 
     def authenticate_header(self, request: Request) -> str:
         return "Bearer"
-
-
-class _JwtScheme(OpenApiAuthenticationExtension):  # type: ignore[no-untyped-call]
-    target_class = JwtAuthentication
-    name = "jwt"
-
-    def get_security_definition(self, auto_schema: object) -> dict[str, str]:
-        return {"type": "http", "scheme": "bearer", "bearerFormat": "JWT"}

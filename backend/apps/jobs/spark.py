@@ -1,6 +1,7 @@
 """Starts Spark applications as processes, finds them again, and stops them."""
 
 import contextlib
+import importlib.util
 import os
 import signal
 import subprocess
@@ -9,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import psutil
-import pyspark
 from django.conf import settings
 
 from backend.apps.jobs.package import FOLDER, package_ensure
@@ -61,11 +61,19 @@ def submit(*, job: str, token: int, stages: list[str], resources: dict[str, Any]
 
 def _launcher(job: str, stages: list[str], master: str, resources: dict[str, Any]) -> list[str]:
     return [
-        str(Path(pyspark.__file__).parent / "bin/spark-submit"),
+        str(_spark_home() / "bin/spark-submit"),
         *("--master", master, "--name", f"headrace-{job}", "--driver-memory", f"{resources['driver_memory']}m"),
         *_options(_jars(settings.CONSOLE.spark_jars), master, stages, resources),
         str(settings.BASE_DIR / "spark_jobs/main.py"),
     ]
+
+
+def _spark_home() -> Path:
+    """The folder of Spark, which comes with a package that takes a second to import."""
+    spec = importlib.util.find_spec("pyspark")
+    assert spec is not None
+    assert spec.origin is not None
+    return Path(spec.origin).parent
 
 
 def _identity(job: str, token: int) -> list[str]:

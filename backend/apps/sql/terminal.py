@@ -16,7 +16,8 @@ from rich.text import Text
 from backend.domain import json
 from backend.domain.connect_sql import statements as s
 from backend.domain.connect_sql.errors import StatementError
-from backend.domain.connect_sql.parser import keywords, parse
+from backend.domain.connect_sql.keywords import keywords
+from backend.domain.connect_sql.parser import parse
 from backend.domain.connect_sql.printer import masked, masked_text
 
 _SECONDS = 90.0

@@ -4,7 +4,6 @@ import binascii
 from base64 import b64decode
 from dataclasses import dataclass
 
-from drf_spectacular.extensions import OpenApiAuthenticationExtension
 from rest_framework import exceptions
 from rest_framework.authentication import BaseAuthentication, SessionAuthentication, get_authorization_header
 from rest_framework.request import Request
@@ -88,19 +87,3 @@ class WorkspaceSessionAuthentication(SessionAuthentication):
         if authenticated is None:
             return None
         return authenticated[0], access_of(authenticated[0], request)
-
-
-class _ApiKeyScheme(OpenApiAuthenticationExtension):  # type: ignore[no-untyped-call]
-    target_class = ApiKeyAuthentication
-    name = "apiKey"
-
-    def get_security_definition(self, auto_schema: object) -> dict[str, str]:
-        return {"type": "http", "scheme": "bearer", "description": "An API key, hr_…"}
-
-
-class _SessionScheme(OpenApiAuthenticationExtension):  # type: ignore[no-untyped-call]
-    target_class = WorkspaceSessionAuthentication
-    name = "session"
-
-    def get_security_definition(self, auto_schema: object) -> dict[str, str]:
-        return {"type": "apiKey", "in": "cookie", "name": "sessionid"}

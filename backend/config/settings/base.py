@@ -2,7 +2,6 @@
 
 from urllib.parse import unquote, urlsplit
 
-import django_stubs_ext
 from csp.constants import NONCE, NONE, SELF
 from psycopg.conninfo import conninfo_to_dict
 
@@ -10,8 +9,6 @@ from backend.config.documentation import add_content_security_policy
 from backend.network.postgresql import TCP, BoundedConnection
 from backend.network.redis_client import ANSWER_SECONDS, redis_address
 from backend.settings import ROOT, ConsoleSettings, platform_settings
-
-django_stubs_ext.monkeypatch()  # lets Django's generic classes take their types at run time
 
 BASE_DIR = ROOT
 CONSOLE = ConsoleSettings()
@@ -21,7 +18,7 @@ DEBUG = False
 ALLOWED_HOSTS = [*CONSOLE.allowed_hosts.split(","), urlsplit(CONSOLE.public_url).hostname or ""]
 
 INSTALLED_APPS = [
-    "django.contrib.admin",
+    "django.contrib.admin.apps.SimpleAdminConfig",  # which imports no pages: the addresses do, in the console
     "django.contrib.auth",
     "django.contrib.contenttypes",
     "django.contrib.sessions",
@@ -228,6 +225,7 @@ SPECTACULAR_SETTINGS = {
     "VERSION": "1",
     "OAS_VERSION": "3.1.1",
     "SERVE_INCLUDE_SCHEMA": False,
+    "DEFAULT_GENERATOR_CLASS": "backend.config.openapi.Generator",
     "SCHEMA_PATH_PREFIX": "/api/v1",
     "COMPONENT_SPLIT_REQUEST": True,
     "WEBHOOKS": ["backend.apps.monitoring.api.live.news", "backend.apps.monitoring.api.live.stale"],

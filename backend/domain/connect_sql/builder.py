@@ -1,6 +1,5 @@
 """Makes statements of what the grammar's rules match; called by the parser from the inside out."""
 
-import re
 from decimal import Decimal
 from typing import Any
 
@@ -10,21 +9,10 @@ from lark.tree import Meta
 from backend.domain.connect_sql import expressions as e
 from backend.domain.connect_sql import statements as s
 from backend.domain.connect_sql.errors import StatementError
+from backend.domain.connect_sql.plain import CONSTANTS, plain_value
 
-_WHOLE = re.compile(r"-?(?:0|[1-9]\d*)")
-_DECIMAL = re.compile(r"-?(?:0|[1-9]\d*)\.\d+")
-_CONSTANTS: dict[str, s.Value] = {"TRUE": True, "FALSE": False, "NULL": None}
 _TYPES = {"STRING": "VARCHAR", "INT": "INTEGER"}
 _LARGEST = 2**63 - 1
-
-
-def plain_value(text: str) -> s.Value:
-    """The value of a text without quotes: a number, TRUE, FALSE or NULL if it looks like one, otherwise the text."""
-    if text.upper() in _CONSTANTS:
-        return _CONSTANTS[text.upper()]
-    if _WHOLE.fullmatch(text) and text != "-0":
-        return int(text) if len(text) <= 4000 else text
-    return Decimal(text) if _DECIMAL.fullmatch(text) else text
 
 
 def _text(token: Token) -> str:
@@ -101,7 +89,7 @@ class _Expressions(Transformer[Token, Any]):
                 return e.Literal(_integer(token))
             case "NUMBER":
                 return e.Literal(float(token) if "e" in token.lower() else Decimal(token))
-        return e.Literal(_CONSTANTS[token.type])
+        return e.Literal(CONSTANTS[token.type])
 
     def any_of(self, parts: list[e.Expression]) -> e.Expression:
         return e.AnyOf(tuple(parts))

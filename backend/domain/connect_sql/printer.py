@@ -6,7 +6,7 @@ from decimal import Decimal
 
 from backend.domain.connect_sql import expressions as e
 from backend.domain.connect_sql import statements as s
-from backend.domain.connect_sql.parser import keywords
+from backend.domain.connect_sql.keywords import keywords
 from backend.domain.masking import MASK
 
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)

@@ -9,8 +9,8 @@ from dataclasses import fields, is_dataclass, replace
 from typing import Any, TypeVar
 
 from backend.domain.connect_sql import expressions as e
-from backend.domain.connect_sql.builder import plain_value
 from backend.domain.connect_sql.errors import StatementError
+from backend.domain.connect_sql.plain import plain_value
 from backend.domain.connect_sql.statements import Property, Statement
 
 T = TypeVar("T", bound=Statement)

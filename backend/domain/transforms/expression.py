@@ -1,9 +1,13 @@
+import importlib
 import re
+import sys
+import threading
 from datetime import datetime, timedelta
 from decimal import Decimal
+from functools import cache
+from types import ModuleType
 from typing import Any, Literal
 
-import cel
 from pydantic import Field, field_validator
 
 from backend.domain import json, limits, paths
@@ -15,6 +19,7 @@ _FIELDS = re.compile(r"\bmessage\b(?:\s*\.\s*([A-Za-z_]\w*)\b(?!\s*\())?")
 _MAX_VALUES = 2000
 _MAX_COPIED_BYTES = 256 * 1024 * 1024
 _FEW_SUMS = 10
+_importing = threading.Lock()
 
 
 @transforms.register
@@ -46,7 +51,7 @@ class Expression(Transform):
     @classmethod
     def _check_expression(cls, text: str) -> str:
         try:
-            cel.compile(text)
+            _cel().compile(text)
         except ValueError as error:
             raise ValueError(" ".join(str(error).split())[:300]) from None
         if _loops_within_loops(text):
@@ -56,7 +61,7 @@ class Expression(Transform):
         return text
 
     def compile(self) -> Step:
-        program = cel.compile(self.expression)
+        program = _cel().compile(self.expression)
         target = paths.parse_path(self.to) if self.to else None
         fields = _fields(self.expression)
         loops = _LOOPS.search(self.expression) is not None
@@ -90,6 +95,23 @@ class Expression(Transform):
             return (document,) if target is not None or result else ()
 
         return step
+
+
+@cache
+def _cel() -> Any:
+    """The library of CEL. Importing it imports its command line, whose terminal library takes longer than the rest of
+    a process's start: an empty module stands in for that meanwhile."""
+    command_line = "cel.cli"
+    with _importing:
+        if "cel" in sys.modules:
+            return sys.modules["cel"]
+        sys.modules[command_line] = ModuleType(command_line)
+        try:
+            library = importlib.import_module("cel")
+        finally:
+            del sys.modules[command_line]
+        del library.cli
+        return library
 
 
 def _fields(text: str) -> list[str] | None:

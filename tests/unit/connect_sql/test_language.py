@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from backend.domain.connect_sql import expressions as e
 from backend.domain.connect_sql import statements as s
 from backend.domain.connect_sql.errors import StatementError
-from backend.domain.connect_sql.parser import keywords, parse
+from backend.domain.connect_sql.keywords import keywords
+from backend.domain.connect_sql.parser import parse
 from backend.domain.connect_sql.printer import masked, masked_text, printed
 from backend.domain.connect_sql.variables import with_variables
 from tests.unit.connect_sql.strategies import statements

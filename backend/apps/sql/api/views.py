@@ -30,7 +30,7 @@ from backend.apps.workspaces.api.base import actor_of, role_of, workspace_of
 from backend.apps.workspaces.models import Role
 from backend.domain.connect_sql import statements as s
 from backend.domain.connect_sql.functions import FUNCTIONS
-from backend.domain.connect_sql.parser import keywords
+from backend.domain.connect_sql.keywords import keywords
 
 
 class SqlView(APIView):
