@@ -9,7 +9,6 @@ import uuid
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import psutil
@@ -69,7 +68,7 @@ def job(running_manager: ManagerThread, monkeypatch: pytest.MonkeyPatch, tmp_pat
     launcher.parent.mkdir()
     launcher.write_text(f'#!/bin/bash\nexec {sys.executable} -m tests.integration.console.job_driver "$@"\n')
     launcher.chmod(0o755)
-    monkeypatch.setattr(spark, "pyspark", SimpleNamespace(__file__=str(tmp_path / "__init__.py")))
+    monkeypatch.setattr(spark, "_spark_home", lambda: tmp_path)
     SparkJob.objects.all().delete()
     made = SparkJob.objects.create(name=f"job-{uuid.uuid4()}", stages=["syndicating"])
     yield made
