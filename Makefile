@@ -108,6 +108,14 @@ test: install frontend docs frontend/node_modules/.package-lock.json  ## Run all
 	$(NPM) test
 	$(BIN)/python -m tests.parts
 
+.PHONY: test-part
+test-part: install frontend docs  ## Run one part of the tests: make test-part PART=console
+	$(BIN)/python -m tests.parts --only $(PART)
+
+.PHONY: test-busy
+test-busy: install frontend docs  ## Run all tests while every core is busy with something else
+	$(BIN)/python -m tests.parts --busy
+
 .PHONY: test-long
 test-long: install frontend  ## The long forms of tests, which `test` runs in a short form
 	$(BIN)/pytest -m long

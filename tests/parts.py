@@ -1,4 +1,4 @@
-"""All tests, in parts that run side by side: ``python -m tests.parts [PYTEST ARGUMENTS]``.
+"""All tests, in parts that run side by side: ``python -m tests.parts [--only PART] [--busy] [PYTEST ARGUMENTS]``.
 
 Most of the time a test waits for a server. Each part is a pytest process with servers of its own.
 What a part says is printed when it ends.
@@ -9,6 +9,7 @@ all tests of a part together whose servers did not start. What passes then is un
 line counts the tests of all parts.
 """
 
+import argparse
 import os
 import re
 import subprocess
@@ -16,7 +17,8 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -157,8 +159,8 @@ def ended(part: Part) -> Part:
     return part
 
 
-def run(folder: Path, more: Sequence[str]) -> list[Part]:
-    waiting, running, done = list(PARTS), list[Part](), list[Part]()
+def run(names: Sequence[str], folder: Path, more: Sequence[str]) -> list[Part]:
+    waiting, running, done = list(names), list[Part](), list[Part]()
     try:
         while waiting or running:
             while waiting and len(running) < AT_ONCE:
@@ -210,11 +212,32 @@ def total(parts: Sequence[Part], repetitions: Sequence[Repetition]) -> Counter[s
     return counts
 
 
-def main(more: Sequence[str]) -> int:
+@contextmanager
+def busy_cores() -> Iterator[None]:
+    """Meanwhile every core computes something else as well, as on a machine that others use."""
+    loops = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(os.cpu_count() or 1)]
+    try:
+        yield
+    finally:
+        for loop in loops:
+            loop.kill()
+            loop.wait()
+
+
+def main(arguments: Sequence[str]) -> int:
+    parser = argparse.ArgumentParser(description="All tests, or those of some parts. Other options are pytest's.")
+    parser.add_argument("--only", action="append", choices=PARTS, metavar="PART", help="a part: " + ", ".join(PARTS))
+    parser.add_argument("--busy", action="store_true", help="while every core is busy with something else")
+    options, more = parser.parse_known_args(arguments)
+    with busy_cores() if options.busy else nullcontext():
+        return run_all(options.only or list(PARTS), more)
+
+
+def run_all(names: Sequence[str], more: Sequence[str]) -> int:
     began = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="headrace-parts-") as name:
         folder = Path(name)
-        parts = run(folder, more)
+        parts = run(names, folder, more)
         repetitions = repeat(parts, folder, more)
         print("\n######## all parts\n")
         for part in parts:
