@@ -1,6 +1,7 @@
 """How tests wait: for a condition, as long as it may take on a busy machine."""
 
 import asyncio
+import os
 import subprocess
 import time
 from collections.abc import Awaitable, Callable, Sequence
@@ -8,7 +9,14 @@ from pathlib import Path
 
 import pytest
 
+from backend.runtime.starting import LIMIT_SECONDS as START_SECONDS
 from backend.runtime.starting import Start, wait_for_starts
+
+
+PATIENCE = float(os.environ.get("TESTS_PATIENCE", "1"))
+"""Multiplies every limit, for machines that are slower than most."""
+LIMIT_SECONDS = 120.0
+"""The longest wait for a condition, unless a test needs more. One that passes does not use it."""
 
 
 def start_of(name: str, ready: Callable[[], bool], process: subprocess.Popen[bytes] | None, log: Path) -> Start:
@@ -19,27 +27,27 @@ def start_of(name: str, ready: Callable[[], bool], process: subprocess.Popen[byt
 
 def wait_for_processes(starts: Sequence[Start]) -> None:
     """Returns once all are ready; raises CannotStartError, with the end of its log, as soon as one has ended."""
-    wait_for_starts(starts, required=[start.name for start in starts])
+    wait_for_starts(starts, required=[start.name for start in starts], limit=START_SECONDS * PATIENCE)
 
 
 def wait_until(
     condition: Callable[[], object],
-    timeout: float = 120.0,
+    timeout: float = LIMIT_SECONDS,
     interval: float = 0.05,
     explain: Callable[[], object] | None = None,
 ) -> None:
     """Returns once the condition holds; fails the test when it does not in time. ``explain`` says what is there
     instead."""
-    deadline = time.monotonic() + timeout
+    deadline = time.monotonic() + timeout * PATIENCE
     while not condition():
         if time.monotonic() > deadline:
             pytest.fail(f"Not true within {timeout:g} s: {explain() if explain is not None else condition}")
         time.sleep(interval)
 
 
-async def wait_until_async(condition: Callable[[], Awaitable[object]], timeout: float = 120.0) -> None:
+async def wait_until_async(condition: Callable[[], Awaitable[object]], timeout: float = LIMIT_SECONDS) -> None:
     """The same on an event loop, for a condition that is awaited."""
-    deadline = time.monotonic() + timeout
+    deadline = time.monotonic() + timeout * PATIENCE
     while not await condition():
         if time.monotonic() > deadline:
             pytest.fail(f"Not true within {timeout:g} s: {condition}")

@@ -11,6 +11,7 @@ from playwright.sync_api import Browser, ConsoleMessage, Page, expect, sync_play
 from backend.runtime.layout import Layout
 from backend.runtime.node import FRONTEND
 from tests.installation import Installation
+from tests.waiting import LIMIT_SECONDS, PATIENCE
 
 FLAGS = [
     "--no-sandbox",
@@ -28,7 +29,7 @@ def chromium() -> str | None:
     return shutil.which("chromium") or shutil.which("chromium-browser")
 
 
-expect.set_options(timeout=120_000)  # the machine also runs the whole platform
+expect.set_options(timeout=LIMIT_SECONDS * PATIENCE * 1000)
 
 
 @pytest.fixture(scope="module")
