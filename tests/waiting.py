@@ -12,7 +12,6 @@ import pytest
 from backend.runtime.starting import LIMIT_SECONDS as START_SECONDS
 from backend.runtime.starting import Start, wait_for_starts
 
-
 PATIENCE = float(os.environ.get("TESTS_PATIENCE", "1"))
 """Multiplies every limit, for machines that are slower than most."""
 LIMIT_SECONDS = 120.0
