@@ -11,7 +11,6 @@ from typing import Any
 from xml.parsers.expat import ExpatError
 
 import fastavro
-import xmltodict
 
 from backend.domain import json, limits
 
@@ -53,6 +52,8 @@ def write_csv(document: Any, delimiter: str, columns: list[str]) -> bytes:
 
 def read_xml(data: bytes) -> dict[str, Any]:
     """The root element as an object: attributes as ``@name``, text next to them as ``#text``. Entities are rejected."""
+    import xmltodict
+
     try:
         return dict(xmltodict.parse(data))
     except (ExpatError, ValueError, LookupError) as error:
@@ -61,6 +62,8 @@ def read_xml(data: bytes) -> dict[str, Any]:
 
 def write_xml(document: Any, root: str) -> bytes:
     """The inverse of read_xml; the document is placed below the element ``root``."""
+    import xmltodict
+
     try:
         return str(xmltodict.unparse({root: _texts(document)})).encode()
     except (ValueError, TypeError, AttributeError) as error:

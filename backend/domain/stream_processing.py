@@ -6,7 +6,6 @@ from typing import Any, Self
 from pydantic import Field, JsonValue, field_validator, model_validator
 
 from backend.domain import formats
-from backend.domain.connect_sql.stage import check_stage
 from backend.domain.model import StrictModel
 from backend.domain.transforms.base import TransformError
 
@@ -35,6 +34,8 @@ class StreamProcessing(StrictModel):
     @model_validator(mode="after")
     def _check_sql(self) -> Self:
         if self.sql is not None:
+            from backend.domain.connect_sql.stage import check_stage  # few pipelines have SQL
+
             check_stage(self.sql, self.avro_schema)
         return self
 

@@ -9,9 +9,6 @@ from importlib.metadata import Distribution, PackageNotFoundError, distribution
 from importlib.util import cache_from_source
 from pathlib import Path
 
-from packaging.requirements import Requirement
-from packaging.utils import canonicalize_name
-
 from backend.settings import ROOT
 
 FOLDER = "headrace"
@@ -79,6 +76,9 @@ def _with_bytecode(name: str, path: Path) -> Iterator[tuple[str, Path]]:
 
 def _needed() -> list[Distribution]:
     """The distributions that tasks may import, and what these require."""
+    from packaging.requirements import Requirement
+    from packaging.utils import canonicalize_name
+
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     waiting = [Requirement(text) for text in project["dependencies"]]
     extras: dict[str, set[str]] = {}
