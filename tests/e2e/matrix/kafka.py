@@ -1,14 +1,15 @@
 """Kafka topics."""
 
 from collections.abc import Sequence
-from contextlib import closing
 
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from tests.e2e.matrix.ends import Inlet, Outlet, Record, bodies_of, parsed
 from tests.infra import KAFKA
+from tests.topics import records_of
+from tests.waiting import LIMIT_SECONDS
 
 
 class KafkaInlet(Inlet):
@@ -35,17 +36,11 @@ class KafkaOutlet(Outlet):
         self.options = {"topic": _topic(self.name, 1)}
 
     def read(self) -> list[Record]:
-        consumer = Consumer({"bootstrap.servers": KAFKA, "group.id": self.name, "enable.partition.eof": True})
-        consumer.assign([TopicPartition(self.name, 0, 0)])
-        records: list[Record] = []
-        with closing(consumer):
-            while (record := consumer.poll(30)) is not None and record.error() is None:
-                records.append(parsed(record.value() or b""))
-        return records
+        return [parsed(record.value() or b"") for record in records_of(self.name)]
 
 
 def _topic(name: str, partitions: int) -> str:
     admin = AdminClient({"bootstrap.servers": KAFKA})
     [created] = admin.create_topics([NewTopic(name, partitions, 1)]).values()
-    created.result(30)
+    created.result(LIMIT_SECONDS)
     return name

@@ -18,28 +18,23 @@ from tests import infra
 from tests.infra import KAFKA
 from tests.integration.connectors.suites import DeliverSuite, ReadStreamSuite, Server, Source, opened
 from tests.integration.connectors.suites.common import message
-from tests.waiting import wait_until
+from tests.integration.kafka_ends import end_offset
+from tests.topics import records_of
+from tests.waiting import LIMIT_SECONDS, wait_until
 
 
 class Topic(Server):
     async def delivered(self) -> list[bytes]:
-        return await asyncio.to_thread(self._read)
-
-    def _read(self) -> list[bytes]:
-        partition = TopicPartition(self.options["topic"], 0, 0)
-        consumer = Consumer({"bootstrap.servers": KAFKA, "group.id": new_message_id(), "enable.partition.eof": True})
-        consumer.assign([partition])
-        bodies: list[bytes] = []
-        with closing(consumer):
-            while (record := consumer.poll(30)) is not None and record.error() is None:
-                bodies.append(record.value())  # type: ignore[arg-type]
-        return bodies
+        records = await asyncio.to_thread(records_of, self.options["topic"])
+        return [record.value() for record in records]  # type: ignore[misc]
 
 
 async def make_topic(partitions: int = 1) -> str:
     topic = f"connector-{new_message_id()}"
     admin = AdminClient({"bootstrap.servers": KAFKA})
     await asyncio.to_thread(admin.create_topics([NewTopic(topic, partitions, 1)])[topic].result)
+    for partition in range(partitions):  # an output gives up after three seconds without a leader
+        await asyncio.to_thread(end_offset, topic, partition)
     return topic
 
 
@@ -88,7 +83,7 @@ class WrittenTopic(Source):
         producer = Producer({"bootstrap.servers": KAFKA, "message.max.bytes": 2_000_000})
         for body in bodies:
             producer.produce(self.options["topics"][0], body, **fields)
-        assert producer.flush(30) == 0
+        assert producer.flush(LIMIT_SECONDS) == 0
 
 
 class TestKafkaInput(_Kafka, ReadStreamSuite):
@@ -153,7 +148,7 @@ class TestKafkaInput(_Kafka, ReadStreamSuite):
                 await asyncio.to_thread(kafka.stop)
                 try:
                     with pytest.raises(DeliveryError) as failed:
-                        async with asyncio.timeout(60):
+                        async with asyncio.timeout(LIMIT_SECONDS):
                             await anext(stream)
                 finally:
                     await asyncio.to_thread(kafka.start)
@@ -166,4 +161,4 @@ def _wait_for_commit(group: str, topic: str) -> None:
     consumer = Consumer({"bootstrap.servers": KAFKA, "group.id": group})
     places = [TopicPartition(topic, partition) for partition in range(2)]
     with closing(consumer):
-        wait_until(lambda: sum(place.offset for place in consumer.committed(places, timeout=10)) == 1, timeout=60)
+        wait_until(lambda: sum(place.offset for place in consumer.committed(places, timeout=LIMIT_SECONDS)) == 1)

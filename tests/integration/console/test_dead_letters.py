@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 import redis
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 from django.db import connection, transaction
@@ -37,7 +37,8 @@ from backend.resilience.scripts import OutputKey
 from tests import factories
 from tests.infra import KAFKA, REDIS_URL, Server
 from tests.integration.kafka_ends import end_offset
-from tests.waiting import wait_until
+from tests.topics import records_of
+from tests.waiting import LIMIT_SECONDS, wait_until
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -89,7 +90,7 @@ def produce(topic: str, *records: Record) -> None:
     producer = Producer({"bootstrap.servers": KAFKA})
     for record in records:
         producer.produce(topic, record.value, record.key, headers=list(record.headers))
-    assert producer.flush(20) == 0
+    assert producer.flush(LIMIT_SECONDS) == 0
 
 
 def message(pipeline_id: str) -> Message:
@@ -204,25 +205,18 @@ def test_attempts_of_a_day_without_a_partition_move_to_it_once_it_is_made(db: No
 
 
 @pytest.fixture
-def adapted(pipeline_topics: None) -> Iterator[Consumer]:
-    """Reads what redelivery puts back."""
-    consumer = Consumer({"bootstrap.servers": KAFKA, "group.id": str(uuid.uuid4()), "auto.offset.reset": "latest"})
-    assigned = threading.Event()
-    consumer.subscribe([routing.ADAPTED], on_assign=lambda *_: assigned.set())
-    while not assigned.is_set():
-        consumer.poll(0.1)
-    consumer.poll(0.5)
-    yield consumer
-    consumer.close()
+def adapted(pipeline_topics: None) -> int:
+    """Where in its topic begins what redelivery puts back."""
+    return end_offset(routing.ADAPTED)
 
 
-def put_back(consumer: Consumer, pipeline_id: str) -> list[Message]:
-    messages = []
-    while (record := consumer.poll(1.0)) is not None:
-        got = Message.from_kafka(key=record.key(), value=record.value(), headers=record.headers() or [])  # type: ignore[arg-type]
-        if got.pipeline_id == pipeline_id:
-            messages.append(got)
-    return messages
+def put_back(pipeline_id: str, offset: int, topic: str = routing.ADAPTED) -> list[Message]:
+    """What came back for the pipeline from this offset on. A round of redelivery ends after Kafka's acknowledgement."""
+    messages = [
+        Message.from_kafka(key=record.key(), value=record.value(), headers=record.headers() or [])  # type: ignore[arg-type]
+        for record in records_of(topic, offset)
+    ]
+    return [message for message in messages if message.pipeline_id == pipeline_id]
 
 
 def waiting(pipeline_id: uuid.UUID, count: int, **fields: object) -> list[DeadLetter]:
@@ -329,14 +323,14 @@ def test_a_round_never_reads_through_all_dead_letters(redis_server: Server) -> N
             assert all(float(rows) < 10 for rows in re.findall(r"actual time.* rows=([\d.]+)", plan)), plan
 
 
-def test_due_dead_letters_go_back_oldest_first_for_their_output_only(adapted: Consumer, redis_server: Server) -> None:
+def test_due_dead_letters_go_back_oldest_first_for_their_output_only(adapted: int, redis_server: Server) -> None:
     pipeline = factories.make_pipeline(factories.make_workspace())
     rows = waiting(pipeline.pk, 3)
     waiting(pipeline.pk, 1, due_at=datetime.now(UTC) + timedelta(hours=1))
     waiting(pipeline.pk, 1, due_at=None)
     waiting(pipeline.pk, 1, stage="adapting", output="")  # not redeliverable
     assert Redelivery().round() == 3
-    redelivered = put_back(adapted, str(pipeline.pk))
+    redelivered = put_back(str(pipeline.pk), adapted)
     assert [one.id for one in redelivered] == [row.message_id for row in rows]
     once, redelivery = redelivered[0].split_redelivery()
     assert redelivery is not None
@@ -346,13 +340,13 @@ def test_due_dead_letters_go_back_oldest_first_for_their_output_only(adapted: Co
     assert {row.state for row in DeadLetter.objects.filter(pk__in=[row.pk for row in rows])} == {"redelivering"}
 
 
-def test_an_open_breaker_lets_nothing_through_and_its_end_one(adapted: Consumer, redis_server: Server) -> None:
+def test_an_open_breaker_lets_nothing_through_and_its_end_one(adapted: int, redis_server: Server) -> None:
     pipeline = factories.make_pipeline(factories.make_workspace())
     waiting(pipeline.pk, 3)
     key = OutputKey(str(pipeline.pk), "out")
     client = redis.from_url(REDIS_URL)
     now = datetime.now(UTC).timestamp()
-    client.hset(key.breaker, mapping={"state": "open", "until": now + 60})
+    client.hset(key.breaker, mapping={"state": "open", "until": now + 3600})
     other = factories.make_pipeline(pipeline.workspace)
     waiting(other.pk, 1)
     assert Redelivery().round() == 1  # the other pipeline's
@@ -363,7 +357,7 @@ def test_an_open_breaker_lets_nothing_through_and_its_end_one(adapted: Consumer,
     assert Redelivery().round() == 2
 
 
-def test_a_rate_limit_lets_as_many_through_as_it_has_tokens(adapted: Consumer, redis_server: Server) -> None:
+def test_a_rate_limit_lets_as_many_through_as_it_has_tokens(adapted: int, redis_server: Server) -> None:
     workspace = factories.make_workspace()
     limited = factories.output(factories.make_connector(workspace), rate_limit={"messages": 5, "period_seconds": 1})
     pipeline = factories.make_pipeline(workspace, outputs=[limited])
@@ -375,7 +369,7 @@ def test_a_rate_limit_lets_as_many_through_as_it_has_tokens(adapted: Consumer, r
     assert redis.from_url(REDIS_URL).exists(OutputKey(str(pipeline.pk), "out").backlog)
 
 
-def test_a_claim_that_nobody_finished_is_taken_up_again(adapted: Consumer, redis_server: Server) -> None:
+def test_a_claim_that_nobody_finished_is_taken_up_again(adapted: int, redis_server: Server) -> None:
     pipeline = factories.make_pipeline(factories.make_workspace())
     long_ago = datetime.now(UTC) - timedelta(hours=1)
     [row] = waiting(pipeline.pk, 1, state="redelivering", claimed_at=long_ago)
@@ -385,7 +379,7 @@ def test_a_claim_that_nobody_finished_is_taken_up_again(adapted: Consumer, redis
     assert row.claimed_at > long_ago
 
 
-def test_it_goes_out_under_the_version_then_or_the_current_one(adapted: Consumer, redis_server: Server) -> None:
+def test_it_goes_out_under_the_version_then_or_the_current_one(adapted: int, redis_server: Server) -> None:
     pipeline = factories.make_pipeline(factories.make_workspace())
     pipeline.published = pipeline.versions.create(
         number=2,
@@ -397,7 +391,7 @@ def test_it_goes_out_under_the_version_then_or_the_current_one(adapted: Consumer
     waiting(pipeline.pk, 1)
     waiting(pipeline.pk, 1, use_current_version=True)
     Redelivery().round()
-    assert sorted(one.version for one in put_back(adapted, str(pipeline.pk))) == [1, 2]
+    assert sorted(one.version for one in put_back(str(pipeline.pk), adapted)) == [1, 2]
 
 
 def publish(pipeline: Pipeline, **config: object) -> None:
@@ -440,11 +434,9 @@ def test_with_the_current_version_it_passes_that_versions_stages(  # type: ignor
     fields = {"stage": stage, "output": "out" if stage == "syndicating" else "", "content_type": "application/json"}
     headers = {"routing-slip": slip, "traceparent": "t"}
     [letter] = waiting(pipeline.pk, 1, body=b'{"country":"BR"}', headers=headers, use_current_version=True, **fields)
-    consumer = Consumer({"bootstrap.servers": KAFKA, "group.id": str(uuid.uuid4()), "auto.offset.reset": "earliest"})
-    consumer.assign([TopicPartition(topic, 0, end_offset(topic))])
+    offset = end_offset(topic)
     assert Redelivery().round() == 1
-    [sent] = put_back(consumer, str(pipeline.pk))
-    consumer.close()
+    [sent] = put_back(str(pipeline.pk), offset, topic)
     plain, redelivery = sent.split_redelivery()
     assert (redelivery.dead_letter, redelivery.output) == (str(letter.pk), letter.output)  # type: ignore[union-attr]
     assert (plain.id, plain.version, plain.key, plain.slip) == (letter.message_id, 2, b"k", new_slip)
@@ -541,14 +533,14 @@ def test_a_workspace_loses_no_bodies_to_another_that_needs_more_room(db: None, m
     assert retention.dead_letters_expire(keep=timedelta(days=2), most_bytes=2000) == 6
 
 
-def test_a_copy_of_what_was_billed_is_not_sent_again(adapted: Consumer, redis_server: Server) -> None:
+def test_a_copy_of_what_was_billed_is_not_sent_again(adapted: int, redis_server: Server) -> None:
     pipeline = factories.make_pipeline(factories.make_workspace())
     copy, other = waiting(pipeline.pk, 2)
     delivery = Delivery.of(copy.message_id, pipeline.pk, "out")
     with transaction.atomic():
         bill([Billing(delivery, pipeline.workspace_id, datetime.now(UTC), 2)])
     Redelivery().round()
-    assert [one.id for one in put_back(adapted, str(pipeline.pk))] == [other.message_id]
+    assert [one.id for one in put_back(str(pipeline.pk), adapted)] == [other.message_id]
     copy.refresh_from_db()
     assert (copy.state, copy.closed_why) == ("delivered", "It is a copy of a message that was delivered before.")
 

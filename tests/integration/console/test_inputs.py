@@ -8,7 +8,6 @@ from uuid import UUID
 
 import pytest
 from asgiref.sync import sync_to_async
-from confluent_kafka import Consumer, TopicPartition
 from rest_framework.test import APIClient
 
 from backend.apps.connectors.models import Connector
@@ -31,9 +30,9 @@ from spark_jobs.streaming import input_lane
 from spark_jobs.streaming.input_lane import InputTask
 from spark_jobs.streaming.stop_channel import StopChannel
 from tests import factories
-from tests.infra import KAFKA
 from tests.integration.conftest import RunningManager
-from tests.waiting import wait_until_async
+from tests.topics import records_of
+from tests.waiting import LIMIT_SECONDS, wait_until_async
 
 pytestmark = [
     pytest.mark.django_db(transaction=True),
@@ -158,16 +157,10 @@ async def until_state(pipeline: Pipeline, **expected: Any) -> dict[str, Any]:
 def produced(pipeline_id: UUID) -> list[int]:
     """The numbers that the pipeline's messages have, in order."""
     numbers = []
-    settings = {"bootstrap.servers": KAFKA, "group.id": "test", "enable.partition.eof": True}
-    consumer = Consumer(settings)
-    try:
-        consumer.assign([TopicPartition(routing.INPUT, 0, 0)])
-        while (record := consumer.poll(30)) is not None and record.error() is None:
-            headers = dict(record.headers() or ())
-            if str(pipeline_id).encode() in headers.values():
-                numbers.append(next(iter(json.loads(record.value() or b"").values())))
-    finally:
-        consumer.close()
+    for record in records_of(routing.INPUT):
+        headers = dict(record.headers() or ())
+        if str(pipeline_id).encode() in headers.values():
+            numbers.append(next(iter(json.loads(record.value() or b"").values())))
     return numbers
 
 
@@ -284,7 +277,7 @@ async def test_a_stream_is_read_until_its_pipeline_is_paused_deleted_or_has_anot
         await wait_until_async(InputLease.objects.filter(pk=pipeline.pk, rows__gt=shown["rows"]).aexists)
         assert (shown["reading"], shown["first"], shown["breakpoint"]) == ("streaming", False, "")
         assert shown["began_at"] is not None
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(LIMIT_SECONDS):
             await act(pipeline_pause, pipeline)
             await closed.get()
             await act(pipeline_resume, pipeline)

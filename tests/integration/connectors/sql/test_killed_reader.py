@@ -3,13 +3,11 @@
 import asyncio
 import json
 import sys
-import uuid
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, closing
+from contextlib import asynccontextmanager
 
 import pytest
 from asgiref.sync import sync_to_async
-from confluent_kafka import Consumer, TopicPartition
 from django.utils import timezone
 
 from backend.apps.manager.models import InputLease
@@ -20,9 +18,10 @@ from backend.domain.message import MESSAGE_ID
 from backend.settings import platform_settings
 from spark_jobs.streaming.stop_channel import StopChannel
 from tests import factories, infra
-from tests.infra import KAFKA
 from tests.integration.conftest import RunningManager
 from tests.integration.connectors.sql.databases import Database, Mariadb, Postgresql, pipe
+from tests.integration.kafka_ends import end_offset
+from tests.topics import records_of
 from tests.waiting import wait_until_async
 
 
@@ -57,15 +56,15 @@ class _Killed(Database):
         proxy = await asyncio.start_server(forward, "127.0.0.1", 0)
         pipeline = await sync_to_async(self.published)(table, proxy.sockets[0].getsockname()[1])
         lease = InputLease.objects.filter(pipeline=pipeline)
-        start = await asyncio.to_thread(self.end)
+        start = await asyncio.to_thread(end_offset, routing.INPUT)
 
         async with self.task() as process:
-            await wait_until_async(lambda: asyncio.to_thread(lambda: self.end() > start))
+            await wait_until_async(lambda: asyncio.to_thread(lambda: end_offset(routing.INPUT) > start))
             if recorded:
                 await wait_until_async(lease.exclude(breakpoint="").aexists)
             process.kill()
         flows.set()
-        read = await asyncio.to_thread(self.end) - start
+        read = await asyncio.to_thread(end_offset, routing.INPUT) - start
         assert read < self.rows
         kept = (await lease.aget()).rows
         assert kept > 0 or not recorded
@@ -100,21 +99,12 @@ class _Killed(Database):
             channel.stop()
             await process.wait()
 
-    def consumer(self) -> Consumer:
-        return Consumer({"bootstrap.servers": KAFKA, "group.id": str(uuid.uuid4()), "enable.partition.eof": True})
-
-    def end(self) -> int:
-        with closing(self.consumer()) as consumer:
-            return consumer.get_watermark_offsets(TopicPartition(routing.INPUT, 0))[1]
-
     def messages(self, start: int) -> list[tuple[int, str]]:
         """The numbers of the rows, and the ids of their messages."""
         read: list[tuple[int, str]] = []
-        with closing(self.consumer()) as consumer:
-            consumer.assign([TopicPartition(routing.INPUT, 0, start)])
-            while (record := consumer.poll(30)) is not None and record.error() is None:
-                headers = dict(record.headers() or ())
-                read.append((json.loads(record.value() or b"")["id"], str(headers[MESSAGE_ID])))
+        for record in records_of(routing.INPUT, start):
+            headers = dict(record.headers() or ())
+            read.append((json.loads(record.value() or b"")["id"], str(headers[MESSAGE_ID])))
         return read
 
 
