@@ -1,6 +1,7 @@
 """A Kafka cluster of several brokers, each in its own rack, with listeners for every kind of authentication."""
 
 import base64
+import re
 import signal
 import socket
 import subprocess
@@ -23,7 +24,7 @@ from confluent_kafka.admin import (
 
 from tests.certificates import Authority
 from tests.ports import free_ports
-from tests.waiting import start_of, wait_for_processes
+from tests.waiting import LIMIT_SECONDS, start_of, wait_for_processes
 
 USERS = {"alice": "alice-password", "bob": "bob-password"}
 """Users with their passwords; they can use PLAIN, and SCRAM once they are registered."""
@@ -52,9 +53,9 @@ transaction.state.log.num.partitions=6
 share.coordinator.state.topic.replication.factor={copies}
 share.coordinator.state.topic.min.isr={in_sync}
 share.coordinator.state.topic.num.partitions=6
-broker.session.timeout.ms=3000
+broker.session.timeout.ms=10000
 broker.heartbeat.interval.ms=500
-replica.lag.time.max.ms=3000
+replica.lag.time.max.ms=10000
 replica.selector.class=org.apache.kafka.common.replica.RackAwareReplicaSelector
 connections.max.idle.ms={idle_ms}
 num.network.threads=2
@@ -114,7 +115,7 @@ class BrokerProcess:
         if self.process is not None:
             self.process.send_signal(signal.SIGCONT)
             self.process.send_signal(number)
-            self.process.wait(60)
+            self.process.wait(LIMIT_SECONDS)
             self.process = None
 
 
@@ -158,6 +159,14 @@ class KafkaCluster:
         except KafkaException:
             return False
 
+    def controller(self) -> BrokerProcess:
+        """The one whose controller leads."""
+        quorum = ("--bootstrap-server", self.bootstrap(), "describe", "--status")
+        done = self.tool("org.apache.kafka.tools.MetadataQuorumCommand", *quorum)
+        leader = re.search(r"^LeaderId:\s+(\d+)", done.stdout, re.MULTILINE)
+        assert leader is not None, done.stdout + done.stderr
+        return next(broker for broker in self.brokers if broker.id == int(leader[1]))
+
     def allow_all(self, *users: str) -> None:
         """Registers the users for SCRAM and gives them every right."""
         admin = AdminClient({"bootstrap.servers": self.bootstrap()})
@@ -167,7 +176,7 @@ class KafkaCluster:
                 for user in users
             ]
             for changed in admin.alter_user_scram_credentials(changes).values():
-                changed.result(30)
+                changed.result(LIMIT_SECONDS)
         resources = [
             (ResourceType.TOPIC, "*"),
             (ResourceType.GROUP, "*"),
@@ -182,10 +191,10 @@ class KafkaCluster:
             for user in users
         ]
         for created in admin.create_acls(rights).values():
-            created.result(30)
+            created.result(LIMIT_SECONDS)
 
     def tool(
-        self, main: str, *arguments: str, input_file: Path = Path("/dev/null"), seconds: float = 60.0
+        self, main: str, *arguments: str, input_file: Path = Path("/dev/null"), seconds: float = 3 * LIMIT_SECONDS
     ) -> subprocess.CompletedProcess[str]:
         """Runs one of Kafka's command-line tools."""
         with input_file.open("rb") as stdin:

@@ -15,7 +15,7 @@ import yaml
 from backend.settings import ROOT
 from tests.kafka_cluster import KafkaCluster
 from tests.ports import free_ports
-from tests.waiting import start_of, wait_for_processes
+from tests.waiting import LIMIT_SECONDS, start_of, wait_for_processes
 
 
 class ProxyProcess:
@@ -43,7 +43,7 @@ class ProxyProcess:
             return False
 
     def get(self, path: str) -> tuple[int, str]:
-        with urllib.request.urlopen(self.operations + path, timeout=5) as answer:
+        with urllib.request.urlopen(self.operations + path, timeout=LIMIT_SECONDS) as answer:
             return answer.status, answer.read().decode()
 
     def metric(self, name: str) -> float:
@@ -54,7 +54,7 @@ class ProxyProcess:
     def stop(self, number: signal.Signals = signal.SIGTERM) -> None:
         if self.process is not None:
             self.process.send_signal(number)
-            self.process.wait(30)
+            self.process.wait(LIMIT_SECONDS)
             self.process = None
 
 

@@ -11,7 +11,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.integration import received as common
 from tests.kafka_cluster import KafkaCluster
-from tests.waiting import wait_until
+from tests.waiting import LIMIT_SECONDS, wait_until
 
 MESSAGES = 2000
 PARTITIONS = 6
@@ -26,7 +26,7 @@ def administrator(bootstrap: str) -> AdminClient:
 def make_topic(cluster: KafkaCluster, partitions: int = PARTITIONS, prefix: str = "t", **config: str) -> str:
     name = f"{prefix}-{uuid.uuid4().hex[:12]}"
     admin = administrator(cluster.bootstrap())
-    admin.create_topics([NewTopic(name, partitions, 3, config=config)])[name].result(30)
+    admin.create_topics([NewTopic(name, partitions, 3, config=config)])[name].result(LIMIT_SECONDS)
     wait_until_known(cluster, name, partitions)
     return name
 
@@ -39,7 +39,7 @@ def wait_until_known(cluster: KafkaCluster, topic: str, partitions: int) -> None
 
 
 def _partitions(admin: AdminClient, topic: str) -> int:
-    metadata = admin.list_topics(timeout=10).topics.get(topic)
+    metadata = admin.list_topics(timeout=LIMIT_SECONDS).topics.get(topic)
     return len(metadata.partitions) if metadata is not None else 0
 
 
@@ -48,11 +48,11 @@ def send(bootstrap: str, topic: str, values: list[bytes], **config: Any) -> None
     producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 1, **config})
     for value in values:
         producer.produce(topic, value, key=value[:8], on_delivery=lambda error, _: error and failed.append(error))
-    assert producer.flush(30) == 0
+    assert producer.flush(LIMIT_SECONDS) == 0
     assert not failed, failed[0]
 
 
-def received(bootstrap: str, topic: str, count: int, seconds: float = 40.0, **config: Any) -> Counter[bytes]:
+def received(bootstrap: str, topic: str, count: int, seconds: float = LIMIT_SECONDS, **config: Any) -> Counter[bytes]:
     """The values that a consumer group reads until it has this many, and for half a second longer."""
     settings = {"bootstrap.servers": bootstrap, "group.id": uuid.uuid4().hex, "auto.offset.reset": "earliest"}
     consumer = Consumer(settings | config)

@@ -4,6 +4,7 @@ import time
 import uuid
 from collections import Counter
 from functools import partial
+from itertools import islice
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,7 @@ from kafka import KafkaConsumer, KafkaProducer
 from tests.integration.kafka_proxy.clients import MESSAGES, PARTITIONS, make_topic, received, retried, send, values
 from tests.kafka_cluster import KafkaCluster
 from tests.kafka_proxies import Proxies
-from tests.waiting import wait_until
+from tests.waiting import LIMIT_SECONDS, wait_until
 
 TOPIC_TOOL = "org.apache.kafka.tools.TopicCommand"
 SHARE_CONSUMER = "org.apache.kafka.tools.consumer.ConsoleShareConsumer"
@@ -40,9 +41,9 @@ def test_kafka_topics_prints_only_proxy_nodes(cluster: KafkaCluster, front: Prox
 
 def test_metadata_and_cluster_name_only_proxies(front: Proxies) -> None:
     admin = AdminClient({"bootstrap.servers": front.bootstrap})
-    addresses = {f"{node.host}:{node.port}" for node in admin.list_topics(timeout=10).brokers.values()}
+    addresses = {f"{node.host}:{node.port}" for node in admin.list_topics(timeout=LIMIT_SECONDS).brokers.values()}
     assert addresses == set(front.bootstrap.split(","))
-    described = admin.describe_cluster().result(10)
+    described = admin.describe_cluster().result(LIMIT_SECONDS)
     assert {f"{node.host}:{node.port}" for node in described.nodes} == addresses
     assert f"{described.controller.host}:{described.controller.port}" in addresses
 
@@ -57,18 +58,20 @@ def test_kafka_python_produces_and_consumes(front: Proxies, topic: str) -> None:
     producer = KafkaProducer(bootstrap_servers=front.bootstrap.split(","), linger_ms=1)
     for value in values():
         producer.send(topic, value, key=value)
-    producer.flush(30)
+    producer.flush(LIMIT_SECONDS)
     producer.close()
     consumer = KafkaConsumer(
         topic,
         bootstrap_servers=front.bootstrap.split(","),
         group_id=uuid.uuid4().hex,
         auto_offset_reset="earliest",
-        consumer_timeout_ms=3000,
+        consumer_timeout_ms=int(LIMIT_SECONDS * 1000),
     )
-    counts = Counter(message.value for message in consumer)
+    counts = Counter(message.value for message in islice(consumer, MESSAGES))
+    ends = consumer.end_offsets(consumer.assignment())
     consumer.close()
     assert counts == Counter(values())
+    assert sum(ends.values()) == MESSAGES
 
 
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
@@ -87,7 +90,7 @@ def test_javas_console_tools_produce_and_consume(
     read = cluster.tool(
         "org.apache.kafka.tools.consumer.ConsoleConsumer",
         *("--bootstrap-server", front.bootstrap, "--topic", topic, "--from-beginning", "--group", group),
-        *("--max-messages", str(MESSAGES), "--timeout-ms", "30000"),
+        *("--max-messages", str(MESSAGES), "--timeout-ms", "120000"),
         *("--consumer-property", f"group.protocol={protocol}"),
     )
     assert Counter(line.encode() for line in read.stdout.split()) == Counter(values()), read.stderr
@@ -98,8 +101,10 @@ def test_javas_console_tools_produce_and_consume(
 
 @pytest.mark.parametrize("acks", ["0", "1", "all"])
 def test_every_kind_of_acknowledgement(three: Proxies, topic: str, acks: str) -> None:
-    send(three.bootstrap, topic, values(300), acks=acks)
-    assert received(three.bootstrap, topic, 300) == Counter(values(300))
+    # A broker that does not know yet that it leads a partition of a new topic drops what nobody wants acknowledged.
+    send(three.bootstrap, topic, values(300))
+    send(three.bootstrap, topic, values(600)[300:], acks=acks)
+    assert received(three.bootstrap, topic, 600) == Counter(values(600))
 
 
 @pytest.mark.parametrize(("minimum", "wait"), [(1, 0), (1, 1), (1, 500), (1_000_000, 300)])
@@ -114,7 +119,7 @@ def test_records_that_come_while_a_fetch_waits_are_delivered_at_once(three: Prox
         "bootstrap.servers": three.bootstrap,
         "group.id": uuid.uuid4().hex,
         "auto.offset.reset": "earliest",
-        "fetch.wait.max.ms": 10_000,
+        "fetch.wait.max.ms": 50_000,
     }
     consumer = Consumer(config)
     consumer.subscribe([topic])
@@ -125,12 +130,12 @@ def test_records_that_come_while_a_fetch_waits_are_delivered_at_once(three: Prox
         began = time.monotonic()
         producer.produce(topic, b"%d" % number, partition=number % PARTITIONS)
         producer.poll(0)
-        message = consumer.poll(30)
+        message = consumer.poll(LIMIT_SECONDS)
         assert message is not None
         assert message.value() == b"%d" % number
         took.append(time.monotonic() - began)
     consumer.close()
-    assert sorted(took)[len(took) // 2] < 5, took  # and not the ten seconds that a fetch may wait
+    assert sorted(took)[len(took) // 2] < 20, took  # and not the fifty seconds that a fetch may wait
 
 
 def test_a_topic_of_many_sizes_and_partitions(front: Proxies, cluster: KafkaCluster) -> None:
@@ -155,7 +160,7 @@ def test_transactions_commit_and_abort(front: Proxies, cluster: KafkaCluster, to
     )
     consumer.subscribe([source])
     producer = Producer({"bootstrap.servers": front.bootstrap, "transactional.id": uuid.uuid4().hex})
-    retried(lambda: producer.init_transactions(30))
+    retried(lambda: producer.init_transactions(60))
     read = 0
     while read < 100:
         messages = [m for m in consumer.consume(100, 1.0) if m.error() is None]
@@ -166,13 +171,14 @@ def test_transactions_commit_and_abort(front: Proxies, cluster: KafkaCluster, to
         ends = consumer.position(consumer.assignment())
         places, member = [end for end in ends if end.offset >= 0], consumer.consumer_group_metadata()
         retried(partial(producer.send_offsets_to_transaction, places, member))
-        retried(lambda: producer.commit_transaction(30))
+        retried(lambda: producer.commit_transaction(60))
     producer.begin_transaction()
     for value in (b"never", b"seen"):
         producer.produce(topic, value)
-    producer.flush(30)
-    retried(lambda: producer.abort_transaction(30))
-    committed = consumer.committed([TopicPartition(source, number) for number in range(PARTITIONS)], timeout=10)
+    producer.flush(LIMIT_SECONDS)
+    retried(lambda: producer.abort_transaction(60))
+    parts = [TopicPartition(source, number) for number in range(PARTITIONS)]
+    committed = consumer.committed(parts, timeout=LIMIT_SECONDS)
     consumer.close()
     assert sum(max(place.offset, 0) for place in committed) == 100
     counts = received(front.bootstrap, topic, 100, **{"isolation.level": "read_committed"})
@@ -206,14 +212,14 @@ def test_offsets_are_committed_without_joining(front: Proxies, topic: str) -> No
     config = {"bootstrap.servers": front.bootstrap, "group.id": uuid.uuid4().hex}
     consumer = Consumer(config)
     consumer.commit(offsets=[TopicPartition(topic, 0, 3)], asynchronous=False)
-    assert consumer.committed([TopicPartition(topic, 0)], timeout=10)[0].offset == 3
+    assert consumer.committed([TopicPartition(topic, 0)], timeout=LIMIT_SECONDS)[0].offset == 3
     consumer.close()
 
 
 def test_a_reader_near_a_follower_reads_there(racked: Proxies, cluster: KafkaCluster) -> None:
     name = make_topic(cluster, 1)
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap()})
-    leader = admin.list_topics(name, timeout=10).topics[name].partitions[0].leader
+    leader = admin.list_topics(name, timeout=LIMIT_SECONDS).topics[name].partitions[0].leader
     follower = next(broker for broker in cluster.brokers if broker.id != leader)
     send(racked.bootstrap, name, [b"x" * 10_000] * 200)
     label = f'headrace_proxy_broker_bytes_total{{broker="{follower.address()}",direction="from"}}'
@@ -238,7 +244,7 @@ def test_share_groups_give_each_record_to_one_member(cluster: KafkaCluster, one:
     of_group = (*address, "--topic", topic, "--group", group)
     counts: Counter[str] = Counter()
     for limit in ("100", "200"):
-        done = cluster.tool(SHARE_CONSUMER, *of_group, "--max-messages", limit, "--timeout-ms", "20000")
+        done = cluster.tool(SHARE_CONSUMER, *of_group, "--max-messages", limit, "--timeout-ms", "120000")
         counts.update(done.stdout.split())
     assert counts == Counter(value.decode() for value in values(300)), done.stderr
     done = cluster.tool(SHARE_GROUPS, *address, "--describe", "--group", group)

@@ -21,7 +21,7 @@ from tests.infra import VAR
 from tests.integration.kafka_proxy.clients import make_topic, received, retried, send, values
 from tests.kafka_cluster import BrokerProcess, KafkaCluster
 from tests.kafka_proxies import Proxies, proxies
-from tests.waiting import wait_until
+from tests.waiting import LIMIT_SECONDS, wait_until
 
 
 def test_idle_connections_that_brokers_close_are_opened_again(one: Proxies, topic: str) -> None:
@@ -29,18 +29,18 @@ def test_idle_connections_that_brokers_close_are_opened_again(one: Proxies, topi
     failed: list[Any] = []
     for number in range(2):
         producer.produce(topic, b"%d" % number, on_delivery=lambda error, _: error and failed.append(error))
-        assert producer.flush(20) == 0
+        assert producer.flush(LIMIT_SECONDS) == 0
         time.sleep(0 if number else 10)  # longer than brokers keep idle connections
     assert not failed
 
 
 def connected(address: str) -> socket.socket:
     host, _, port = address.rpartition(":")
-    return socket.create_connection((host, int(port)), 30)
+    return socket.create_connection((host, int(port)), LIMIT_SECONDS)
 
 
 def exchange(address: str, data: bytes) -> bytes:
-    """Everything that comes back until the connection is closed, or nothing comes for half a minute."""
+    """Everything that comes back until the connection is closed, or nothing comes for very long."""
     with connected(address) as connection:
         connection.sendall(data)
         data = b""
@@ -88,14 +88,14 @@ def frame(api_key: int, version: int, body: bytes) -> bytes:
 def test_malformed_frames_close_their_connection_only(one: Proxies, topic: str, data: bytes) -> None:
     producer = Producer({"bootstrap.servers": one.bootstrap, "linger.ms": 0})
     producer.produce(topic, b"before")
-    assert producer.flush(20) == 0
+    assert producer.flush(LIMIT_SECONDS) == 0
     log = one[0].log.read_text()
     assert not exchange(one[0].address, data).endswith(b"<open>")
     wait_until(lambda: "The connection is closed." in one[0].log.read_text()[len(log) :])
     assert "Traceback" not in one[0].log.read_text()
     failed: list[Any] = []
     producer.produce(topic, b"after", on_delivery=lambda error, _: error and failed.append(error))
-    assert producer.flush(20) == 0
+    assert producer.flush(LIMIT_SECONDS) == 0
     assert not failed
 
 
@@ -122,10 +122,12 @@ def test_a_drain_answers_what_is_open(cluster: KafkaCluster, topic: str) -> None
         for number in range(200):
             producer.produce(topic, b"%d" % number, on_delivery=lambda error, _: error and failed.append(error))
         producer.poll(0.05)
-        began = time.monotonic()
-        nodes[0].stop()
-        assert time.monotonic() - began < 15
+        nodes[0].stop()  # waits for its end, and longer than a drain may take
         assert "Traceback" not in nodes[0].log.read_text()
+
+
+_PATIENCE_MS = 300_000
+"""How long a producer tries: longer than it takes until a killed broker is replaced and started anew."""
 
 
 class Traffic:
@@ -147,15 +149,15 @@ class Traffic:
             thread.start()
 
     def stop(self) -> None:
-        """Stops once every acknowledged record has been received, or after two minutes."""
+        """Stops once every acknowledged record has been received, or after the longest wait of a test."""
         self._stop.set()
         for thread in self._threads[:2]:
-            thread.join(120)
+            thread.join()
         acknowledged = Counter([*self.acknowledged[0], *self.acknowledged[1]])
         with contextlib.suppress(BaseException):
-            wait_until(lambda: not acknowledged - self.received, 120)
+            wait_until(lambda: not acknowledged - self.received)
         self._is_complete.set()
-        self._threads[2].join(60)
+        self._threads[2].join()
 
     def is_flowing(self) -> Callable[[], bool]:
         """A function that tells whether each of them has made progress since this call."""
@@ -175,7 +177,7 @@ class Traffic:
 
     def _produce(self) -> None:
         producer = Producer(
-            {"bootstrap.servers": self._bootstrap, "enable.idempotence": True, "message.timeout.ms": 110_000}
+            {"bootstrap.servers": self._bootstrap, "enable.idempotence": True, "message.timeout.ms": _PATIENCE_MS}
         )
 
         def delivered(error: Any, message: Any) -> None:
@@ -190,14 +192,14 @@ class Traffic:
             producer.produce(self._topics[0], value, key=value, on_delivery=delivered)
             producer.poll(0.002)
             number += 1
-        producer.flush(115)
+        producer.flush(_PATIENCE_MS / 1000)
 
     def _transact(self) -> None:
         producer = Producer(
             {
                 "bootstrap.servers": self._bootstrap,
                 "transactional.id": uuid.uuid4().hex,
-                "transaction.timeout.ms": 60_000,
+                "transaction.timeout.ms": _PATIENCE_MS,
             }
         )
         retried(lambda: producer.init_transactions(60))
@@ -225,7 +227,7 @@ class Traffic:
                 "auto.offset.reset": "earliest",
                 "isolation.level": "read_committed",
                 "enable.auto.commit": False,
-                "session.timeout.ms": 30_000,
+                "session.timeout.ms": 60_000,
             }
         )
         consumer.subscribe(list(self._topics))
@@ -268,11 +270,10 @@ def test_a_killed_broker_and_a_killed_proxy_lose_and_double_nothing(cluster: Kaf
             wait_until(traffic.is_flowing())
             time.sleep(SECONDS)
             admin = AdminClient({"bootstrap.servers": nodes[0].address})
-            seen = {f"{node.host}:{node.port}" for node in admin.list_topics(timeout=10).brokers.values()}
-            assert seen == {nodes[0].address, nodes[2].address}
+            wait_until(lambda: brokers_of(admin) == {nodes[0].address, nodes[2].address})
             nodes[1].start()
             wait_until(lambda: nodes[0].metric("headrace_proxy_peers_down") == 0)
-            wait_until(lambda: len(admin.list_topics(timeout=10).brokers) == 3)
+            wait_until(lambda: brokers_of(admin) == {node.address for node in nodes})
             wait_until(traffic.is_flowing())
         finally:
             traffic.stop()
@@ -284,10 +285,15 @@ def test_a_killed_broker_and_a_killed_proxy_lose_and_double_nothing(cluster: Kaf
             assert "Traceback" not in proxy.log.read_text()
 
 
+def brokers_of(admin: AdminClient) -> set[str]:
+    return {f"{node.host}:{node.port}" for node in admin.list_topics(timeout=LIMIT_SECONDS).brokers.values()}
+
+
 def coordinating(cluster: KafkaCluster) -> BrokerProcess:
     """The leader of a partition of the groups' offsets."""
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap()})
-    leader = admin.list_topics("__consumer_offsets", timeout=10).topics["__consumer_offsets"].partitions[0].leader
+    topics = admin.list_topics("__consumer_offsets", timeout=LIMIT_SECONDS).topics
+    leader = topics["__consumer_offsets"].partitions[0].leader
     return next(broker for broker in cluster.brokers if broker.id == leader)
 
 
@@ -295,7 +301,9 @@ def test_a_broker_that_hangs_delays_its_own_partitions_only(cluster: KafkaCluste
     with proxies(cluster, VAR / "hang", 1, request_timeout_ms=3000) as nodes:
         name = make_topic(cluster)
         send(nodes.bootstrap, name, values(300))
-        broker = cluster.brokers[0]
+        # Without the controller that leads, the cluster would first have to elect another one.
+        controller = cluster.controller()
+        broker = next(broker for broker in cluster.brokers if broker is not controller)
         assert broker.process is not None
         broker.process.send_signal(signal.SIGSTOP)
         try:
