@@ -39,6 +39,7 @@ from backend.resilience.gate import Gate
 from backend.telemetry.recorder import Recorder
 from tests.infra import REDIS_URL, Server
 from tests.scripted import RECEIVERS, Receiver
+from tests.waiting import LIMIT_SECONDS
 
 T = TypeVar("T")
 
@@ -189,7 +190,7 @@ class EngineModel(RuleBasedStateMachine):
         async def awaited() -> T:
             return await work
 
-        return self.loop.run_until_complete(asyncio.wait_for(awaited(), 30))
+        return self.loop.run_until_complete(asyncio.wait_for(awaited(), LIMIT_SECONDS))
 
     @initialize()
     def start(self) -> None:

@@ -5,7 +5,6 @@ from typing import Any
 
 import pytest
 from aiohttp import web
-from confluent_kafka import Consumer
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 from standardwebhooks.webhooks import Webhook
@@ -19,7 +18,10 @@ from backend.domain.pipeline import OutputConfig, RuntimeOutput
 from backend.resilience.gate import Gate
 from backend.telemetry.recorder import Recorder
 from tests.infra import KAFKA, REDIS_URL, Server
+from tests.integration.kafka_ends import end_offset
 from tests.receiver import receiver
+from tests.topics import records_of
+from tests.waiting import LIMIT_SECONDS
 
 CONNECTOR = "0198a7e5-0000-7000-8000-000000000000"
 
@@ -123,14 +125,17 @@ async def test_retry_after_is_respected(gate: Gate) -> None:
 
 
 async def test_a_receiver_that_hangs_or_is_away_ends_in_a_dead_letter_with_its_cause(gate: Gate) -> None:
+    repaired = asyncio.Event()
+
     async def hang(_: web.Request) -> web.Response:
-        await asyncio.sleep(5)
+        await repaired.wait()
         return web.Response()
 
     retry = {"attempts": 2, "initial_seconds": 0.01}
     async with receiver(hang) as server:
         output = http_output(gate, server.url, timeout_seconds=0.1, retry=retry)
         outcome = await send(output, message())
+        repaired.set()
         await output.close()
     assert isinstance(outcome, Undeliverable)
     assert (outcome.reason, outcome.error) == ("timeout", "No answer within 0.1 seconds.")
@@ -191,29 +196,27 @@ async def test_kafka_output_delivers_and_says_what_is_missing(gate: Gate, kafka:
     admin = AdminClient({"bootstrap.servers": KAFKA})
     admin.create_topics([NewTopic(topic, 1, 1)])[topic].result()
 
-    def output_to(name: str) -> OneVersion:
-        config = {"name": "k", "connector": CONNECTOR, "options": {"topic": name}, "retry": {"attempts": 1}}
+    end_offset(topic)
+
+    def output_to(name: str, attempts: int) -> OneVersion:
+        config = {"name": "k", "connector": CONNECTOR, "options": {"topic": name}, "retry": {"attempts": attempts}}
         runtime = RuntimeOutput(
             connector=RuntimeConnector(type="kafka", connection={"bootstrap_servers": KAFKA}),
             config=OutputConfig.model_validate(config),
         )
         return made(gate, runtime)
 
-    output = output_to(topic)
+    output = output_to(topic, 3)
     sent = message(b"key", b"body")
     outcome = await send(output, sent)
     assert isinstance(outcome, Delivered)
     assert outcome.status == f"{topic}[0]@0"
     await output.close()
-    consumer = Consumer({"bootstrap.servers": KAFKA, "group.id": topic, "auto.offset.reset": "earliest"})
-    consumer.subscribe([topic])
-    record = consumer.poll(20)
-    consumer.close()
-    assert record is not None
+    [record] = records_of(topic)
     assert (record.key(), record.value()) == (b"key", b"body")
     assert ("message-id", sent.id.encode()) in (record.headers() or [])
 
-    output = output_to(f"{topic}-missing")
+    output = output_to(f"{topic}-missing", 1)
     outcome = await send(output, message())
     await output.close()
     assert isinstance(outcome, Undeliverable)
@@ -297,11 +300,10 @@ async def test_an_open_breaker_ends_waiting_and_spares_the_receiver(gate: Gate) 
 
     async with receiver(down) as server:
         output = http_output(
-            gate, server.url, breaker={"errors": 5}, retry={"attempts": 20, "initial_seconds": 20, "max_seconds": 20}
+            gate, server.url, breaker={"errors": 5}, retry={"attempts": 20, "initial_seconds": 60, "max_seconds": 60}
         )
-        began = time.monotonic()
-        outcomes = await asyncio.gather(*(send(output, message()) for _ in range(20)))
-        assert time.monotonic() - began < 15  # and not the twenty seconds until the next attempt
+        async with asyncio.timeout(30):  # any other attempt comes after more than that
+            outcomes = await asyncio.gather(*(send(output, message()) for _ in range(20)))
         assert {outcome.reason for outcome in outcomes if isinstance(outcome, Undeliverable)} == {"breaker_open"}
         tried = len(server.bodies)
         assert isinstance(await send(output, message()), Undeliverable)
@@ -313,7 +315,7 @@ async def test_messages_that_wait_for_a_place_are_not_sent_once_the_breaker_is_o
     all_let_through = asyncio.Event()
 
     async def down(_: web.Request) -> web.Response:
-        await asyncio.wait_for(all_let_through.wait(), 30)
+        await asyncio.wait_for(all_let_through.wait(), LIMIT_SECONDS)
         return web.Response(status=503)
 
     async with receiver(down) as server:

@@ -24,7 +24,7 @@ from spark_jobs.streaming.diversion import Diversion
 from spark_jobs.streaming.lane import LaneServices, Position
 from spark_jobs.streaming.window import Progress
 from tests.infra import KAFKA, Server
-from tests.waiting import wait_until_async
+from tests.waiting import LIMIT_SECONDS, wait_until_async
 
 
 class SlowLane:
@@ -47,7 +47,7 @@ class SlowLane:
         for _ in range(count):
             self._producer.produce(self.topic, body, headers=[(names.PIPELINE, pipeline.encode())])
             self._producer.poll(0)
-        assert self._producer.flush(30) == 0
+        assert self._producer.flush(LIMIT_SECONDS) == 0
 
     def finish(self, progress: Progress) -> None:
         consumer = Consumer({"bootstrap.servers": KAFKA, "group.id": self.group})
@@ -59,7 +59,7 @@ class SlowLane:
         return self.diversion.follows(pipeline, Position(0, self.committed), waits=True)
 
     async def known(self) -> None:
-        await asyncio.wait_for(self.diversion.known(Position(0, 0)), 30)
+        await asyncio.wait_for(self.diversion.known(Position(0, 0)), LIMIT_SECONDS)
 
 
 @pytest.fixture
@@ -204,7 +204,7 @@ def test_a_reader_is_closed_once_nothing_is_being_read() -> None:
 
     reading = threading.Thread(target=read)
     reading.start()
-    assert reads.wait(30)
+    assert reads.wait(LIMIT_SECONDS)
     reader.close()
     reading.join()
     assert outcomes == [KafkaError._TIMED_OUT]  # and not that it was closed: no Kafka answers there

@@ -39,6 +39,7 @@ from backend.telemetry.recorder import Recorder
 from tests.infra import REDIS_URL, Server
 from tests.receiver import receiver
 from tests.scripted import RECEIVERS, Receiver
+from tests.waiting import LIMIT_SECONDS
 
 WORKSPACE = uuid.uuid4()
 
@@ -232,7 +233,7 @@ async def test_messages_that_wait_for_their_configuration_make_room_for_others(
     await engine.deliver(message(known.publish(str(uuid.uuid4()), 1, scripted("out"))), "0:99")
     began = time.time()
     engine.make_room()
-    records = [record for one in await asyncio.wait_for(asyncio.gather(*sends), 10) for record in one]
+    records = [record for one in await asyncio.wait_for(asyncio.gather(*sends), LIMIT_SECONDS) for record in one]
     letters = [dict(record.headers) for record in records]
     assert [letter[DEAD_REASON] for letter in letters] == [b"configuration_unavailable"] * 30
     assert all(began < float(letter[DEAD_DUE]) < began + 60 for letter in letters)

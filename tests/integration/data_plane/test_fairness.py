@@ -25,6 +25,7 @@ from spark_jobs.streaming.stop_channel import StopChannel
 from tests.bench.load import Times, numbered, receive
 from tests.bench.machine import machine
 from tests.infra import KAFKA, REDIS_URL, VAR, Server
+from tests.waiting import LIMIT_SECONDS
 
 OUTPUTS = 200
 HANGING = 20
@@ -107,7 +108,7 @@ class Load:
                     self.send(self._tenants.hanging[count % HANGING], 0)
                 count += 1
             await asyncio.sleep(0.002)
-        self._producer.flush(10)
+        self._producer.flush(LIMIT_SECONDS)
 
 
 async def all_received(times: Times, seconds: float) -> None:
@@ -127,7 +128,7 @@ async def latencies(tenants: Tenants, seconds: float, config: dict[str, Any], *,
     try:
         for index in range(len(tenants.others)):
             load.send_to_other(index)  # opens every client
-        await all_received(times, 60)
+        await all_received(times, LIMIT_SECONDS)
         measured = []
         for with_hanging in (False, True):
             times.begin()
@@ -143,9 +144,9 @@ async def latencies(tenants: Tenants, seconds: float, config: dict[str, Any], *,
 
 @pytest.mark.parametrize("config", [DEFAULTS, LARGEST], ids=["defaults", "largest"])
 async def test_outputs_that_hang_do_not_hold_up_others(tenants: Tenants, config: dict[str, Any]) -> None:
-    # Their attempts end after a minute, so nobody who waited for one would come in time.
-    _, beside = await latencies(tenants, 8.0, config | {"timeout_seconds": 60}, patience=40)
-    assert beside[-1] < 40_000
+    # Their attempts end after two minutes, so nobody who waited for one would come in time.
+    _, beside = await latencies(tenants, 8.0, config | {"timeout_seconds": 120}, patience=80)
+    assert beside[-1] < 80_000
 
 
 @pytest.mark.long

@@ -24,7 +24,7 @@ from backend.manager_api import snapshot as stored
 from backend.runtime.health import http_ready
 from tests.infra import KAFKA, REDIS_URL, VAR, Server
 from tests.ports import free_ports
-from tests.waiting import start_of, wait_for_processes, wait_until
+from tests.waiting import LIMIT_SECONDS, start_of, wait_for_processes, wait_until
 
 CONNECTOR = "0198a7e5-0000-7000-8000-000000000000"
 KEY = "hr_test-key"
@@ -59,7 +59,8 @@ def ingest(pipeline_topics: None, redis_server: Server) -> Iterator[str]:
     )
     port, METRICS["port"] = free_ports(2)
     environment = os.environ | {"HEADRACE_REDIS_URL": REDIS_URL, "HEADRACE_METRICS_PORT": str(METRICS["port"])}
-    command = [sys.executable, "-m", "uvicorn", "backend.ingest.app:app", "--port", str(port), "--no-access-log"]
+    app = "tests.integration.data_plane.ingest_process:app"
+    command = [sys.executable, "-m", "uvicorn", app, "--port", str(port), "--no-access-log"]
     path = VAR / "ingest.log"
     with path.open("wb") as log:
         process = subprocess.Popen([*command, "--loop", "uvloop"], env=environment, stdout=log, stderr=log)
@@ -67,7 +68,7 @@ def ingest(pipeline_topics: None, redis_server: Server) -> Iterator[str]:
     wait_for_processes([start_of("ingest", lambda: http_ready(f"{url}/health/ready"), process, path)])
     yield url
     process.send_signal(signal.SIGTERM)
-    process.wait(20)
+    process.wait(LIMIT_SECONDS)
 
 
 async def post(url: str, pipeline: str, body: bytes, **headers: str) -> tuple[int, dict[str, Any], str]:
@@ -210,7 +211,7 @@ def test_a_client_that_sends_everything_first_reads_the_answer(
     host, port = ingest.removeprefix("http://").split(":")
     sent = {"Authorization": f"Bearer {KEY}", "Content-Type": "text/plain"} | headers
     for _ in range(5):
-        connection = http.client.HTTPConnection(host, int(port), timeout=20)
+        connection = http.client.HTTPConnection(host, int(port), timeout=LIMIT_SECONDS)
         connection.request("POST", f"/v1/pipelines/{PIPELINES['plain']}/messages", b"x" * size, sent)
         answer = connection.getresponse()
         assert (answer.status, json.loads(answer.read())["status"]) == (status, status)
@@ -219,7 +220,7 @@ def test_a_client_that_sends_everything_first_reads_the_answer(
 
 def test_a_body_without_end_is_not_read_for_ever(ingest: str) -> None:
     host, port = ingest.removeprefix("http://").split(":")
-    with socket.create_connection((host, int(port)), timeout=20) as client:
+    with socket.create_connection((host, int(port)), timeout=LIMIT_SECONDS) as client:
         head = f"POST /v1/pipelines/{PIPELINES['plain']}/messages HTTP/1.1\r\nHost: x\r\nContent-Type: text/plain\r\n"
         client.sendall(f"{head}Authorization: Bearer {KEY}\r\nTransfer-Encoding: chunked\r\n\r\n".encode())
         chunk = b"10000\r\n" + b"x" * 0x10000 + b"\r\n"

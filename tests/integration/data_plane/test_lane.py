@@ -30,7 +30,7 @@ from spark_jobs.streaming.stop_channel import StopChannel
 from spark_jobs.streaming.transaction import Transaction
 from tests.infra import KAFKA, REDIS_URL, VAR, Server
 from tests.integration.kafka_ends import end_offset
-from tests.waiting import wait_until
+from tests.waiting import LIMIT_SECONDS, wait_until
 
 PARTITIONS = 4
 KEYS = 400
@@ -61,7 +61,7 @@ class Slots:
     def stop(self, slot: int) -> int:
         process, channel = self._running.pop(slot)
         channel.stop()
-        return process.wait(60)
+        return process.wait(LIMIT_SECONDS)
 
     def replace(self, slot: int) -> subprocess.Popen[bytes]:
         """Starts the slot's successor; returns the predecessor, which still runs."""
@@ -126,7 +126,7 @@ def send(topic: str, first: int, last: int, /, **extra: str) -> list[str]:
         producer.produce(topic, body, key, partition=number % PARTITIONS, headers=message.headers())
         producer.poll(0)
         ids.append(message_id)
-    assert producer.flush(30) == 0
+    assert producer.flush(LIMIT_SECONDS) == 0
     return ids
 
 
@@ -137,7 +137,7 @@ def dead_letters(ids: list[str]) -> dict[str, dict[str, bytes]]:
     )
     consumer.assign([TopicPartition(routing.DEAD_LETTER, 0, 0)])
     letters: dict[str, dict[str, bytes]] = {}
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + LIMIT_SECONDS
     while len(letters) < len(ids) and time.monotonic() < deadline:
         for record in consumer.consume(100, 0.2):
             headers: dict[str, bytes] = dict(record.headers() or [])  # type: ignore[arg-type]
@@ -189,7 +189,7 @@ class Copied:
 
         wait_until(is_read, interval=0)
 
-    def wait_for(self, count: int, timeout: float = 60) -> None:
+    def wait_for(self, count: int, timeout: float = LIMIT_SECONDS) -> None:
         wait_until(lambda: self.read() >= count, timeout, 0)
 
     def close(self) -> None:
@@ -390,7 +390,7 @@ def test_messages_that_are_deleted_before_a_running_task_has_read_them_are_repor
     finally:
         slots.signal(0, signal.SIGCONT)
     send(slots.source, 5000, 6000)
-    wait_until(lambda: len(slots.progress(0)["losses"]) == PARTITIONS)
+    wait_until(lambda: len(slots.progress(0).get("losses", ())) == PARTITIONS)
     lost = sum(count for _, _, count in slots.progress(0)["losses"])
     assert lost > 1000
     copied.wait_for(6000 - lost)
@@ -419,11 +419,9 @@ def test_a_task_whose_commits_have_ended_does_not_wait_for_its_window(slots: Slo
     slots.start(0)
     send(slots.source, 0, 1000)
     copied.wait_for(1000)
-    send(slots.source, 1000, 1010, seconds="60")
-    began = time.monotonic()
+    send(slots.source, 1000, 1010, seconds="600")
     send(slots.source, 1010, 1011, **{"commits-fail": "yes"})
-    wait_until(lambda: slots.alive() == [])
-    assert time.monotonic() - began < 10, slots.log.read_text()[-3000:]
+    wait_until(lambda: slots.alive() == [], explain=lambda: slots.log.read_text()[-3000:])
     copied.close()
 
 

@@ -9,6 +9,7 @@ import pytest
 from backend.settings import platform_settings
 from backend.telemetry import metrics_server
 from tests.ports import free_ports
+from tests.waiting import LIMIT_SECONDS
 
 
 @pytest.fixture
@@ -29,5 +30,5 @@ def test_a_taken_port_is_reported_and_harms_nothing(first: int, caplog: pytest.L
         metrics_server.serve_metrics("ingest")
     assert f"port {first} cannot be opened" in caplog.text
     metrics_server.serve_metrics("ingest")
-    with urllib.request.urlopen(f"http://127.0.0.1:{first}/metrics", timeout=10) as answer:
+    with urllib.request.urlopen(f"http://127.0.0.1:{first}/metrics", timeout=LIMIT_SECONDS) as answer:
         assert b"process_resident_memory_bytes" in answer.read()

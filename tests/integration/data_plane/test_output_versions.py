@@ -69,11 +69,17 @@ async def test_a_keys_order_holds_across_versions_and_neither_closes_the_others_
 
 async def test_two_versions_share_one_concurrency_and_the_newest_decides(gate: Gate) -> None:
     running = most = 0
+    three_are_running = asyncio.Event()
 
-    async def count(_: web.Request) -> web.Response:
+    async def count(request: web.Request) -> web.Response:
         nonlocal running, most
+        if await request.read() == b'"first"':
+            return web.Response()
         running += 1
         most = max(most, running)
+        if running == 3:
+            three_are_running.set()
+        await three_are_running.wait()
         await asyncio.sleep(0.02)
         running -= 1
         return web.Response()
@@ -82,7 +88,7 @@ async def test_two_versions_share_one_concurrency_and_the_newest_decides(gate: G
         former = runtime("http", {"url": f"{inbox.url}former"}, concurrency=8)
         newer = runtime("http", {"url": f"{inbox.url}newer"}, concurrency=3)
         output = output_of(gate, former)
-        await send(output, newer, 2, message(b"{}"), "0:0")
+        await send(output, newer, 2, message(b'"first"'), "0:0")
         sends = [send(output, former if n % 2 else newer, 1 + n % 2, message(b"{}"), f"0:{n}") for n in range(1, 40)]
         await asyncio.gather(*sends)
         await output.close()

@@ -18,6 +18,7 @@ from backend.settings import KafkaSettings
 from spark_jobs.kafka_options import kafka_options
 from tests.infra import VAR
 from tests.kafka_cluster import USERS, KafkaCluster
+from tests.waiting import LIMIT_SECONDS
 
 TOPIC = "own"
 
@@ -66,7 +67,7 @@ def test_librdkafka_and_spark_connect_alike(cluster: KafkaCluster, spark: SparkS
     value = way.encode()
     producer = Producer(kafka.client())
     producer.produce(TOPIC, value)
-    assert producer.flush(30) == 0
+    assert producer.flush(LIMIT_SECONDS) == 0
     options = kafka_options(kafka)
     read = spark.read.format("kafka").options(**options).option("subscribe", TOPIC).load().collect()
     assert value in [bytes(row["value"]) for row in read]
@@ -82,7 +83,7 @@ def values(kafka: KafkaSettings) -> list[bytes]:
     consumer.subscribe([TOPIC])
     read: list[bytes] = []
     try:
-        while (record := consumer.poll(30)) is not None and record.error() is None:
+        while (record := consumer.poll(LIMIT_SECONDS)) is not None and record.error() is None:
             read.append(record.value() or b"")
     finally:
         consumer.close()

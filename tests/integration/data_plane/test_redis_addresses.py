@@ -18,7 +18,7 @@ from tests.certificates import Authority
 from tests.infra import VAR
 from tests.ports import free_ports
 from tests.tls_proxy import tls_proxy
-from tests.waiting import wait_until
+from tests.waiting import LIMIT_SECONDS, wait_until
 
 PASSWORD = "pass/word?"
 NAME = "headrace"
@@ -71,7 +71,7 @@ def roundtrip(address: RedisAddress, text: str) -> None:
     broker = Connection(address.celery_url, ssl=address.tls, transport_options={**WAITS, **address.celery_options})
     with broker, broker.SimpleQueue(f"queue-{text}") as queue:
         queue.put({"text": text})
-        message = queue.get(timeout=10)
+        message = queue.get(timeout=LIMIT_SECONDS)
         message.ack()
         assert message.payload == {"text": text}
 

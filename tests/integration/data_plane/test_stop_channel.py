@@ -12,7 +12,7 @@ from pydantic import SecretStr
 from spark_jobs.streaming import stop_channel
 from spark_jobs.streaming.pulse import Pulse
 from spark_jobs.streaming.stop_channel import StopChannel, wait_for_stop
-from tests.waiting import wait_until_async
+from tests.waiting import LIMIT_SECONDS, wait_until_async
 
 THREADS = ("stop-channel", "slot-reports")
 TOKEN = SecretStr("the installation's")
@@ -45,7 +45,7 @@ async def forgotten(channel: StopChannel, slot: int = 0) -> None:
 
 
 async def ended(task: asyncio.Task[None]) -> None:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(LIMIT_SECONDS):
         await task
 
 
