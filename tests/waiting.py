@@ -16,6 +16,8 @@ PATIENCE = float(os.environ.get("TESTS_PATIENCE", "1"))
 """Multiplies every limit, for machines that are slower than most."""
 LIMIT_SECONDS = 120.0
 """The longest wait for a condition, unless a test needs more. One that passes does not use it."""
+SPARK_SECONDS = 300.0
+"""The same where Spark has to be started anew first."""
 
 
 def start_of(name: str, ready: Callable[[], bool], process: subprocess.Popen[bytes] | None, log: Path) -> Start:

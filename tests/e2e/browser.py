@@ -6,12 +6,12 @@ from collections.abc import Iterator
 from urllib.parse import urlsplit
 
 import pytest
-from playwright.sync_api import Browser, ConsoleMessage, Page, expect, sync_playwright
+from playwright.sync_api import Browser, ConsoleMessage, Page, Request, expect, sync_playwright
 
 from backend.runtime.layout import Layout
 from backend.runtime.node import FRONTEND
 from tests.installation import Installation
-from tests.waiting import LIMIT_SECONDS, PATIENCE
+from tests.waiting import LIMIT_SECONDS, PATIENCE, wait_until
 
 FLAGS = [
     "--no-sandbox",
@@ -47,6 +47,7 @@ def page(browser: Browser, installation: Installation) -> Iterator[Page]:
     read = log.stat().st_size
     # Without motion nothing is looked at halfway: a colour that fades from one theme to the other fails on contrast.
     context = browser.new_context(base_url=installation.endpoint("console"), locale="en-US", reduced_motion="reduce")
+    context.set_default_timeout(LIMIT_SECONDS * PATIENCE * 1000)
     opened = context.new_page()
     faults: list[str] = []
     opened.on("pageerror", lambda error: faults.append(str(error)))
@@ -71,6 +72,38 @@ def sign_in(page: Page, installation: Installation, username: str = "admin", pas
     page.locator("input[autocomplete=current-password]").fill(password or installation.password)
     page.locator("button[type=submit]").click()
     expect(page.locator("#content").get_by_role("heading", level=1)).to_be_visible()
+
+
+class Requests:
+    """The requests of a page that have no answer yet."""
+
+    def __init__(self, page: Page) -> None:
+        self._page = page
+        self._open: set[Request] = set()
+        page.on("request", self._begins)
+        page.on("requestfinished", self._ends)
+        page.on("requestfailed", self._ends)
+
+    def goto(self, path: str) -> None:
+        self._open.clear()  # the end of those that the former page still waited for may never be told
+        self._page.goto(path)
+        self.wait_until_answered()
+
+    def wait_until_answered(self) -> None:
+        """Returns once the page is shown and all that it has asked for has come. A page that polls is never without
+        requests for long."""
+        expect(self._page.get_by_role("heading", level=1).first).to_be_visible()
+        wait_until(self._are_all_answered, interval=0)
+
+    def _begins(self, request: Request) -> None:
+        self._open.add(request)
+
+    def _ends(self, request: Request) -> None:
+        self._open.discard(request)
+
+    def _are_all_answered(self) -> bool:
+        self._page.wait_for_timeout(100)  # the events of requests are received meanwhile
+        return not self._open
 
 
 def first_load(page: Page) -> int:

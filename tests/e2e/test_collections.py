@@ -14,7 +14,7 @@ from tests.infra import VAR
 from tests.installation import Installation
 from tests.kafka_cluster import is_listening
 from tests.ports import free_ports
-from tests.waiting import start_of, wait_for_processes, wait_until
+from tests.waiting import LIMIT_SECONDS, start_of, wait_for_processes, wait_until
 
 SCHEMA = {"type": "record", "name": "Order", "fields": [{"name": "id", "type": "long"}]}
 MESSAGES = 200
@@ -92,7 +92,7 @@ def test_what_a_pipeline_keeps_is_read_by_consumers(installation: Installation, 
     assert read() == list(range(MESSAGES))
 
     def records() -> list[dict[str, int]]:
-        with urllib.request.urlopen(receiver, timeout=10) as answer:
+        with urllib.request.urlopen(receiver, timeout=LIMIT_SECONDS) as answer:
             return [entry["record"] for entry in json.load(answer)["records"] if entry["count"] == 1]
 
     wait_until(lambda: len(records()) >= MESSAGES, 120)

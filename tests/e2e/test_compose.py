@@ -25,7 +25,7 @@ from tests.containers.operator import Operator
 from tests.containers.project import Project, own_network
 from tests.e2e.test_messages import TRANSFORMS, ids, order
 from tests.receiver import Receiver
-from tests.waiting import wait_until
+from tests.waiting import LIMIT_SECONDS, wait_until
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="Namespaces need root.")
 
@@ -77,7 +77,7 @@ class Administrator:
 
     def request(self, method: str, path: str, body: Any = None) -> Any:
         url = f"http://127.0.0.1:8000/api/v1/{path}"
-        answer = requests.request(method, url, json=body, headers=self._headers, timeout=30)
+        answer = requests.request(method, url, json=body, headers=self._headers, timeout=LIMIT_SECONDS)
         assert answer.ok, answer.text
         cookies = dict(pair.split("=", 1) for pair in self._headers.get("Cookie", "").split("; ") if pair)
         cookies |= answer.cookies.get_dict()
@@ -151,7 +151,7 @@ class Sender:
             f"http://127.0.0.1:{port}/v1/pipelines/{pipeline}/messages",
             data=json.dumps(order(number)),
             headers={"Authorization": f"Bearer {self._key}", "Content-Type": "application/json"},
-            timeout=30,
+            timeout=LIMIT_SECONDS,
         )
         if answer.status_code == 202:
             self.sent.update(answer.json()["message_ids"])

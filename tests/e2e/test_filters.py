@@ -1,8 +1,8 @@
 """Pipelines that subscribe to others' indexed messages."""
 
 import json
-import time
 from collections import Counter
+from itertools import count
 from typing import Any
 
 from tests.e2e.test_messages import ids, name
@@ -44,50 +44,63 @@ def received_by(inbox: Receiver, condition: dict[str, Any]) -> list[Any]:
 
 
 def order(n: int, country: str, total: float) -> dict[str, Any]:
-    return {"n": n, "order": {"country": country, "total": total}}
+    return {"n": n, "key": "one", "order": {"country": country, "total": total}}
 
 
+IN_ORDER = {"type": "http", "ordering_key": "key"}
+"""Messages overtake none before them: once the last has come, all that ever come are there."""
 ORDERS = [order(1, "BR", 10), order(2, "BR", 100), order(3, "AR", 200), order(4, "PT", 100.5), order(5, "PT", 99.99)]
+LAST = order(6, "BR", 100)
+"""Every subscriber gets this one."""
 
 
 def test_each_subscriber_gets_what_its_filter_takes(installation: Installation, inbox: Receiver) -> None:
     set_source = [{"type": "set", "path": "source", "value": "filtered"}]
     subscribed(installation, inbox.url, BR)
     subscribed(installation, inbox.url, DEAR, transforms=set_source)
-    plain = published(installation, {"index": INDEX, "outputs": []})
-    adapted = published(installation, {"index": INDEX, "transforms": [{"type": "rename", "path": "o", "to": "order"}]})
+    plain = published(installation, {"input": IN_ORDER, "index": INDEX, "outputs": []})
+    renamed = [{"type": "rename", "path": "o", "to": "order"}]
+    adapted = published(installation, {"input": IN_ORDER, "index": INDEX, "transforms": renamed})
     wait_until(lambda: installation.post(plain, {})[0] == installation.post(adapted, {})[0] == 202)
-    installation.accepted(plain, ORDERS)
-    installation.accepted(adapted, [{"n": 10 + sent["n"], "o": sent["order"]} for sent in ORDERS])
-    wait_until(lambda: received_by(inbox, BR) == [1, 2, 11, 12] and received_by(inbox, DEAR) == [2, 4, 12, 14])
-    time.sleep(1)
-    assert (received_by(inbox, BR), received_by(inbox, DEAR)) == ([1, 2, 11, 12], [2, 4, 12, 14])
+    sent = [*ORDERS, LAST]
+    installation.accepted(plain, sent)
+    installation.accepted(adapted, [{"n": 10 + one["n"], "key": one["key"], "o": one["order"]} for one in sent])
+    wait_until(lambda: all({6, 16} <= set(received_by(inbox, condition)) for condition in (BR, DEAR)))
+    assert (received_by(inbox, BR), received_by(inbox, DEAR)) == ([1, 2, 6, 11, 12, 16], [2, 4, 6, 12, 14, 16])
     assert max(ids(inbox).values()) == 1  # each subscriber's message has an id of its own
     for headers, body in zip(inbox.headers, inbox.bodies, strict=True):
         assert ("source" in json.loads(body)) == (headers["X-Filter"] == json.dumps(DEAR))
 
 
-def test_a_subscription_is_in_force_and_ends_within_a_second(installation: Installation, inbox: Receiver) -> None:
-    source = published(installation, {"index": INDEX, "outputs": []})
+def test_a_subscription_is_in_force_once_published_and_ends_once_paused(
+    installation: Installation, inbox: Receiver
+) -> None:
+    source = published(installation, {"input": IN_ORDER, "index": INDEX, "outputs": []})
     wait_until(lambda: installation.post(source, order(0, "BR", 1))[0] == 202)
     subscribed(installation, inbox.url, ALSO_BR)
     subscriber = subscribed(installation, inbox.url, BR)
-    numbers = iter(range(1, 1000))
+    numbers = count(1)
 
-    def arrives(condition: dict[str, Any]) -> bool:
-        """Whether one more message has come within a second."""
+    def sent() -> int:
         installation.accepted(source, [order(number := next(numbers), "BR", 1)])
-        time.sleep(1)
-        return number in received_by(inbox, condition)
+        return number
 
-    wait_until(lambda: arrives(ALSO_BR) and arrives(BR))
+    def sent_and_come_to_the_other() -> int:
+        number = sent()
+        wait_until(lambda: number in received_by(inbox, ALSO_BR))
+        return number
+
+    def has_ended() -> bool:
+        """Whether what came to the other one some messages ago has not come to this one."""
+        first, *_ = [sent_and_come_to_the_other() for _ in range(5)]
+        return first not in received_by(inbox, BR)
+
+    wait_until(lambda: sent() and received_by(inbox, ALSO_BR) and received_by(inbox, BR), interval=0.5)
     installation.create(f"pipelines/{subscriber}/pause/", {})
-    wait_until(lambda: not arrives(BR) and not arrives(BR))
-    missed = next(numbers)
-    installation.accepted(source, [order(missed, "BR", 1)])
-    wait_until(lambda: missed in received_by(inbox, ALSO_BR))
+    wait_until(has_ended)
+    missed = sent_and_come_to_the_other()
     installation.create(f"pipelines/{subscriber}/resume/", {})
-    wait_until(lambda: arrives(BR))
+    wait_until(lambda: sent() and max(received_by(inbox, BR)) > missed, interval=0.5)
     assert missed not in received_by(inbox, BR)
 
 
@@ -97,21 +110,28 @@ def test_subscribers_that_subscribe_to_each_other_do_not_turn_in_circles(
     circle = {"type": "equals", "field": "country", "value": "XX"}
     for _ in range(2):
         subscribed(installation, inbox.url, circle, index=INDEX)
-    source = published(installation, {"index": INDEX, "outputs": []})
+    source = published(installation, {"input": IN_ORDER, "index": INDEX, "outputs": []})
     wait_until(lambda: installation.post(source, order(0, "PT", 1))[0] == 202)
-    numbers = iter(range(1, 1000))
+    numbers = count(1)
 
-    def all_are_in_force() -> bool:
-        """Whether of one more message four come: each once from the source, and once by way of the other."""
+    def sent() -> int:
         installation.accepted(source, [order(number := next(numbers), "XX", 1)])
-        time.sleep(2)
-        return received_by(inbox, circle).count(number) >= 4
+        return number
 
-    wait_until(all_are_in_force)
-    time.sleep(2)
-    counts = Counter(received_by(inbox, circle))
-    assert set(counts.values()) <= {1, 2, 3, 4}
-    assert counts[max(counts)] == 4
+    def counts() -> Counter[int]:
+        return Counter(received_by(inbox, circle))
+
+    def sent_and_come() -> int:
+        number = sent()
+        wait_until(lambda: counts()[number] >= 4)
+        return number
+
+    # Both are in force once of one message four come: each once from the source, and once by way of the other.
+    wait_until(lambda: sent() and max(counts().values(), default=0) >= 4, interval=0.5)
+    after = [sent_and_come() for _ in range(3)]
+    # The first of these would have come a fifth time before the last one has come four times.
+    assert set(counts().values()) <= {1, 2, 3, 4}
+    assert counts()[after[0]] == 4
 
 
 def test_what_is_filtered_cannot_be_posted_to(installation: Installation, inbox: Receiver) -> None:

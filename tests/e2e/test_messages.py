@@ -15,7 +15,7 @@ from backend.domain.message import new_message_id
 from backend.resilience.scripts import LEDGER_HORIZON
 from tests.installation import Installation
 from tests.receiver import Receiver
-from tests.waiting import wait_until
+from tests.waiting import SPARK_SECONDS, wait_until
 
 MESSAGES = 1000
 TRANSFORMS: list[dict[str, Any]] = [
@@ -84,9 +84,9 @@ def test_nothing_is_lost_when_the_spark_driver_is_killed(
     assert driver is not None
     for process in [driver, *driver.children(recursive=True)]:
         process.kill()
-    sender.join(60)
+    sender.join()
     assert len(sent) == MESSAGES
-    wait_until(lambda: set(sent) <= set(ids(inbox)), 120)
+    wait_until(lambda: set(sent) <= set(ids(inbox)), SPARK_SECONDS)
     wait_until(lambda: installation.components()["spark"] == "ok")
     assert {json.loads(body)["n"] for body in inbox.bodies} == {-1, *range(MESSAGES)}
     jobs = installation.api("GET", "jobs/")[1]
@@ -110,9 +110,9 @@ def test_a_lost_checkpoint_repeats_nothing_that_was_delivered(installation: Inst
         process.kill()
     shutil.rmtree(installation.var / "spark/checkpoints")
     wait_until(lambda: installation.spark() not in (None, driver))
-    wait_until(lambda: installation.components()["spark"] == "ok", 120)
+    wait_until(lambda: installation.components()["spark"] == "ok", SPARK_SECONDS)
     last = installation.accepted(pipeline, [order(100)])[0]
-    wait_until(lambda: last in ids(inbox), 150)
+    wait_until(lambda: last in ids(inbox), SPARK_SECONDS)
     assert set(ids(inbox).values()) == {1}
     wait_until(
         lambda: sum(row["deliveries"] for row in installation.api("GET", f"usage/?pipeline={pipeline}")[1]) == 102

@@ -19,7 +19,7 @@ from tests.infra import QUICK_INSTALLATION
 from tests.installation import Installation, temporary_installation
 from tests.kafka_cluster import USERS, KafkaCluster
 from tests.receiver import Receiver
-from tests.waiting import wait_until
+from tests.waiting import LIMIT_SECONDS, wait_until
 
 
 @pytest.fixture(scope="module")
@@ -58,7 +58,7 @@ def secured(project_layout: Layout, cluster: KafkaCluster) -> Iterator[Installat
 
 def test_messages_flow_while_a_broker_is_lost(secured: Installation, cluster: KafkaCluster, inbox: Receiver) -> None:
     assert "kafka" not in {process["name"] for process in secured.facts["processes"]}
-    topics = AdminClient({"bootstrap.servers": cluster.bootstrap()}).list_topics(timeout=30).topics
+    topics = AdminClient({"bootstrap.servers": cluster.bootstrap()}).list_topics(timeout=LIMIT_SECONDS).topics
     assert {len(part.replicas) for part in topics[routing.INPUT].partitions.values()} == {3}
     pipelines = [secured.publish_pipeline(name(), inbox.url, transforms=steps) for steps in ([], TRANSFORMS)]
     sent: set[str] = set()

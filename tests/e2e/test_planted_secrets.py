@@ -15,7 +15,7 @@ from aiohttp import web
 from playwright.sync_api import Error, Page, Response
 
 from backend.runtime.layout import Layout
-from tests.e2e.browser import browser, page, sign_in
+from tests.e2e.browser import Requests, browser, page, sign_in
 from tests.e2e.test_messages import name
 from tests.installation import Installation, call
 from tests.receiver import Receiver, receiver_in_thread
@@ -105,12 +105,12 @@ def test_no_secret_comes_out_of_the_browser(page: Page, installation: Installati
     heard: list[tuple[str, str | bytes]] = []
     page.on("websocket", lambda s: s.on("framereceived", lambda frame: heard.append((s.url, frame))))
     answers: list[Any] = []
+    requests = Requests(page)
     sign_in(page, installation)
-    page.wait_for_load_state("networkidle")
+    requests.wait_until_answered()
     page.on("response", lambda answer: answers.append(answer))  # noqa: PLW0108  (no built-in method is taken)
     for path in [*CONSOLE, *planted]:
-        page.goto(path)
-        page.wait_for_load_state("networkidle")
+        requests.goto(path)
         heard.append((path, page.content()))
         heard += [(answer.url, body_of(answer)) for answer in answers if answer.status not in (204, 302, 304)]
         answers.clear()

@@ -27,7 +27,7 @@ from tests.infra import QUICK_INSTALLATION, QUICK_SPARK
 from tests.installation import Installation
 from tests.ports import free_ports
 from tests.receiver import Receiver
-from tests.waiting import wait_until
+from tests.waiting import LIMIT_SECONDS, wait_until
 
 WORKERS = 3
 CORES = 4
@@ -88,7 +88,7 @@ class Cluster:
     def stop(self) -> None:
         for process in (*self._workers.values(), self._master):
             process.terminate()
-            process.wait(30)
+            process.wait(LIMIT_SECONDS)
 
     def _install(self, home: Path, worker: int) -> None:
         shutil.copytree(Path(pyspark.__file__).parent, home / "spark", copy_function=linked)
@@ -231,7 +231,7 @@ def test_a_partition_without_a_task_slot_is_reported(distributed: Installation) 
     def starves() -> bool:
         for partition in range(MANY_PARTITIONS):
             producer.produce(routing.INPUT, b"{}", partition=partition)
-        assert producer.flush(10) == 0
+        assert producer.flush(LIMIT_SECONDS) == 0
         return f"of {routing.INPUT}" in distributed.components()["spark"]
 
     wait_until(starves, 90, 1)

@@ -16,7 +16,7 @@ from tests.e2e.test_messages import name
 from tests.infra import Server
 from tests.installation import Installation
 from tests.schema_registry import ADDRESS, schema_registry
-from tests.waiting import wait_until
+from tests.waiting import LIMIT_SECONDS, wait_until
 
 __all__ = ["schema_registry"]
 
@@ -31,7 +31,7 @@ def decoded(record: Message) -> Any:
     value: Any = record.value()
     zero, schema_id = struct.unpack(">bI", value[:5])
     assert zero == 0
-    schema = json.loads(requests.get(f"{ADDRESS}/schemas/ids/{schema_id}", timeout=5).json()["schema"])
+    schema = json.loads(requests.get(f"{ADDRESS}/schemas/ids/{schema_id}", timeout=LIMIT_SECONDS).json()["schema"])
     return fastavro.schemaless_reader(io.BytesIO(value[5:]), schema, None)
 
 

@@ -15,7 +15,7 @@ from tests.infra import KAFKA, REDIS_PORT, Server
 from tests.installation import Installation
 from tests.integration.connectors.suites import DOCUMENTS
 from tests.pubsub import CONNECTION, emulator_server, make_topic
-from tests.waiting import wait_until
+from tests.waiting import LIMIT_SECONDS, wait_until
 
 
 @pytest.fixture(scope="module")
@@ -47,7 +47,7 @@ def ring(installation: Installation, kafka: Server, redis_server: Server, pubsub
     first, last = f"{name}-first", f"{name}-last"
     admin = AdminClient({"bootstrap.servers": KAFKA})
     for created in admin.create_topics([NewTopic(first, 2, 1), NewTopic(last, 1, 1)]).values():
-        created.result(30)
+        created.result(LIMIT_SECONDS)
     topic, subscription = make_topic()
     kafka_connector = connector(installation, "kafka", {"bootstrap_servers": KAFKA})
     redis = connector(installation, "redis_stream", {"host": "127.0.0.1", "port": REDIS_PORT})
@@ -81,7 +81,7 @@ def produce(topic: str, bodies: Iterable[bytes]) -> None:
     producer = Producer({"bootstrap.servers": KAFKA, "message.max.bytes": 2_000_000})
     for number, body in enumerate(bodies):
         producer.produce(topic, body, key=str(number % 7))
-    assert producer.flush(30) == 0
+    assert producer.flush(LIMIT_SECONDS) == 0
 
 
 def test_every_document_arrives_as_it_was_sent_also_when_spark_is_killed(

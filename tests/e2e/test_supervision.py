@@ -17,7 +17,7 @@ from tests.e2e.test_messages import ids, name, order
 from tests.installation import Installation
 from tests.ports import free_ports
 from tests.receiver import Receiver
-from tests.waiting import wait_until
+from tests.waiting import LIMIT_SECONDS, SPARK_SECONDS, wait_until
 
 JOB = "data-plane"
 
@@ -52,7 +52,7 @@ def test_no_number_of_lost_workers_ends_the_application(installation: Installati
             with suppress(psutil.NoSuchProcess):
                 worker.kill()
         sent = installation.accepted(pipeline, map(order, range(n, n + 3)))
-        wait_until(lambda sent=sent: set(sent) <= set(ids(inbox)), 150)  # type: ignore[misc]
+        wait_until(lambda sent=sent: set(sent) <= set(ids(inbox)), SPARK_SECONDS)  # type: ignore[misc]
     assert installation.spark() == driver
 
 
@@ -61,7 +61,7 @@ def test_a_killed_worker_takes_its_scheduler_along(installation: Installation) -
     worker = process_named(installation, "worker")
     [scheduler] = [process for process in worker.children() if "celery" in process.cmdline()]
     worker.kill()
-    scheduler.wait(60)
+    scheduler.wait(LIMIT_SECONDS)
     wait_until(lambda: process_named(installation, "worker").is_running())
 
 
@@ -93,7 +93,7 @@ def test_an_application_that_dies_while_redis_hangs_is_started_again(
         for process in [driver, *driver.children(recursive=True)]:
             process.kill()
         sent = installation.accepted(pipeline, map(order, range(20)))
-        wait_until(lambda: set(sent) <= set(ids(inbox)), 150)
+        wait_until(lambda: set(sent) <= set(ids(inbox)), SPARK_SECONDS)
         wait_until(lambda: installation.components()["spark"] == "ok")  # as PostgreSQL shows
     finally:
         psutil.Process(pid).resume()
@@ -106,7 +106,7 @@ def test_a_stopped_job_leaves_the_console_up_and_can_be_started_there(
     pipeline = installation.publish_pipeline(name(), inbox.url)
     wait_until(lambda: installation.post(pipeline, order(0))[0] == 202)
     installation.set_job("stop")
-    wait_until(lambda: job(installation)["status"] == "stopped", 90)
+    wait_until(lambda: job(installation)["status"] == "stopped")
     [port] = free_ports(1)
     installation.environment["HEADRACE_METRICS_PORT"] = str(port)
     # Every process's own port for metrics is taken, which must not stop it either.
@@ -118,7 +118,7 @@ def test_a_stopped_job_leaves_the_console_up_and_can_be_started_there(
         assert "is stopped" in installation.components()["spark"]
         sent = installation.accepted(pipeline, map(order, range(10)))
         installation.set_job("start")
-        wait_until(lambda: set(sent) <= set(ids(inbox)), 90)
+        wait_until(lambda: set(sent) <= set(ids(inbox)), SPARK_SECONDS)
     finally:
         del installation.environment["HEADRACE_METRICS_PORT"]
         for one in filter(None, sockets):
@@ -139,17 +139,17 @@ def test_messages_that_retention_deleted_unread_are_reported_and_the_others_go_o
     wait_until(lambda: installation.post(pipeline, order(0))[0] == 202)
     wait_until(lambda: len(inbox.bodies) == 1)
     installation.set_job("stop")
-    wait_until(lambda: job(installation)["status"] == "stopped", 90)
+    wait_until(lambda: job(installation)["status"] == "stopped")
     kafka = {"bootstrap.servers": installation.endpoint("kafka")}
     producer, admin = Producer(kafka), AdminClient(kafka)
     for _ in range(100):
         producer.produce(topic, b"{}", partition=0)
-    assert producer.flush(10) == 0
+    assert producer.flush(LIMIT_SECONDS) == 0
     [deleted] = admin.delete_records([TopicPartition(topic, 0, -1)]).values()
     deleted.result()
     installation.set_job("start")
     sent = installation.accepted(pipeline, map(order, range(10)))
-    wait_until(lambda: set(sent) <= set(ids(inbox)), 120)
+    wait_until(lambda: set(sent) <= set(ids(inbox)), SPARK_SECONDS)
     stage = "adapting" if topic == routing.INPUT else "syndicating"
 
     def alerts() -> str:
@@ -160,5 +160,5 @@ def test_messages_that_retention_deleted_unread_are_reported_and_the_others_go_o
 
 
 def metrics(installation: Installation) -> str:
-    with urllib.request.urlopen(f"{installation.endpoint('console')}/metrics", timeout=30) as answer:
+    with urllib.request.urlopen(f"{installation.endpoint('console')}/metrics", timeout=LIMIT_SECONDS) as answer:
         return str(answer.read().decode())

@@ -16,6 +16,7 @@ from tests.e2e.matrix.ends import End, Inlet, Outlet, Record, bodies_of, parsed
 from tests.infra import FILES_ROOT
 from tests.seaweedfs import ACCESS_KEY, ENDPOINT, SECRET_KEY
 from tests.sftp import folder_of, sftp_server, user_connection
+from tests.waiting import LIMIT_SECONDS
 
 
 class _Store(End):
@@ -88,12 +89,12 @@ class _Gcs(_Store):
 
     def put(self, name: str, body: bytes) -> None:
         url, parameters = self._objects.replace("/storage", "/upload/storage"), {"uploadType": "media", "name": name}
-        requests.post(url, params=parameters, data=body, timeout=30).raise_for_status()
+        requests.post(url, params=parameters, data=body, timeout=LIMIT_SECONDS).raise_for_status()
 
     def files(self) -> list[bytes]:
-        names = [item["name"] for item in requests.get(self._objects, timeout=30).json().get("items", ())]
+        names = [item["name"] for item in requests.get(self._objects, timeout=LIMIT_SECONDS).json().get("items", ())]
         urls = [f"{self._objects}/{quote(name, safe='')}?alt=media" for name in names]
-        return [requests.get(url, timeout=30).content for url in urls]
+        return [requests.get(url, timeout=LIMIT_SECONDS).content for url in urls]
 
 
 class _Azure(_Store):

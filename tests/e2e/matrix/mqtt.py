@@ -8,6 +8,7 @@ from paho.mqtt.enums import CallbackAPIVersion
 
 from tests import mosquitto
 from tests.e2e.matrix.ends import End, Inlet, Outlet, Record, bodies_of, parsed
+from tests.waiting import LIMIT_SECONDS
 
 
 class _Topic(End):
@@ -50,7 +51,7 @@ class MqttOutlet(_Topic, Outlet):
         self.client.on_subscribe = lambda *_: subscribed.put(None)
         self.client.on_message = self._receive
         self.client.subscribe(self.name, qos=1)
-        subscribed.get(timeout=30)
+        subscribed.get(timeout=LIMIT_SECONDS)
 
     def _receive(self, _client: object, _data: object, message: MQTTMessage) -> None:
         self._received.put(message.payload)

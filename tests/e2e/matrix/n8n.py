@@ -6,6 +6,7 @@ import requests
 
 from tests import n8n
 from tests.e2e.matrix.ends import Inlet, Record, bodies_of
+from tests.waiting import LIMIT_SECONDS
 
 
 class N8nInlet(Inlet):
@@ -28,4 +29,4 @@ class N8nInlet(Inlet):
     def write(self, records: Sequence[Record]) -> None:
         body = b'{"items": [%s]}' % b", ".join(bodies_of(records))
         headers = {"Content-Type": "application/json"}
-        requests.post(f"{n8n.URL}/webhook/{self.name}", body, headers=headers, timeout=30).raise_for_status()
+        requests.post(f"{n8n.URL}/webhook/{self.name}", body, headers=headers, timeout=LIMIT_SECONDS).raise_for_status()
