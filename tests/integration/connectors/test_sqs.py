@@ -27,6 +27,7 @@ from tests.integration.connectors.suites import (
     message,
     opened,
 )
+from tests.waiting import LIMIT_SECONDS
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -230,13 +231,13 @@ class TestSqsInput(_Sqs, ReadStreamSuite):
         assert {record.content_type for record in records} == {"text/plain"}
 
     async def test_messages_are_held_for_as_long_as_they_are_not_deleted(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(read, "_HIDDEN_SECONDS", 3)
+        monkeypatch.setattr(read, "_HIDDEN_SECONDS", 10)
         monkeypatch.setattr(read, "_EXTEND_SECONDS", 0.5)
         async with self.source() as source:
             await source.write([b"1", b"2"])
             async with opened(self.reader(source)) as reader, aclosing(reader.stream()) as stream:
                 batch = await anext(stream)
-                await asyncio.sleep(5)
+                await asyncio.sleep(12)
                 assert await reader.lag() == 2 - len(batch.records)
 
     async def test_a_missing_queue_is_named(self) -> None:
@@ -250,5 +251,5 @@ class TestSqsInput(_Sqs, ReadStreamSuite):
         async with self.source() as source, opened(self.reader(source)) as reader:
             moto.client("sqs").delete_queue(QueueUrl=address_of(source.options["queue"]))
             with pytest.raises(DeliveryError, match="no queue"):
-                async with asyncio.timeout(30):
+                async with asyncio.timeout(LIMIT_SECONDS):
                     await anext(reader.stream())

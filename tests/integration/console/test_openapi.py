@@ -10,6 +10,7 @@ from rest_framework.test import APIClient
 
 from backend.apps.workspaces.models import Workspace
 from tests import factories
+from tests.waiting import wait_until
 
 pytestmark = [
     pytest.mark.django_db(transaction=True),
@@ -43,5 +44,12 @@ def cookies(workspace: Workspace) -> dict[str, str]:
 )
 def test_no_request_breaks_the_api(case: schemathesis.Case, cookies: dict[str, str]) -> None:
     case.cookies = cookies
-    answer = case.call(headers={"X-CSRFToken": _TOKEN})
-    assert answer.status_code < 500, answer.text
+    answers: list[schemathesis.Response] = []
+
+    def is_answered() -> bool:
+        answers.append(case.call(headers={"X-CSRFToken": _TOKEN}))
+        # On a busy machine a server behind it may take too long for once.
+        return answers[-1].status_code != 503
+
+    wait_until(is_answered, explain=lambda: answers[-1].text)
+    assert answers[-1].status_code < 500, answers[-1].text

@@ -1,5 +1,6 @@
 """Versions that need a topic and a schema: published once both exist, or rolled back completely."""
 
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -17,7 +18,7 @@ from backend.domain import routing
 from tests import factories
 from tests.infra import KAFKA, Server
 from tests.schema_registry import ADDRESS, schema_registry
-from tests.waiting import wait_until
+from tests.waiting import LIMIT_SECONDS, wait_until
 
 __all__ = ["schema_registry"]
 
@@ -34,11 +35,13 @@ def stage(schema: dict[str, Any]) -> dict[str, Any]:
 
 
 def topics() -> set[str]:
-    return set(AdminClient({"bootstrap.servers": KAFKA}).list_topics(timeout=10).topics)
+    return set(AdminClient({"bootstrap.servers": KAFKA}).list_topics(timeout=LIMIT_SECONDS).topics)
 
 
 def versions_of(pipeline: Pipeline) -> list[int]:
-    answer = requests.get(f"{ADDRESS}/subjects/{routing.processing_source(str(pipeline.pk))}-value/versions", timeout=5)
+    answer = requests.get(
+        f"{ADDRESS}/subjects/{routing.processing_source(str(pipeline.pk))}-value/versions", timeout=LIMIT_SECONDS
+    )
     return list(answer.json()) if answer.ok else []
 
 
@@ -79,7 +82,7 @@ def test_a_version_is_published_once_its_topic_and_schema_exist(client: APIClien
     assert versions_of(pipeline) == [1]
     snapshot = snapshot_by_number(pipeline.pk, 0)
     assert snapshot is not None
-    known = requests.get(f"{ADDRESS}/schemas/ids/{snapshot.schema_id}", timeout=5).json()
+    known = requests.get(f"{ADDRESS}/schemas/ids/{snapshot.schema_id}", timeout=LIMIT_SECONDS).json()
     assert "Order" in known["schema"]
 
 
@@ -102,7 +105,11 @@ def test_what_cannot_be_made_is_tried_again_and_then_taken_back(
     publish(client, pipeline)
     schema_registry.stop()
     try:
+        began = timezone.now()
         provisionings_advance()
+        assert Provisioning.objects.get().next_try_at > began + timedelta(seconds=1)
+        # What follows may take longer than that.
+        Provisioning.objects.update(next_try_at=timezone.now() + timedelta(hours=1))
         body = shown(client, pipeline)["provisioning"]
         assert [(step["state"], step["attempts"]) for step in body["steps"]] == [("done", 1), ("pending", 1)]
         assert body["steps"][1]["error"].startswith("The schema registry does not answer")
@@ -146,7 +153,7 @@ def test_a_deleted_pipeline_leaves_nothing(client: APIClient, pipeline: Pipeline
     removals_advance()
     assert not Removal.objects.exists()
     wait_until(lambda: topic not in topics())
-    assert requests.get(f"{ADDRESS}/subjects/{topic}-value/versions", timeout=5).status_code == 404
+    assert requests.get(f"{ADDRESS}/subjects/{topic}-value/versions", timeout=LIMIT_SECONDS).status_code == 404
 
 
 @pytest.mark.parametrize("field", ["outputs", "index"])
