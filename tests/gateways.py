@@ -20,7 +20,7 @@ from backend.collections.writer import CollectionWriter, NewDocument
 from backend.settings import ROOT, platform_settings
 from tests import factories
 from tests.ports import free_ports
-from tests.waiting import start_of, wait_for_processes
+from tests.waiting import LIMIT_SECONDS, start_of, wait_for_processes
 
 
 class GatewayNode:
@@ -60,7 +60,7 @@ class GatewayNode:
     def stop(self, number: signal.Signals = signal.SIGTERM) -> None:
         if self.process is not None:
             self.process.send_signal(number)
-            self.process.wait(30)
+            self.process.wait(LIMIT_SECONDS)
             self.process = None
 
     def kill(self) -> None:

@@ -6,6 +6,7 @@ import requests
 
 from tests.infra import Server
 from tests.ports import free_ports
+from tests.waiting import LIMIT_SECONDS
 from tests.wheel_programs import program_of
 
 [PORT] = free_ports(1)
@@ -29,4 +30,4 @@ def gcs_server() -> Server:
 
 def make_bucket(name: str) -> None:
     url = f"http://{ENDPOINT}/storage/v1/b?project=p"
-    requests.post(url, json={"name": name}, timeout=30).raise_for_status()
+    requests.post(url, json={"name": name}, timeout=LIMIT_SECONDS).raise_for_status()

@@ -23,7 +23,7 @@ from backend.runtime.layout import Layout
 from backend.settings import ROOT, KafkaSettings
 from tests.exclusive import exclusive
 from tests.ports import free_ports
-from tests.waiting import start_of, wait_for_processes
+from tests.waiting import LIMIT_SECONDS, start_of, wait_for_processes
 
 VAR = Path(tempfile.mkdtemp(prefix="headrace-test-"))
 VAR.chmod(0o755)  # PostgreSQL may run as another user
@@ -108,7 +108,7 @@ class Server:
     def stop(self, number: signal.Signals | None = None) -> None:
         if self.process is not None:
             self.process.send_signal(number or self._stop_signal)
-            self.process.wait(30)
+            self.process.wait(LIMIT_SECONDS)
             self.process = None
 
 

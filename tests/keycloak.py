@@ -17,7 +17,7 @@ from backend.settings import ROOT
 from tests.distributions import distribution
 from tests.exclusive import exclusive
 from tests.infra import KEYCLOAK_PORT, KEYCLOAK_REALM, VAR
-from tests.waiting import start_of, wait_for_processes
+from tests.waiting import LIMIT_SECONDS, start_of, wait_for_processes
 
 _IVY = """<ivy-module version="2.0">
   <info organisation="headrace" module="keycloak"/>
@@ -54,7 +54,7 @@ class Keycloak:
                 "scope": "openid",
                 **secret,
             },
-            timeout=10,
+            timeout=LIMIT_SECONDS,
         )
         assert answer.status_code == 200, answer.text
         return str(answer.json()["access_token"])
@@ -64,14 +64,14 @@ class Keycloak:
         token = requests.post(
             f"{self.address}/realms/master/protocol/openid-connect/token",
             {"grant_type": "password", "client_id": "admin-cli", "username": "admin", "password": "admin"},
-            timeout=10,
+            timeout=LIMIT_SECONDS,
         ).json()["access_token"]
         answer = requests.request(
             method,
             f"{self.address}/admin/realms/headrace{path}",
             json=body,
             headers={"Authorization": f"Bearer {token}"},
-            timeout=10,
+            timeout=LIMIT_SECONDS,
         )
         assert answer.ok, answer.text
         return answer
@@ -104,7 +104,7 @@ def keycloak() -> Iterator[Keycloak]:
     wait_for_processes([start_of("keycloak", _answers, process, VAR / "keycloak.log")])
     yield Keycloak()
     os.killpg(process.pid, signal.SIGTERM)
-    process.wait(30)
+    process.wait(LIMIT_SECONDS)
 
 
 def _answers() -> bool:

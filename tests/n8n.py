@@ -18,6 +18,7 @@ from backend.settings import ROOT
 from tests.exclusive import exclusive
 from tests.infra import PASSWORD, VAR, Server
 from tests.ports import free_ports
+from tests.waiting import LIMIT_SECONDS
 
 [PORT] = free_ports(1)
 URL = f"http://127.0.0.1:{PORT}"
@@ -84,9 +85,9 @@ def api_key() -> str:
     """Of the owner, who is made first."""
     session = requests.Session()
     owner = {"email": "owner@example.com", "firstName": "O", "lastName": "W", "password": f"{PASSWORD}-A1"}
-    session.post(f"{URL}/rest/owner/setup", json=owner, timeout=30).raise_for_status()
+    session.post(f"{URL}/rest/owner/setup", json=owner, timeout=LIMIT_SECONDS).raise_for_status()
     asked = {"label": "headrace", "expiresAt": None, "scopes": SCOPES}
-    answer = session.post(f"{URL}/rest/api-keys", json=asked, timeout=30)
+    answer = session.post(f"{URL}/rest/api-keys", json=asked, timeout=LIMIT_SECONDS)
     answer.raise_for_status()
     key: str = answer.json()["data"]["rawApiKey"]
     return key
@@ -95,7 +96,7 @@ def api_key() -> str:
 def asked(method: str, path: str, **arguments: object) -> requests.Response:
     """A request to the public API."""
     headers = {"X-N8N-API-KEY": api_key()}
-    return requests.request(method, f"{URL}/api/v1/{path}", headers=headers, timeout=30, **arguments)  # type: ignore[arg-type]
+    return requests.request(method, f"{URL}/api/v1/{path}", headers=headers, timeout=LIMIT_SECONDS, **arguments)  # type: ignore[arg-type]
 
 
 def webhook_workflow(path: str, *others: dict[str, Any]) -> dict[str, Any]:

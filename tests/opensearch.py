@@ -20,6 +20,7 @@ from tests.certificates import Authority
 from tests.distributions import distribution_files
 from tests.infra import VAR, Server
 from tests.ports import free_ports
+from tests.waiting import LIMIT_SECONDS
 
 PORT, _NODE_PORT = free_ports(2)
 URL = f"https://127.0.0.1:{PORT}"
@@ -128,7 +129,12 @@ def opensearch_server() -> Server:
 def api(method: str, path: str, body: Any = None) -> requests.Response:
     """A request without Headrace."""
     return requests.request(
-        method, f"{URL}/{path}", json=body, auth=(USER, PASSWORD), verify=str(AUTHORITY.certificate), timeout=20
+        method,
+        f"{URL}/{path}",
+        json=body,
+        auth=(USER, PASSWORD),
+        verify=str(AUTHORITY.certificate),
+        timeout=LIMIT_SECONDS,
     )
 
 

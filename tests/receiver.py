@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 
 from aiohttp import web
 
+from tests.waiting import LIMIT_SECONDS, PATIENCE
+
 Answer = Callable[[web.Request], Awaitable[web.Response]]
 
 
@@ -19,7 +21,7 @@ class Receiver:
 
     async def received(self, count: int) -> None:
         """Waits until this many requests have arrived."""
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(LIMIT_SECONDS * PATIENCE):
             while len(self.bodies) < count:
                 await asyncio.sleep(0.01)
 
@@ -63,7 +65,7 @@ def receiver_in_thread(answer: Answer) -> Iterator[Receiver]:
 
     thread = threading.Thread(target=lambda: asyncio.run(serve()))
     thread.start()
-    assert ready.wait(10)
+    assert ready.wait(LIMIT_SECONDS)
     [(running, loop, stop)] = started
     try:
         yield running

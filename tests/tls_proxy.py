@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from tests.waiting import LIMIT_SECONDS
+
 
 @contextmanager
 def tls_proxy(target: int, certificate: Path, key: Path, protocol: str = "") -> Iterator[int]:
@@ -36,7 +38,7 @@ def tls_proxy(target: int, certificate: Path, key: Path, protocol: str = "") -> 
 
     thread = threading.Thread(target=lambda: asyncio.run(serve()))
     thread.start()
-    ready.wait(10)
+    ready.wait(LIMIT_SECONDS)
     loop, stop, number = running[0]
     try:
         yield number

@@ -12,6 +12,7 @@ import psutil
 from redis import Redis
 
 from tests.installation import Installation
+from tests.waiting import LIMIT_SECONDS
 
 Act = Callable[[Installation], None]
 
@@ -169,7 +170,7 @@ def schedule(seed: int, faults: list[Fault], count: int) -> list[Fault]:
     return chosen[:count]
 
 
-def await_processes(installation: Installation, seconds: float = 60) -> None:
+def await_processes(installation: Installation, seconds: float = LIMIT_SECONDS) -> None:
     """Returns once every supervised process runs again."""
     deadline = time.monotonic() + seconds
     while any(process["state"] != "RUNNING" for process in installation.supervisor.processes()):

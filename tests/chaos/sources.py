@@ -14,6 +14,8 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 from psycopg import sql
 
+from tests.waiting import LIMIT_SECONDS
+
 Document = dict[str, Any]
 _PATIENCE_SECONDS = 10
 
@@ -35,7 +37,7 @@ class Topic(Source):
     def __init__(self, bootstrap: str, name: str) -> None:
         admin = AdminClient({"bootstrap.servers": bootstrap})
         [created] = admin.create_topics([NewTopic(name, 2, 1)]).values()
-        created.result(30)
+        created.result(LIMIT_SECONDS)
         self._name = name
         self._producer = Producer(
             {"bootstrap.servers": bootstrap, "enable.idempotence": True, "message.timeout.ms": 0, "linger.ms": 0}

@@ -15,6 +15,7 @@ from backend.manager_api.client import ConfigUnavailableError
 from backend.manager_api.published import WorkspaceFilters
 from spark_jobs.jobs.filtering import LANE, FilteringHandler
 from spark_jobs.streaming.lane import LaneServices, Position
+from tests.waiting import LIMIT_SECONDS
 
 WORKSPACE = uuid.uuid4()
 OUTPUT = {"name": "out", "connector": "0198a7e5-0000-7000-8000-000000000000"}
@@ -125,7 +126,7 @@ async def test_messages_that_wait_for_their_configuration_make_room_for_others()
     [passed] = await filtering.handle(message(known.publisher, b"{}"), Position(0, 0))
     assert passed.topic == routing.ADAPTED
     filtering.make_room()
-    for one in await asyncio.wait_for(asyncio.gather(*waiting), 10):
+    for one in await asyncio.wait_for(asyncio.gather(*waiting), LIMIT_SECONDS):
         [letter] = one
         assert reasons([letter]) == {unknown: Reason.CONFIGURATION_UNAVAILABLE}
         assert DEAD_DUE in dict(letter.headers)

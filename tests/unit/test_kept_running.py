@@ -7,6 +7,7 @@ import pytest
 
 from spark_jobs.streaming import kept_running
 from spark_jobs.streaming.kept_running import KeptRunning
+from tests.waiting import LIMIT_SECONDS
 
 
 def test_every_member_of_a_workspace_sees_a_problem_so_that_the_exception_is_in_the_log_alone(
@@ -26,7 +27,7 @@ def test_every_member_of_a_workspace_sees_a_problem_so_that_the_exception_is_in_
         begun = threading.Event()
         kept = KeptRunning("syndicating[0]", body, stopped)
         begun.set()
-        assert failed_twice.wait(20)
+        assert failed_twice.wait(LIMIT_SECONDS)
         problem = kept.problem()
         stopped.set()
         kept.join()

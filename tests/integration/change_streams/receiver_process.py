@@ -10,7 +10,7 @@ import requests
 
 from backend.settings import ROOT
 from tests.ports import free_ports
-from tests.waiting import wait_until
+from tests.waiting import LIMIT_SECONDS, wait_until
 
 
 class ReceiverProcess:
@@ -32,7 +32,7 @@ class ReceiverProcess:
         self._process.wait()
 
     def shown(self) -> dict[str, Any]:
-        return dict(requests.get(self.url, timeout=10).json())
+        return dict(requests.get(self.url, timeout=LIMIT_SECONDS).json())
 
     def messages(self) -> list[Any]:
         batches = [json.loads(line) for line in self.journal.read_text().splitlines()]

@@ -19,6 +19,7 @@ from backend.collections.table import Table
 from backend.connectors.materialize_cdc.connection import MaterializeConnection
 from backend.connectors.materialize_cdc.senders import open_sender
 from backend.domain.cdc import Format
+from tests.waiting import LIMIT_SECONDS
 
 STEPS = ("started", "planned", "updates_sent", "committed", "progress_sent")
 
@@ -42,7 +43,7 @@ class StreamProcess:
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._process.stdin.close()
-        self._process.wait(30)
+        self._process.wait(LIMIT_SECONDS)
         self._process.stdout.close()
 
 

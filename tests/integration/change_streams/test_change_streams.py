@@ -24,7 +24,7 @@ from tests.infra import KAFKA, Server
 from tests.integration.change_streams.receiver_process import ReceiverProcess
 from tests.integration.change_streams.stream_process import STEPS, StreamProcess
 from tests.schema_registry import ADDRESS, schema_registry
-from tests.waiting import wait_until
+from tests.waiting import LIMIT_SECONDS, wait_until
 
 __all__ = ["schema_registry"]
 
@@ -138,7 +138,7 @@ def test_a_kafka_topic_with_a_registry(kafka: Server, schema_registry: Server) -
     )
     consumer = Consumer({"bootstrap.servers": KAFKA, "group.id": topic, "enable.auto.commit": False})
     parts = [TopicPartition(topic, number, 0) for number in range(3)]
-    missing = sum(consumer.get_watermark_offsets(part, 10)[1] for part in parts)
+    missing = sum(consumer.get_watermark_offsets(part, LIMIT_SECONDS)[1] for part in parts)
     consumer.assign(parts)
     deserialize = AvroDeserializer(SchemaRegistryClient({"url": ADDRESS}))
     context = SerializationContext(topic, MessageField.VALUE)

@@ -21,7 +21,7 @@ from backend.domain.message import Message, new_message_id, utc_now
 from backend.settings import platform_settings
 from tests.infra import KAFKA
 from tests.integration.task_process import TaskProcess
-from tests.waiting import wait_until_async
+from tests.waiting import LIMIT_SECONDS, wait_until_async
 
 pytestmark = pytest.mark.usefixtures("pipeline_topics")
 
@@ -69,7 +69,7 @@ class Collection:
             document = self._output.document(message)
             record = collected_record(message, document, collection=self.id, workspace_id=WORKSPACE)
             producer.produce(record.topic, record.value, record.key, headers=list(record.headers))
-        assert producer.flush(30) == 0
+        assert producer.flush(LIMIT_SECONDS) == 0
         self.sent += bodies
 
     def reader(self) -> CollectionReader:
@@ -180,7 +180,7 @@ async def test_documents_of_a_deleted_collection_are_dropped(task: TaskProcess) 
 async def test_a_record_that_is_no_document_holds_nobody_up(task: TaskProcess) -> None:
     producer = Producer({"bootstrap.servers": KAFKA})
     producer.produce(routing.COLLECTION, b"{}", headers=[("collection", b"nonsense")])
-    assert producer.flush(30) == 0
+    assert producer.flush(LIMIT_SECONDS) == 0
     collection = Collection()
     collection.hand_over(bodies(range(10)))
     async with task.running():

@@ -18,6 +18,7 @@ from tests.infra import Server
 from tests.integration.connectors.file_cases import FilesCases, FilesStore, silent_port
 from tests.integration.connectors.suites import ExportSuite, ReadBatchSuite, opened
 from tests.integration.connectors.test_pubsub import key_file
+from tests.waiting import LIMIT_SECONDS
 
 
 @pytest.fixture(scope="module")
@@ -36,16 +37,19 @@ class Bucket(FilesStore):
     async def put(self, name: str, body: bytes) -> None:
         url = self.address.replace("/storage", "/upload/storage")
         parameters = {"uploadType": "media", "name": name}
-        (await asyncio.to_thread(requests.post, url, params=parameters, data=body, timeout=30)).raise_for_status()
+        (
+            await asyncio.to_thread(requests.post, url, params=parameters, data=body, timeout=LIMIT_SECONDS)
+        ).raise_for_status()
 
     async def everything(self) -> dict[str, bytes]:
         return await asyncio.to_thread(self._everything)
 
     def _everything(self) -> dict[str, bytes]:
-        items = requests.get(self.address, timeout=30).json().get("items", ())
+        items = requests.get(self.address, timeout=LIMIT_SECONDS).json().get("items", ())
         names = [item["name"] for item in items]
         return {
-            name: requests.get(f"{self.address}/{quote(name, safe='')}?alt=media", timeout=30).content for name in names
+            name: requests.get(f"{self.address}/{quote(name, safe='')}?alt=media", timeout=LIMIT_SECONDS).content
+            for name in names
         }
 
 

@@ -18,6 +18,7 @@ from backend.network import http_client
 from backend.network.outbound import OutboundPolicy
 from tests.integration.connectors.suites import DeliverBatchSuite, DeliverSuite, Server, message
 from tests.token_server import CLIENT_SECRET, Issuer, protected
+from tests.waiting import LIMIT_SECONDS
 
 
 async def accepts(_: web.Request) -> web.Response:
@@ -108,7 +109,7 @@ async def test_a_token_is_renewed_before_it_expires(monkeypatch: pytest.MonkeyPa
         now = time.time()
         monkeypatch.setattr(time, "time", lambda: now + 250)
         await client.deliver()  # with the former token, while the next one is on its way
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(LIMIT_SECONDS):
             while len(issuer.tokens) < 2:
                 await asyncio.sleep(0.01)
         issuer.valid.remove(first)

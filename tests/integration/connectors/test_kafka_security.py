@@ -35,6 +35,7 @@ from tests.infra import VAR
 from tests.integration.connectors.suites import input_reader, message, opened
 from tests.kafka_cluster import USERS, KafkaCluster
 from tests.receiver import receiver
+from tests.waiting import LIMIT_SECONDS
 
 SECRET = "planted-client-secret"
 
@@ -51,7 +52,7 @@ def broker(project_layout: Layout) -> Iterator[KafkaCluster]:
                 "alice", ScramCredentialInfo(mechanism, 4096), USERS["alice"].encode()
             )
             for changed in admin.alter_user_scram_credentials([change]).values():
-                changed.result(30)
+                changed.result(LIMIT_SECONDS)
         rights = [
             AclBinding(
                 kind, "secured", ResourcePatternType.PREFIXED, user, "*", AclOperation.ALL, AclPermissionType.ALLOW
@@ -60,8 +61,8 @@ def broker(project_layout: Layout) -> Iterator[KafkaCluster]:
             for user in ("User:alice", "User:lane")
         ]
         for created in admin.create_acls(rights).values():
-            created.result(30)
-        admin.create_topics([NewTopic("secured", 1, 1)])["secured"].result(30)
+            created.result(LIMIT_SECONDS)
+        admin.create_topics([NewTopic("secured", 1, 1)])["secured"].result(LIMIT_SECONDS)
         yield running
     finally:
         running.stop()

@@ -43,6 +43,7 @@ from tests.mosquitto import (
     USER,
     mosquitto_server,
 )
+from tests.waiting import LIMIT_SECONDS
 
 both_versions = pytest.mark.parametrize("version", ["5", "3.1.1"])
 
@@ -151,7 +152,7 @@ class TestMqtt(_Mqtt, DeliverSuite):
                 await client.deliver_one(message(body))
             await client.close()
             # The broker acknowledges nothing with quality 0, and may read other connections first.
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(LIMIT_SECONDS):
                 while len(await server.delivered()) < len(bodies):
                     await asyncio.sleep(0.05)
             assert await server.delivered() == bodies
@@ -307,7 +308,7 @@ class TestMqttInput(_Mqtt, PrefetchSuite):
         async with self.source() as source:
             source.options |= {"prefetch": 1, "qos": 0}
             reader = self.reader(source)
-            async with asyncio.timeout(20), opened(reader), direct() as client:
+            async with asyncio.timeout(LIMIT_SECONDS), opened(reader), direct() as client:
                 for number in range(20):
                     topic = source.options["topic"].replace("#", "x")
                     await client.publish(topic, b"%d" % number, qos=1, retain=False, properties=None)
@@ -372,7 +373,7 @@ class TestMqttInput(_Mqtt, PrefetchSuite):
                 broker.stop()
                 try:
                     with pytest.raises(DeliveryError) as failed:
-                        async with asyncio.timeout(30):
+                        async with asyncio.timeout(LIMIT_SECONDS):
                             await waiting
                     with pytest.raises(DeliveryError):
                         await reader.acknowledge(first.breakpoint)
@@ -388,7 +389,7 @@ class TestMqttInput(_Mqtt, PrefetchSuite):
             await asyncio.sleep(0)
             async with opened(self.reader(source)):
                 with pytest.raises(DeliveryError, match="is lost"):
-                    async with asyncio.timeout(30):
+                    async with asyncio.timeout(LIMIT_SECONDS):
                         await waiting
 
     @pytest.mark.parametrize("topic", ["", "a/#/b", "a+/b", "a/b#", "$share/group"])
@@ -407,7 +408,7 @@ def has_session(client_id: str) -> bool:
     kept.SessionExpiryInterval, ended.SessionExpiryInterval = 3600, 0
     client.connect("127.0.0.1", PORT, clean_start=False, properties=kept)
     client.loop_start()
-    answer = present.get(timeout=20)
+    answer = present.get(timeout=LIMIT_SECONDS)
     client.disconnect(properties=None if answer else ended)
     client.loop_stop()
     return answer

@@ -20,7 +20,7 @@ from tests import infra, n8n
 from tests.integration.connectors.suites import DOCUMENTS, ReadBatchSuite, Registering, RegisterSuite, Source
 from tests.ports import free_ports
 from tests.receiver import receiver
-from tests.waiting import wait_until
+from tests.waiting import LIMIT_SECONDS, wait_until
 
 SECRET = "planted-secret-of-n8n"
 
@@ -102,7 +102,7 @@ async def registered(*others: dict[str, Any], **connection: Any) -> AsyncIterato
 
 async def call(path: str, *items: Any, **more: Any) -> None:
     body = {"items": list(items), **more}
-    answer = await asyncio.to_thread(requests.post, f"{n8n.URL}/webhook/{path}", json=body, timeout=30)
+    answer = await asyncio.to_thread(requests.post, f"{n8n.URL}/webhook/{path}", json=body, timeout=LIMIT_SECONDS)
     assert answer.ok, answer.text
 
 
@@ -243,7 +243,7 @@ class TestWithN8n:
         async with registered() as (use, path):
             await call(path)
             answer = await asyncio.to_thread(
-                requests.post, f"{n8n.URL}/webhook/{path}", json={"nothing": True}, timeout=30
+                requests.post, f"{n8n.URL}/webhook/{path}", json={"nothing": True}, timeout=LIMIT_SECONDS
             )
             assert answer.ok
             await call(path, {"n": 1})
@@ -416,7 +416,7 @@ async def test_a_server_that_hangs_is_cut_off(monkeypatch: pytest.MonkeyPatch) -
 
     monkeypatch.setattr(client, "_READ_SECONDS", 1.0)
     server = await asyncio.start_server(lambda *_: None, "127.0.0.1", 0)
-    async with server, asyncio.timeout(30):
+    async with server, asyncio.timeout(LIMIT_SECONDS):
         error = await failure(url=f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}")
         assert (error.reason, error.retryable) == ("timeout", True)
 

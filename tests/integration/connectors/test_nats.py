@@ -28,6 +28,7 @@ from tests.integration.connectors.suites import (
     opened,
 )
 from tests.nats import AUTHORITY, LOGIN, PASSWORD, PORT, TLS_PORT, configured_server, connection, nats_server
+from tests.waiting import LIMIT_SECONDS
 
 TOKEN = "planted-token-of-nats"
 
@@ -288,7 +289,7 @@ class TestNatsInput(_Nats, ReadStreamSuite):
                 await asyncio.sleep(0)
                 server.stop()
                 with pytest.raises(DeliveryError) as failed:
-                    async with asyncio.timeout(30):
+                    async with asyncio.timeout(LIMIT_SECONDS):
                         await waiting
                 assert failed.value.retryable
             server.start()

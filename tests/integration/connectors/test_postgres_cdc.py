@@ -28,7 +28,7 @@ from tests.integration.connectors.suites import (
 )
 from tests.logical_replication import CONNECTION, PASSWORD, PLAIN_PORT, PORT, configured_server, logical_server, url
 from tests.ports import free_ports
-from tests.waiting import wait_until
+from tests.waiting import LIMIT_SECONDS, wait_until
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -115,7 +115,7 @@ def clean_up(name: str) -> bool:
 
 async def eventually(action: Any) -> None:
     """Until the slot's reader, which has just ended, has let go of it."""
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(LIMIT_SECONDS):
         while True:
             try:
                 return await action()

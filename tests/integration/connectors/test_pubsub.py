@@ -27,6 +27,7 @@ from tests.integration.connectors.suites import (
     opened,
 )
 from tests.pubsub import CONNECTION, PROJECT, emulator_server, make_topic, publisher, subscriber
+from tests.waiting import LIMIT_SECONDS
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -162,7 +163,7 @@ class TestPubsubInput(_Pubsub, ReadStreamSuite):
                 # The subscription's own deadline is over after 10 s; the second extension comes before that.
                 for _ in range(3):
                     extended.clear()
-                    async with asyncio.timeout(20):
+                    async with asyncio.timeout(LIMIT_SECONDS):
                         await extended.wait()
                 request = {
                     "subscription": f"projects/{PROJECT}/subscriptions/{source.options['subscription']}",

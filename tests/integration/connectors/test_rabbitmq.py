@@ -24,6 +24,7 @@ from tests.integration.connectors.suites import (
     opened,
 )
 from tests.rabbitmq import AUTHORITY, PASSWORD, PORT, TLS_PORT, URL, USER, port_mapper, rabbitmq_server
+from tests.waiting import LIMIT_SECONDS
 
 
 def connection(port: int = PORT, **fields: Any) -> dict[str, Any]:
@@ -277,7 +278,7 @@ class TestRabbitmqInput(_Rabbitmq, PrefetchSuite):
             async with direct() as channel:
                 await channel.queue_delete(source.options["queue"])
             with pytest.raises(DeliveryError, match="no queue"):
-                async with asyncio.timeout(30):
+                async with asyncio.timeout(LIMIT_SECONDS):
                     await waiting
 
     async def test_a_connection_that_is_lost_is_reported_and_its_messages_are_read_again(self) -> None:
@@ -290,7 +291,7 @@ class TestRabbitmqInput(_Rabbitmq, PrefetchSuite):
                 await asyncio.sleep(0)
                 between.cut()
                 with pytest.raises(DeliveryError) as failed:
-                    async with asyncio.timeout(30):
+                    async with asyncio.timeout(LIMIT_SECONDS):
                         await waiting
                 assert failed.value.retryable
             [again] = await self._read(source, 1)

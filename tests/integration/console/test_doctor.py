@@ -12,7 +12,7 @@ from backend.kafka.client.topics import own_topic, topics_reconcile
 from backend.runtime import doctor
 from tests.infra import KAFKA, Server
 from tests.ports import free_ports
-from tests.waiting import wait_until
+from tests.waiting import LIMIT_SECONDS, wait_until
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("redis_server", "kafka", "secret_keys")]
 
@@ -25,7 +25,7 @@ def problems() -> dict[str, str]:
 def topics(kafka: Server) -> None:
     admin = AdminClient({"bootstrap.servers": KAFKA})
     topics_reconcile(admin, [own_topic(name, settings.CONSOLE) for name in routing.TOPICS])
-    wait_until(lambda: set(routing.TOPICS) <= admin.list_topics(timeout=10).topics.keys())
+    wait_until(lambda: set(routing.TOPICS) <= admin.list_topics(timeout=LIMIT_SECONDS).topics.keys())
 
 
 @pytest.fixture

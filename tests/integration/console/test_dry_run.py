@@ -14,6 +14,7 @@ from backend.domain.message import Message, new_message_id, utc_now
 from tests import factories
 from tests.infra import KAFKA
 from tests.receiver import receiver_in_thread
+from tests.waiting import LIMIT_SECONDS
 
 pytestmark = pytest.mark.django_db
 
@@ -170,7 +171,7 @@ def test_captured_messages_are_those_of_the_pipeline(
     for owner, body in ((pipeline.pk, b"1"), ("another", b"2"), (pipeline.pk, b"3")):
         message = Message(new_message_id(), str(owner), 1, b"k", body, "text/plain", utc_now(), (routing.ADAPTED,))
         producer.produce(routing.INPUT, message.body, message.key, headers=list(message.headers()))
-    producer.flush(10)
+    producer.flush(LIMIT_SECONDS)
     url = f"/api/v1/pipelines/{pipeline.pk}/messages/"
     assert [one["body"] for one in client.get(url).json()] == ["3", "1"]
     assert [one["body"] for one in client.get(f"{url}?limit=1").json()] == ["3"]
@@ -185,7 +186,7 @@ def test_what_a_filter_took_is_captured_too(client: APIClient, workspace: Worksp
     producer = Producer({"bootstrap.servers": KAFKA})
     message = Message(new_message_id(), str(pipeline.pk), 1, b"k", b'{"a":{"b":1}}', "application/json", utc_now(), ())
     producer.produce(routing.ADAPTED, message.body, message.key, headers=list(message.headers()))
-    producer.flush(10)
+    producer.flush(LIMIT_SECONDS)
     [one] = client.get(f"/api/v1/pipelines/{pipeline.pk}/messages/").json()
     assert one["id"] == message.id
     fields = client.get(f"/api/v1/pipelines/{pipeline.pk}/fields/").json()

@@ -7,6 +7,7 @@ from rest_framework.test import APIClient
 from backend.apps.connectors.models import Connector
 from backend.apps.workspaces.models import Workspace
 from tests import factories
+from tests.waiting import LIMIT_SECONDS
 
 
 @pytest.mark.django_db
@@ -38,7 +39,7 @@ def test_of_two_editors_at_the_same_time_one_is_refused(workspace: Workspace) ->
         client = APIClient()
         client.force_login(user)
         read = client.get(url)
-        start.wait(10)
+        start.wait(LIMIT_SECONDS)
         changed = read.json() | {"name": name}
         answers.append(client.put(url, changed, format="json", headers={"If-Match": read["ETag"]}).status_code)
         connection.close()
@@ -47,6 +48,6 @@ def test_of_two_editors_at_the_same_time_one_is_refused(workspace: Workspace) ->
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(20)
+        thread.join(LIMIT_SECONDS)
     assert sorted(answers) == [200, 412]
     assert Connector.objects.get(pk=connector.pk).name in ("Ana", "Bia")

@@ -26,7 +26,7 @@ from backend.domain.transforms.call import Call
 from tests import factories
 from tests.infra import KEYCLOAK_REALM
 from tests.keycloak import Keycloak, keycloak
-from tests.waiting import wait_until
+from tests.waiting import LIMIT_SECONDS, wait_until
 
 __all__ = ["keycloak"]
 
@@ -46,18 +46,18 @@ def console(live_server: Any, keycloak: Keycloak) -> Iterator[str]:
 def sign_in(console: str, username: str, password: str | None = None) -> tuple[requests.Session, requests.Response]:
     """As a browser does it: to Keycloak, its form, and back."""
     browser = requests.Session()
-    page = browser.get(f"{console}/oidc/authenticate/?next=/pipelines", timeout=20)
+    page = browser.get(f"{console}/oidc/authenticate/?next=/pipelines", timeout=LIMIT_SECONDS)
     assert page.url.startswith(KEYCLOAK_REALM)
     assert "code_challenge_method=S256" in page.url
     action = html.unescape(re.search(r'action="([^"]+)"', page.text).group(1))  # type: ignore[union-attr]
     for cookie in browser.cookies:  # browsers take loopback for secure, this client does not
         cookie.secure = False
     form = {"username": username, "password": password or f"{username}-password"}
-    return browser, browser.post(action, form, timeout=20)
+    return browser, browser.post(action, form, timeout=LIMIT_SECONDS)
 
 
 def me(browser: requests.Session, console: str) -> requests.Response:
-    return browser.get(f"{console}/api/v1/me/", timeout=10)
+    return browser.get(f"{console}/api/v1/me/", timeout=LIMIT_SECONDS)
 
 
 def test_a_person_signs_in_with_the_roles_that_keycloak_grants(console: str) -> None:
@@ -68,10 +68,10 @@ def test_a_person_signs_in_with_the_roles_that_keycloak_grants(console: str) -> 
         "installation_admin": False,
         "workspaces": [{"slug": "main", "name": "main", "role": "admin"}],
     }
-    assert browser.get(f"{console}/api/v1/audit/", timeout=10).status_code == 200
+    assert browser.get(f"{console}/api/v1/audit/", timeout=LIMIT_SECONDS).status_code == 200
     bob, _ = sign_in(console, "bob")
     assert me(bob, console).json()["workspaces"][0]["role"] == "viewer"
-    assert bob.get(f"{console}/api/v1/audit/", timeout=10).status_code == 403
+    assert bob.get(f"{console}/api/v1/audit/", timeout=LIMIT_SECONDS).status_code == 403
     assert set(AuditEntry.objects.filter(action="session.sign_in").values_list("actor", flat=True)) == {"alice", "bob"}
 
 
@@ -90,9 +90,9 @@ def test_an_account_that_has_the_same_name_is_somebody_else(console: str) -> Non
 
 def test_what_was_not_asked_for_is_refused(console: str) -> None:
     browser = requests.Session()
-    browser.get(f"{console}/oidc/authenticate/", timeout=20)
+    browser.get(f"{console}/oidc/authenticate/", timeout=LIMIT_SECONDS)
     for query in ("code=x&state=y", "error=access_denied&state=y"):
-        answer = browser.get(f"{console}/oidc/callback/?{query}", timeout=10, allow_redirects=False)
+        answer = browser.get(f"{console}/oidc/callback/?{query}", timeout=LIMIT_SECONDS, allow_redirects=False)
         assert (answer.status_code, answer.headers["Location"]) == (302, "/login?failed=provider")
 
 
@@ -119,7 +119,7 @@ def test_signing_out_at_keycloak_signs_out_here_at_once(console: str, keycloak: 
 def test_signing_out_here_leads_to_keycloak(console: str) -> None:
     browser, _ = sign_in(console, "alice")
     headers = {"X-CSRFToken": me(browser, console).cookies["csrftoken"], "Referer": console}
-    answer = browser.delete(f"{console}/api/v1/session/", headers=headers, timeout=10)
+    answer = browser.delete(f"{console}/api/v1/session/", headers=headers, timeout=LIMIT_SECONDS)
     assert answer.json()["redirect"].startswith(f"{KEYCLOAK_REALM}/protocol/openid-connect/logout?")
     assert me(browser, console).status_code == 401
 
@@ -127,7 +127,7 @@ def test_signing_out_here_leads_to_keycloak(console: str) -> None:
 def test_a_forged_logout_is_refused(console: str, keycloak: Keycloak) -> None:
     browser, _ = sign_in(console, "alice")
     for token in ("", "a.b.c", keycloak.access_token("alice")):
-        answer = requests.post(f"{console}/oidc/backchannel-logout/", {"logout_token": token}, timeout=10)
+        answer = requests.post(f"{console}/oidc/backchannel-logout/", {"logout_token": token}, timeout=LIMIT_SECONDS)
         assert answer.status_code == 400
     assert me(browser, console).status_code == 200
 

@@ -26,7 +26,7 @@ from backend.network.redis_client import redis_client
 from tests import factories
 from tests.infra import REDIS_URL, SERVICE_TOKEN, Server
 from tests.integration.conftest import MANAGER_ADDRESS
-from tests.waiting import wait_until
+from tests.waiting import LIMIT_SECONDS, wait_until
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -40,7 +40,7 @@ class ManagerThread:
         self._ready = threading.Event()
         self._thread = threading.Thread(target=lambda: asyncio.run(self._serve()))
         self._thread.start()
-        self._ready.wait(10)
+        self._ready.wait(LIMIT_SECONDS)
 
     async def _serve(self) -> None:
         self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()

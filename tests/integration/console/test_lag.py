@@ -17,6 +17,7 @@ from backend.domain import routing
 from backend.kafka.client.ends import end_offsets
 from backend.telemetry import keys
 from tests.infra import KAFKA, REDIS_URL, Server
+from tests.waiting import LIMIT_SECONDS
 
 pytestmark = pytest.mark.django_db
 
@@ -39,7 +40,7 @@ def came_since(pipeline_topics: None) -> dict[str, int]:
     producer = Producer({"bootstrap.servers": KAFKA})
     for _ in range(3):
         producer.produce(routing.INPUT, b"{}", headers=[("message-id", b"-")])
-    assert producer.flush(10) == 0
+    assert producer.flush(LIMIT_SECONDS) == 0
     return {str(partition): end for (_, partition), end in ends.items()}
 
 

@@ -23,6 +23,7 @@ from backend.resilience.scripts import OutputKey
 from backend.telemetry import keys
 from tests import factories
 from tests.integration.console.test_deliveries_api import make_letter
+from tests.waiting import LIMIT_SECONDS
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -62,7 +63,7 @@ class Socket(ApplicationCommunicator):
 
     async def disconnect(self) -> None:
         await self.send_input({"type": "websocket.disconnect", "code": 1000})
-        await self.wait(30)
+        await self.wait(LIMIT_SECONDS)
 
 
 def a_pipeline() -> tuple[Workspace, str]:
@@ -158,7 +159,7 @@ async def test_every_socket_of_a_workspace_gets_all_that_is_live_in_it(monkeypat
         assert (news["usage"]["deliveries"], news["usage"]["bytes"]) == (5, 50)
     source = {"workspace": workspace, "name": "views", "topic": "views", "definition": "CREATE STREAM views (a INT)"}
     await SqlSource.objects.acreate(**source)
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(LIMIT_SECONDS):
         while (await sockets[0].receive_json())["sql_sources"] == news["sql_sources"]:
             pass
     # Both are served by the same reads, which end with the last socket.

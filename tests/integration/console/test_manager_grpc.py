@@ -26,6 +26,7 @@ from tests import factories
 from tests.certificates import Authority
 from tests.infra import REDIS_URL, SERVICE_TOKEN
 from tests.integration.conftest import MANAGER_ADDRESS, RunningManager
+from tests.waiting import LIMIT_SECONDS
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -177,7 +178,9 @@ async def test_with_certificates_both_sides_prove_who_they_are(tmp_path: Path) -
 
     async def answer(channel: grpc.aio.Channel) -> grpc.StatusCode:
         async with channel:
-            request = ManagerStub(channel).GetPipeline(pb.PipelineRequest(pipeline_id=str(uuid.uuid4())), timeout=10)
+            request = ManagerStub(channel).GetPipeline(
+                pb.PipelineRequest(pipeline_id=str(uuid.uuid4())), timeout=LIMIT_SECONDS
+            )
             with pytest.raises(grpc.aio.AioRpcError) as refused:
                 await request
             return refused.value.code()

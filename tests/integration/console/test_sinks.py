@@ -27,7 +27,7 @@ from backend.kafka.client.topics import Topic, topic_create
 from backend.resilience.scripts import EVENTS, OutputKey
 from backend.runtime.positions import positions_reconcile
 from tests.infra import KAFKA, REDIS_URL, Server
-from tests.waiting import wait_until
+from tests.waiting import LIMIT_SECONDS, wait_until
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -62,7 +62,7 @@ def written(
         producer = Producer({"bootstrap.servers": KAFKA})
         for record in records:
             producer.produce(topic, record.value, record.key, headers=list(record.headers))
-        assert producer.flush(20) == 0
+        assert producer.flush(LIMIT_SECONDS) == 0
         in_thread(run, sink)
         return topic
 
@@ -178,7 +178,7 @@ def test_a_topic_that_was_created_again_is_read_from_its_first_record(
         workspace, stop = str(uuid.uuid4()), threading.Event()
         for record in [attempt(workspace) for _ in range(count)]:
             producer.produce(topic, record.value, record.key, headers=list(record.headers))
-        assert producer.flush(20) == 0
+        assert producer.flush(LIMIT_SECONDS) == 0
         sink = threading.Thread(target=run, args=(AttemptSink(), stop))
         sink.start()
         try:
@@ -189,6 +189,6 @@ def test_a_topic_that_was_created_again_is_read_from_its_first_record(
             stop.set()
             sink.join()
         admin.delete_topics([topic])[topic].result()
-        wait_until(lambda admin=admin: topic not in admin.list_topics(timeout=10).topics)
+        wait_until(lambda admin=admin: topic not in admin.list_topics(timeout=LIMIT_SECONDS).topics)
     assert named == [[], [f"The topic {topic} was created again: it is read from its first record."]]
     assert SinkOffset.objects.get(sink=topic[:50]).next_offset == 5

@@ -32,7 +32,7 @@ from backend.settings import platform_settings
 from tests import factories
 from tests.infra import KAFKA, Server
 from tests.integration.kafka_ends import end_offset
-from tests.waiting import wait_until
+from tests.waiting import LIMIT_SECONDS, wait_until
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -73,7 +73,7 @@ class Lane:
         at = int((datetime.now(UTC) - ago).timestamp() * 1000)
         for one in messages:
             producer.produce(self.adapted, one.body, one.key, headers=list(one.headers()), timestamp=at)
-        assert producer.flush(20) == 0
+        assert producer.flush(LIMIT_SECONDS) == 0
 
     def commit(self, *records: Record) -> None:
         """Everything that was read until now has these results."""

@@ -17,6 +17,7 @@ from backend.domain.records import staged_record
 from backend.kafka.client.ends import end_offsets
 from tests import factories
 from tests.infra import FILES_ROOT, KAFKA
+from tests.waiting import LIMIT_SECONDS
 
 
 def storing_pipeline(
@@ -60,7 +61,7 @@ def hand_over(pipeline: Pipeline, messages: list[Message]) -> None:
         record = staged_record(message, workspace_id=str(pipeline.workspace_id), output="files")
         producer.produce(record.topic, record.value, record.key, headers=list(record.headers))
         producer.poll(0)
-    assert producer.flush(30) == 0
+    assert producer.flush(LIMIT_SECONDS) == 0
 
 
 def visible(folder: Path) -> list[Path]:

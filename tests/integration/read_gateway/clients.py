@@ -13,7 +13,7 @@ from backend.runtime.java import java_home
 from backend.runtime.layout import Layout
 from tests.gateways import Gateways, Login, TestCollection
 from tests.integration import received as common
-from tests.waiting import wait_until
+from tests.waiting import LIMIT_SECONDS, wait_until
 
 
 def config(nodes: Gateways, login: Login, **more: Any) -> dict[str, Any]:
@@ -37,7 +37,11 @@ def wait_until_seen(nodes: Gateways, login: Login, *collections: TestCollection)
     """Nodes learn of new collections within about a second; here until every one knows them."""
     for node in nodes:
         client = AdminClient({"bootstrap.servers": node.address, **login.librdkafka()})
-        wait_until(lambda client=client: {c.topic for c in collections} <= client.list_topics(timeout=10).topics.keys())
+        wait_until(
+            lambda client=client: (
+                {c.topic for c in collections} <= client.list_topics(timeout=LIMIT_SECONDS).topics.keys()
+            )
+        )
 
 
 def received(consumer: Consumer, count: int, seconds: float = 60.0) -> Counter[bytes]:

@@ -24,7 +24,7 @@ from tests.integration.read_gateway.clients import (
     wait_until_seen,
 )
 from tests.integration.read_gateway.conftest import Reading
-from tests.waiting import wait_until
+from tests.waiting import LIMIT_SECONDS, wait_until
 
 CONSOLE_CONSUMER = "org.apache.kafka.tools.consumer.ConsoleConsumer"
 
@@ -135,12 +135,12 @@ def test_partitions_that_were_added_are_empty_until_they_have_documents(nodes: G
     collection.connector.connection["partitions"] = collection.partitions = 3
     collection.connector.save()
     client = admin(nodes, reading.login)
-    wait_until(lambda: len(client.list_topics(timeout=10).topics[collection.topic].partitions) == 3)
+    wait_until(lambda: len(client.list_topics(timeout=LIMIT_SECONDS).topics[collection.topic].partitions) == 3)
     consumer = Consumer(config(nodes, reading.login))
     consumer.subscribe([collection.topic])
     assert received(consumer, 100) == Counter(values(100))
     parts = [TopicPartition(collection.topic, number) for number in range(3)]
-    assert [consumer.get_watermark_offsets(part, 10) for part in parts] == [(0, 100), (0, 0), (0, 0)]
+    assert [consumer.get_watermark_offsets(part, LIMIT_SECONDS) for part in parts] == [(0, 100), (0, 0), (0, 0)]
     collection.write(values(30, 100))
     assert received(consumer, 30) == Counter(values(30, 100))
     consumer.close()

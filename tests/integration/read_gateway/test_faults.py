@@ -14,7 +14,7 @@ from tests.gateways import GatewayNode, Gateways, TestCollection, gateways
 from tests.infra import VAR
 from tests.integration.read_gateway.clients import admin, config, values, wait_until_seen
 from tests.integration.read_gateway.conftest import Reading
-from tests.waiting import wait_until
+from tests.waiting import LIMIT_SECONDS, wait_until
 
 ROUNDS = 3
 EACH = 400
@@ -29,7 +29,9 @@ def three(database_url: str) -> Iterator[Gateways]:
 def living(nodes: Gateways, reading: Reading) -> int:
     """How many nodes are named to clients by every node that runs."""
     running = Gateways(node for node in nodes if node.process is not None)
-    counts = {len(admin(Gateways([node]), reading.login).list_topics(timeout=20).brokers) for node in running}
+    counts = {
+        len(admin(Gateways([node]), reading.login).list_topics(timeout=LIMIT_SECONDS).brokers) for node in running
+    }
     return counts.pop() if len(counts) == 1 else 0
 
 
@@ -68,7 +70,7 @@ def test_the_nodes_share_partitions_and_groups(three: Gateways, reading: Reading
     collection = reading.collection(30)
     wait_until_seen(three, reading.login, collection)
     wait_until(lambda: living(three, reading) == 3)
-    topic = admin(three, reading.login).list_topics(timeout=20).topics[collection.topic]
+    topic = admin(three, reading.login).list_topics(timeout=LIMIT_SECONDS).topics[collection.topic]
     led = Counter(partition.leader for partition in topic.partitions.values())
     assert led.keys() == {1, 2, 3}
 
@@ -145,6 +147,6 @@ def test_a_collection_that_cannot_be_served_stops_no_other(three: Gateways, read
     plain.connector.save()
     plain.write(values(10))
     wait_until_seen(three, reading.login, plain)
-    topics = admin(three, reading.login).list_topics(timeout=20).topics
+    topics = admin(three, reading.login).list_topics(timeout=LIMIT_SECONDS).topics
     assert plain.topic in topics
     assert unreadable.topic not in topics

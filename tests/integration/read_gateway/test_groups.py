@@ -28,7 +28,7 @@ from tests.integration.read_gateway.clients import (
     wait_until_seen,
 )
 from tests.integration.read_gateway.conftest import Reading
-from tests.waiting import wait_until
+from tests.waiting import LIMIT_SECONDS, wait_until
 
 PROTOCOLS = pytest.mark.parametrize("protocol", ["classic", "consumer"])
 
@@ -95,7 +95,7 @@ def test_a_static_member_comes_back_without_a_rebalance(nodes: Gateways, reading
     wait_until(lambda: shares(first, again) == [2, 2])
     assert again.assignment() == had
     assert generation() == before
-    described = client.describe_consumer_groups([settings["group.id"]])[settings["group.id"]].result(30)
+    described = client.describe_consumer_groups([settings["group.id"]])[settings["group.id"]].result(LIMIT_SECONDS)
     assert sorted(member.group_instance_id for member in described.members) == ["first", "second"]
     first.close()
     again.close()
@@ -124,13 +124,15 @@ def test_offsets_are_committed_without_members_and_deleted(nodes: Gateways, read
     consumer = Consumer(config(nodes, reading.login, group_id=group))
     place = TopicPartition(collection.topic, 1, 3, metadata="why")
     consumer.commit(offsets=[place], asynchronous=False)
-    committed = consumer.committed([TopicPartition(collection.topic, number) for number in (0, 1)], timeout=20)
+    committed = consumer.committed(
+        [TopicPartition(collection.topic, number) for number in (0, 1)], timeout=LIMIT_SECONDS
+    )
     assert [(part.offset, part.metadata) for part in committed] == [(OFFSET_INVALID, None), (3, "why")]
     client = admin(nodes, reading.login)
-    listed = client.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)])[group].result(20)
+    listed = client.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)])[group].result(LIMIT_SECONDS)
     assert [(p.topic, p.partition, p.offset) for p in listed.topic_partitions] == [(collection.topic, 1, 3)]
-    client.delete_consumer_groups([group])[group].result(20)
-    assert consumer.committed([TopicPartition(collection.topic, 1)], timeout=20)[0].offset < 0
+    client.delete_consumer_groups([group])[group].result(LIMIT_SECONDS)
+    assert consumer.committed([TopicPartition(collection.topic, 1)], timeout=LIMIT_SECONDS)[0].offset < 0
     with pytest.raises(KafkaException) as raised:
         consumer.commit(offsets=[TopicPartition("no-such-topic", 0, 1)], asynchronous=False)
     assert raised.value.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART
@@ -174,7 +176,7 @@ def test_a_group_with_members_cannot_be_deleted(nodes: Gateways, reading: Readin
     group = settings["group.id"]
     client = admin(nodes, reading.login)
     with pytest.raises(KafkaException) as raised:
-        client.delete_consumer_groups([group])[group].result(20)
+        client.delete_consumer_groups([group])[group].result(LIMIT_SECONDS)
     assert raised.value.args[0].code() == KafkaError.NON_EMPTY_GROUP
     consumer.close()
 
@@ -197,12 +199,16 @@ def test_places_by_time(nodes: Gateways, reading: Reading) -> None:
     time = message.timestamp()[1]
 
     def place(timestamp: int) -> int:
-        return int(consumer.offsets_for_times([TopicPartition(collection.topic, 0, timestamp)], timeout=20)[0].offset)
+        return int(
+            consumer.offsets_for_times([TopicPartition(collection.topic, 0, timestamp)], timeout=LIMIT_SECONDS)[
+                0
+            ].offset
+        )
 
     assert (place(0), place(time), place(time + 1)) == (0, 0, -1)
-    assert consumer.get_watermark_offsets(TopicPartition(collection.topic, 0), timeout=20) == (0, 10)
+    assert consumer.get_watermark_offsets(TopicPartition(collection.topic, 0), timeout=LIMIT_SECONDS) == (0, 10)
     client = admin(nodes, reading.login)
     newest = client.list_offsets({TopicPartition(collection.topic, 0): OffsetSpec.max_timestamp()})
-    (result,) = [future.result(20) for future in newest.values()]
+    (result,) = [future.result(LIMIT_SECONDS) for future in newest.values()]
     assert (result.offset, result.timestamp) == (9, time)
     consumer.close()

@@ -25,7 +25,7 @@ from tests.integration.read_gateway.clients import (
     wait_until_seen,
 )
 from tests.integration.read_gateway.conftest import Reading
-from tests.waiting import wait_until
+from tests.waiting import LIMIT_SECONDS, wait_until
 
 MECHANISMS = ("PLAIN", *DIGESTS)
 
@@ -93,7 +93,7 @@ def test_a_workspace_sees_nothing_of_another(nodes: Gateways, reading: Reading) 
     own.write([b"ours"])
     wait_until_seen(nodes, reading.login, own)
     wait_until_seen(nodes, login, other, same)
-    assert admin(nodes, reading.login).list_topics(timeout=10).topics.keys() == {own.topic}
+    assert admin(nodes, reading.login).list_topics(timeout=LIMIT_SECONDS).topics.keys() == {own.topic}
     # The same names, and even the same group, are another workspace's own.
     for who, expected in ((reading.login, b"ours"), (login, b"theirs")):
         consumer = Consumer(config(nodes, who, group_id="shared"))
@@ -114,7 +114,7 @@ def test_a_workspace_sees_nothing_of_another(nodes: Gateways, reading: Reading) 
     assert message.error().code() == KafkaError.UNKNOWN_TOPIC_OR_PART
     stranger.close()
     client = admin(nodes, reading.login)  # its requests end with it
-    listed = client.list_consumer_groups().result(30)
+    listed = client.list_consumer_groups().result(LIMIT_SECONDS)
     assert not listed.errors
     assert {group.group_id for group in listed.valid} == {"shared"}
 
@@ -150,7 +150,7 @@ def test_producing_is_refused_with_a_reason(nodes: Gateways, reading: Reading, i
     )
     outcomes: list[KafkaError | None] = []
     producer.produce(collection.topic, b"x", on_delivery=lambda error, _: outcomes.append(error))
-    assert producer.flush(30) == 0
+    assert producer.flush(LIMIT_SECONDS) == 0
     assert outcomes[0] is not None
     assert outcomes[0].code() == KafkaError.POLICY_VIOLATION
 

@@ -18,7 +18,7 @@ from tests import factories
 from tests.gateways import Gateways, TestCollection, make_key
 from tests.integration.read_gateway.clients import config, kcat, wait_until_seen
 from tests.integration.read_gateway.conftest import Reading
-from tests.waiting import wait_until
+from tests.waiting import LIMIT_SECONDS, wait_until
 
 ORDER = {"type": "record", "name": "Order", "fields": [{"name": "id", "type": "long"}]}
 NEWER = {
@@ -93,7 +93,7 @@ def read_with_kcat(nodes: Gateways, reading: Reading, topic: str) -> list[Any]:
         magic, schema_id = struct.unpack(">bi", read.read(5))
         assert magic == 0
         login = (reading.login.user, reading.login.password)
-        answer = requests.get(f"{nodes[0].http}/schemas/ids/{schema_id}", auth=login, timeout=10).json()
+        answer = requests.get(f"{nodes[0].http}/schemas/ids/{schema_id}", auth=login, timeout=LIMIT_SECONDS).json()
         datum = io.BytesIO(read.read(int.from_bytes(length, "big") - 5))
         values.append(fastavro.schemaless_reader(datum, json.loads(answer["schema"].encode()), None))
         assert datum.read() == b""
@@ -119,7 +119,7 @@ def test_the_registry_answers_as_confluents(nodes: Gateways, reading: Reading) -
     subject = f"{collection.topic}-value"
 
     def get(path: str, **more: Any) -> requests.Response:
-        return requests.get(f"{nodes[0].http}{path}", timeout=10, **({"auth": login} | more))
+        return requests.get(f"{nodes[0].http}{path}", timeout=LIMIT_SECONDS, **({"auth": login} | more))
 
     wait_until(lambda: get("/subjects").json() == [subject])
     latest = get(f"/subjects/{subject}/versions/latest").json()
@@ -146,5 +146,7 @@ def test_the_registry_shows_nothing_of_another_workspace(nodes: Gateways, readin
     schema_id = client.get_latest_version(f"{collection.topic}-value").schema_id
     other = factories.make_workspace()
     login = (other.slug, make_key(other))
-    assert requests.get(f"{nodes[0].http}/subjects", auth=login, timeout=10).json() == []
-    assert requests.get(f"{nodes[0].http}/schemas/ids/{schema_id}", auth=login, timeout=10).status_code == 404
+    assert requests.get(f"{nodes[0].http}/subjects", auth=login, timeout=LIMIT_SECONDS).json() == []
+    assert (
+        requests.get(f"{nodes[0].http}/schemas/ids/{schema_id}", auth=login, timeout=LIMIT_SECONDS).status_code == 404
+    )

@@ -10,6 +10,7 @@ from backend.apps.workspaces.models import Workspace
 from tests import factories
 from tests.infra import Server
 from tests.kafka_connect import URL, kafka_connect
+from tests.waiting import LIMIT_SECONDS
 
 __all__ = ["kafka_connect"]
 
@@ -33,5 +34,5 @@ def execute(client: APIClient) -> Execute:
 def cluster(workspace: Workspace, kafka_connect: Server) -> Iterator[Connector]:
     """The Kafka Connect cluster, registered; without connectors, before and after."""
     yield factories.make_connector(workspace, "kafka_connect", url=URL)
-    for name in requests.get(f"{URL}/connectors", timeout=10).json():
-        requests.delete(f"{URL}/connectors/{name}", timeout=10)
+    for name in requests.get(f"{URL}/connectors", timeout=LIMIT_SECONDS).json():
+        requests.delete(f"{URL}/connectors/{name}", timeout=LIMIT_SECONDS)

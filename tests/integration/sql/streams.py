@@ -24,7 +24,7 @@ from backend.manager_api.sql import WantedQuery
 from backend.settings import KafkaSettings
 from spark_jobs.jobs.stream_sql import RunningQuery
 from tests.infra import KAFKA
-from tests.waiting import wait_until
+from tests.waiting import LIMIT_SECONDS, wait_until
 
 
 class Streams:
@@ -86,7 +86,7 @@ class Streams:
         if isinstance(key, int):
             key = struct.pack(">q", key)
         self._producer.produce(source.topic, key=key, value=raw, **written_at)  # type: ignore[arg-type]
-        assert self._producer.flush(10) == 0
+        assert self._producer.flush(LIMIT_SECONDS) == 0
 
     def read(self, name: str) -> list[tuple[bytes | None, Any]]:
         """All records until now, with their values decoded."""
@@ -102,7 +102,7 @@ class Streams:
         )
         consumer.subscribe([topic])
         records = []
-        while (record := consumer.poll(10)) is not None and record.error() is None:
+        while (record := consumer.poll(LIMIT_SECONDS)) is not None and record.error() is None:
             value = record.value()
             records.append((record.key(), None if value is None else json.loads(value)))
         consumer.close()

@@ -15,6 +15,7 @@ from backend.apps.workspaces.models import Role, Workspace
 from tests import factories
 from tests.infra import KAFKA, Server
 from tests.integration.sql.conftest import Execute
+from tests.waiting import LIMIT_SECONDS
 
 Stream = Callable[..., Iterator[Any]]
 
@@ -60,7 +61,7 @@ def test_a_query_that_ends_gives_the_latest_row_of_each_key(streamed: Stream, us
     ]
     producer = Producer({"bootstrap.servers": KAFKA, "partitioner": "murmur2_random"})
     producer.produce(users, None, "u1")
-    assert producer.flush(10) == 0
+    assert producer.flush(LIMIT_SECONDS) == 0
     announced, *others = list(streamed("SELECT id FROM users LIMIT 5"))
     assert isinstance(announced, Reading)
     assert (announced.id, announced.statement) == ("PULL_1", "SELECT id FROM users LIMIT 5")
@@ -97,7 +98,7 @@ def test_print_shows_records_as_they_are(streamed: Stream, execute: Execute, top
     producer = Producer({"bootstrap.servers": KAFKA})
     for key, value in ((b"k", b'{"a": 1}'), (None, b"\xff\x00"), (b"k", None)):
         producer.produce(topic, value, key)
-    assert producer.flush(10) == 0
+    assert producer.flush(LIMIT_SECONDS) == 0
     printed = rows(streamed(f"PRINT `{topic}` FROM BEGINNING LIMIT 3", role=Role.EDITOR))
     assert [(key, value, offset) for _, key, value, _, offset in printed] == [
         ("k", '{"a": 1}', 0),

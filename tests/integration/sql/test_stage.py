@@ -33,7 +33,7 @@ from tests.integration.sql.conftest import Execute
 from tests.integration.sql.streams import Streams
 from tests.integration.sql.test_execution import USERS
 from tests.schema_registry import ADDRESS, schema_registry
-from tests.waiting import wait_until
+from tests.waiting import LIMIT_SECONDS, wait_until
 
 __all__ = ["schema_registry"]
 
@@ -45,7 +45,7 @@ SQL = "SELECT m.id AS id, u.name AS customer, total FROM messages m LEFT JOIN us
 
 def registered(topic: str, schema: dict[str, Any]) -> int:
     answer = requests.post(
-        f"{ADDRESS}/subjects/{topic}-value/versions", json={"schema": json.dumps(schema)}, timeout=20
+        f"{ADDRESS}/subjects/{topic}-value/versions", json={"schema": json.dumps(schema)}, timeout=LIMIT_SECONDS
     )
     return int(answer.json()["id"])
 
@@ -73,7 +73,7 @@ def test_messages_go_on_with_their_ids_and_headers(
         )
         sent.append(message)
         producer.produce(topic, message.body, message.key, headers=message.headers())  # type: ignore[arg-type]
-        assert producer.flush(10) == 0
+        assert producer.flush(LIMIT_SECONDS) == 0
 
     def received() -> list[Message]:
         records: list[Record] = tail(KafkaSettings(bootstrap_servers=KAFKA), routing.ADAPTED, 1000)

@@ -17,6 +17,7 @@ from backend.domain.connector import RuntimeConnector
 from backend.domain.transforms.call import Call
 from tests.integration.connectors.suites.common import forbid_every_address, hides_secrets
 from tests.integration.connectors.suites.inputs import DOCUMENTS
+from tests.waiting import LIMIT_SECONDS
 
 
 @dataclass
@@ -103,7 +104,7 @@ class CallSuite(ABC):
 
     async def _failure(self, connection: dict[str, Any], options: dict[str, Any], **step: Any) -> DeliveryError:
         caller = self.caller(connection, options, **step)
-        async with asyncio.timeout(40):
+        async with asyncio.timeout(LIMIT_SECONDS):
             with pytest.raises(DeliveryError) as failed:
                 await caller.ask(caller.request({"value": 1}))
             await caller.close()

@@ -13,6 +13,7 @@ from backend.domain import json
 from backend.domain.capabilities import DeliveryError, Export
 from backend.domain.connector import CheckFailedError, check_connection, connectors
 from tests.integration.connectors.suites.common import forbid_every_address, hides_secrets, opened
+from tests.waiting import LIMIT_SECONDS
 
 
 class Store(ABC):
@@ -166,7 +167,7 @@ class ExportSuite(ABC):
         return await check_connection(connector, connector.connection_model.model_validate(connection))
 
     async def export_failure(self, connection: dict[str, Any]) -> DeliveryError:
-        async with asyncio.timeout(40):
+        async with asyncio.timeout(LIMIT_SECONDS):
             with pytest.raises(DeliveryError) as failed:
                 async with opened(exporter(self.type, connection, {})) as export:
                     await export.begin("a.csv")

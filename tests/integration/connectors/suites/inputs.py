@@ -16,6 +16,7 @@ from backend.domain.capabilities import Batch, DeliveryError, InputRecord, ReadS
 from backend.domain.connector import RuntimeConnector
 from backend.domain.inputs.connector import ConnectorInput
 from tests.integration.connectors.suites.common import forbid_every_address, hides_secrets, opened
+from tests.waiting import LIMIT_SECONDS
 
 DOCUMENTS: tuple[Any, ...] = (
     {"text": "São Paulo – 東京 🚆 'single' \"double\", comma; line\nbreak\ttab \\ \u0000"},
@@ -164,7 +165,7 @@ class ReadStreamSuite(_Inputs):
             started = asyncio.Event()
             await source.write([b"{}"])
             waiting = asyncio.create_task(wait_for_records())
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(LIMIT_SECONDS):
                 await started.wait()
                 waiting.cancel()
                 await asyncio.wait([waiting])
@@ -184,7 +185,7 @@ class ReadStreamSuite(_Inputs):
     async def _failure(
         self, connection: dict[str, Any], options: dict[str, Any], registered: dict[str, Any] | None = None
     ) -> DeliveryError:
-        async with asyncio.timeout(40):
+        async with asyncio.timeout(LIMIT_SECONDS):
             with pytest.raises(DeliveryError) as failed:
                 await _first(input_reader(self.type, connection, options, registered))
         return failed.value
@@ -254,7 +255,7 @@ class ReadBatchSuite(_Inputs):
     async def _failure(
         self, connection: dict[str, Any], options: dict[str, Any], registered: dict[str, Any] | None = None
     ) -> DeliveryError:
-        async with asyncio.timeout(40):
+        async with asyncio.timeout(LIMIT_SECONDS):
             with pytest.raises(DeliveryError) as failed:
                 await self._batches(_Nowhere(connection, options, registered))
         return failed.value

@@ -15,6 +15,7 @@ from backend.domain.capabilities import Deliver, DeliverBatch, DeliveryError
 from backend.domain.connector import CheckFailedError, RuntimeConnector, check_connection, connectors
 from backend.domain.pipeline import OutputConfig, RuntimeOutput
 from tests.integration.connectors.suites.common import forbid_every_address, hides_secrets, message
+from tests.waiting import LIMIT_SECONDS
 
 _ATTEMPT_SECONDS = 120
 """Unless a test is about the limit. An emulator on a busy machine needs longer than the default for a large batch."""
@@ -83,7 +84,7 @@ class _Outputs(ABC):
     async def test_a_server_that_hangs_is_cut_off(self) -> None:
         async with self.server(hangs=True) as server:
             client = self.client(server.connection, server.options, timeout_seconds=1)
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(LIMIT_SECONDS):
                 with pytest.raises(DeliveryError) as failed:
                     await client.deliver_one(message())
                 assert failed.value.retryable
