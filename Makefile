@@ -100,7 +100,8 @@ proto: install  ## Generate the gRPC stubs
 		backend/manager_api/exports.proto backend/manager_api/sql.proto
 
 .PHONY: test-fast
-test-fast: install  ## Run the tests that need no server
+test-fast: install generated-check  ## Check generated files and boundaries, and run the tests that need no server
+	$(BIN)/lint-imports
 	$(BIN)/pytest tests/unit tests/contract
 
 .PHONY: test

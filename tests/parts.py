@@ -27,6 +27,8 @@ from tests import failures
 from tests.failures import Failure
 
 PARTS = {
+    "fast": ["tests/unit", "tests/contract"],
+    "platform": ["tests/e2e"],
     "console": ["tests/integration/console"],
     "outages": [
         "tests/chaos",
@@ -34,20 +36,20 @@ PARTS = {
         "tests/e2e/test_streaming_connectors.py",
         "tests/e2e/test_supervision.py",
     ],
-    "platform": ["tests/e2e"],
-    "data-plane": ["tests/integration/data_plane"],
     "connectors": ["tests/integration/connectors"],
+    "data-plane": ["tests/integration/data_plane"],
+    "clusters": ["tests/e2e/test_compose.py", "tests/e2e/test_own_kafka.py", "tests/e2e/test_standalone.py"],
+    "rest": ["tests"],
+    "read-gateway": ["tests/integration/read_gateway"],
     "kafka-proxy": ["tests/integration/kafka_proxy"],
     "kafka-proxy-faults": [
         "tests/integration/kafka_proxy/test_faults.py",
         "tests/integration/kafka_proxy/test_security.py",
     ],
-    "read-gateway": ["tests/integration/read_gateway"],
-    "clusters": ["tests/e2e/test_compose.py", "tests/e2e/test_own_kafka.py", "tests/e2e/test_standalone.py"],
-    "rest": ["tests"],
 }
-"""Folders and files by part, the longest part first. A path belongs to the part that names it most closely,
-so every test belongs to exactly one."""
+"""Folders and files by part: first what is soon known, since it needs no server, then the longest part first.
+
+A path belongs to the part that names it most closely, so every test belongs to exactly one."""
 
 AT_ONCE = 1 + (os.cpu_count() or 1)
 """One more than there are cores, since each waits half of its time."""

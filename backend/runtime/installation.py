@@ -42,9 +42,15 @@ def up(layout: Layout) -> list[str]:
     began = time.time()
     supervisor.start([*prepared.servers, *prepared.services], prepared.environment)
     try:
-        problems = supervisor.start_processes(prepared.servers, required=[_DATABASE], limit=limit)
-        wanted = json.loads(stack.run_manage(prepared.environment, "prepare", "--json"))
-        problems |= supervisor.start_processes(prepared.services, required=[_CONSOLE], limit=limit)
+        supervisor.start_processes(prepared.servers)
+        database = [server for server in prepared.servers if server.name == _DATABASE]
+        supervisor.wait_until_ready(database, required=[_DATABASE], limit=limit)
+        # The database is migrated while Kafka, the slowest of the servers, starts.
+        with stack.preparation(prepared.environment) as preparing:
+            problems = supervisor.wait_until_ready(prepared.servers, limit=limit)
+            wanted = preparing.finish()
+        supervisor.start_processes(prepared.services)
+        problems |= supervisor.wait_until_ready(prepared.services, required=[_CONSOLE], limit=limit)
         running = [job for job, desired in wanted["jobs"].items() if desired == "running"]
         worker_ended = supervisor.ended_since_now("worker")
         starts = [_start_of_spark(layout, prepared.environment, job, began, worker_ended) for job in running]

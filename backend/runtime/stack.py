@@ -5,9 +5,11 @@ import os
 import socket
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import grpc
 import psycopg
@@ -239,18 +241,37 @@ def _services(layout: Layout, environment: dict[str, str]) -> list[Process]:
     ]
 
 
-def run_manage(environment: dict[str, str], *arguments: str) -> str:
-    """Runs a management command in a separate process and returns its output. Raises CannotStartError."""
-    result = subprocess.run(
-        [sys.executable, str(ROOT / "manage.py"), *arguments],
+class Preparation:
+    """``manage.py prepare``, which migrates the database and then waits for Kafka."""
+
+    def __init__(self, process: "subprocess.Popen[str]") -> None:
+        self._process = process
+
+    def finish(self) -> dict[str, Any]:
+        """Lets it go on with the topics. Returns what is wanted: the ``jobs`` with their desired states, and
+        ``problems``. Raises CannotStartError."""
+        output, errors = self._process.communicate("\n")
+        if self._process.returncode != 0:
+            raise CannotStartError(f"`manage.py prepare` failed:\n{errors.strip()[-3000:]}")
+        return dict(json.loads(output))
+
+
+@contextmanager
+def preparation(environment: dict[str, str]) -> Iterator[Preparation]:
+    """Begins to prepare the database, in a process of its own, which ends with the context."""
+    process = subprocess.Popen(
+        [sys.executable, str(ROOT / "manage.py"), "prepare", "--json"],
         env=os.environ | environment,
-        capture_output=True,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
         text=True,
-        check=False,
     )
-    if result.returncode != 0:
-        raise CannotStartError(f"`manage.py {' '.join(arguments)}` failed:\n{result.stderr.strip()[-3000:]}")
-    return result.stdout
+    try:
+        yield Preparation(process)
+    finally:
+        process.kill()
+        process.wait()
 
 
 def postgresql_ready(url: str) -> bool:

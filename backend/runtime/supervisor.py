@@ -76,17 +76,19 @@ class Supervisor:
         except (OSError, ValueError):
             return True
 
-    def start_processes(
+    def start_processes(self, processes: list[Process]) -> None:
+        """Starts the processes together without waiting until they are ready."""
+        for process in processes:
+            self.start_process(process.name)
+
+    def wait_until_ready(
         self, processes: list[Process], *, required: Collection[str] = (), limit: float = LIMIT_SECONDS
     ) -> dict[str, str]:
-        """Starts the processes together and waits until each is ready, has ended, or was not ready within ``limit``
-        seconds.
+        """Waits until each process is ready, has ended, or was not ready within ``limit`` seconds.
 
         Returns by name, for each that is not ready, a sentence with the end of its log. It goes on being started.
         Raises CannotStartError as soon as that is so for one of the ``required``.
         """
-        for process in processes:
-            self.start_process(process.name)
         starts = [
             Start(process.name, process.ready, self.ended_since_now(process.name), self.log_file(process.name))
             for process in processes

@@ -116,11 +116,13 @@ def test_supervised_processes_start_side_by_side_and_one_that_ends_is_named(layo
     supervisor = Supervisor(layout)
     supervisor.start(processes, {})
     began = time.monotonic()
-    problems = supervisor.start_processes(processes, limit=LONG)
+    supervisor.start_processes(processes)
+    problems = supervisor.wait_until_ready(processes, limit=LONG)
     assert problems.keys() == {"ends"}
     assert "ends ended while it was starting." in problems["ends"]
     assert "the port is taken" in problems["ends"]
     assert time.monotonic() - began < LONG / 2
     supervisor.stop_process("ends")  # until now it was started again and again
+    supervisor.start_processes(processes[1:])
     with pytest.raises(CannotStartError, match="the port is taken"):
-        supervisor.start_processes(processes[1:], required=["ends"], limit=LONG)
+        supervisor.wait_until_ready(processes[1:], required=["ends"], limit=LONG)

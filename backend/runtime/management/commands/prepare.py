@@ -1,4 +1,5 @@
 import json
+import sys
 from argparse import ArgumentParser
 from typing import Any
 
@@ -25,7 +26,10 @@ class Command(BaseCommand):
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument(
-            "--json", action="store_true", help="print what is wanted as JSON, and go on without Kafka if need be"
+            "--json",
+            action="store_true",
+            help="wait for a line on standard input before Kafka is asked, go on without Kafka if need be, and print "
+            "what is wanted as JSON",
         )
 
     def handle(self, *args: Any, **options: Any) -> None:
@@ -36,6 +40,8 @@ class Command(BaseCommand):
             demo_ensure()
         elif password := settings.CONSOLE.admin_password.get_secret_value():
             first_account_ensure(password=password)
+        if options["json"]:
+            sys.stdin.readline()
         problems: list[str] = []
         admin = AdminClient(platform_settings().kafka.client())
         try:
