@@ -100,8 +100,7 @@ class GcsStore(FileStore):
         while True:
             page = await self._call("GET", self._objects, params={"prefix": prefix, "fields": _LISTED_FIELDS, **token})
             for found in page.get("items", ()):
-                time = round(datetime.fromisoformat(found["updated"]).timestamp() * 1_000_000)
-                yield StoredFile(time, found["name"], str(found["generation"]), int(found["size"]))
+                yield listed(found)
             if not page.get("nextPageToken"):
                 return
             token = {"pageToken": page["nextPageToken"]}
@@ -225,6 +224,17 @@ class GcsStore(FileStore):
             return FieldError.at("access", Reason.CONFIGURATION, text)
         retryable = status >= 500 or status in (408, 429)
         return DeliveryError(f"gcs_{status}", f"The store answers with {status}: {text}.", retryable=retryable)
+
+
+def listed(found: dict[str, Any]) -> StoredFile:
+    """An object of a list, whose size is an integer that is written as a text. Raises DeliveryError."""
+    try:
+        time = round(datetime.fromisoformat(found["updated"]).timestamp() * 1_000_000)
+        size = json.bounded_int(json.loads(json.text(found["size"])), 0, 2**63 - 1)
+        return StoredFile(time, found["name"], str(found["generation"]), size)
+    except (KeyError, TypeError, ValueError, OverflowError):
+        text = "The store's list has an object without a name, a time or a size."
+        raise DeliveryError(Reason.ANSWER, text, retryable=True) from None
 
 
 class _MissingError(DeliveryError):

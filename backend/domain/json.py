@@ -37,6 +37,24 @@ def text(value: Any) -> str:
     return value if isinstance(value, str) else dumps(value).decode()
 
 
+def bounded_int(value: Any, low: int, high: int) -> int:
+    """The value of a document if it is an integer from ``low`` to ``high``. Raises ValueError.
+
+    Any number that another system wrote has bounds before it is converted: as an integer, 1e999999999 would fill the
+    memory, and no column or clock holds it.
+    """
+    if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
+        raise ValueError(f"not an integer from {low} to {high}")
+    return int(value)
+
+
+def bounded_float(value: Any, low: int, high: int) -> float:
+    """The value of a document if it is a number from ``low`` to ``high``. Raises ValueError."""
+    if not isinstance(value, int | decimal.Decimal) or isinstance(value, bool) or not low <= value <= high:
+        raise ValueError(f"not a number from {low} to {high}")
+    return float(value)
+
+
 def indented(data: bytes) -> str:
     """Formats JSON with an indent of two spaces."""
     return msgspec.json.format(data, indent=2).decode()

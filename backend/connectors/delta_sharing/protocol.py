@@ -20,6 +20,10 @@ _ANSWER_BYTES = 64 * 1024 * 1024
 _PAGE_FILES = 1000
 _MOST_FILES = 200_000
 _VERSION_HEADER = "delta-table-version"
+_LARGEST_LONG = 2**63 - 1
+"""Delta's numbers are those of Java."""
+_LAST_MILLISECOND = 253_402_300_799_999
+"""Of the year 9999."""
 _HEADERS = [
     "Expect:",
     "Accept: application/x-ndjson, application/json",
@@ -122,7 +126,7 @@ class Provider:
                     action = json.loads(line) if line.strip() else {}
                     columns = _columns(action) or columns
                     token = action.get("endStreamAction", {}).get("nextPageToken") or token
-                    files += [_file(kind, action[kind], version) for kind in _RANKS if kind in action]
+                    files += [file_of(kind, action[kind], version) for kind in _RANKS if kind in action]
             except (json.InvalidJsonError, AttributeError, KeyError, TypeError, ValueError):
                 raise _nonsense() from None
             if len(files) > _MOST_FILES:
@@ -160,7 +164,7 @@ def table_path(share: str, schema: str, table: str) -> str:
 
 def _version(answer: Response) -> int:
     try:
-        return int(answer.headers[_VERSION_HEADER])
+        return json.bounded_int(json.loads(answer.headers[_VERSION_HEADER]), 0, _LARGEST_LONG)
     except (KeyError, ValueError):
         raise _nonsense("without the version of the table") from None
 
@@ -171,18 +175,20 @@ def _columns(action: dict[str, Any]) -> dict[str, Any]:
     return {field["name"]: field["type"] for field in json.loads(action["metaData"]["schemaString"])["fields"]}
 
 
-def _file(kind: str, action: dict[str, Any], listed: int) -> File:
-    version = listed if kind == "file" else int(action["version"])
-    stats = json.loads(action["stats"]) if action.get("stats") else {}
+def file_of(kind: str, action: dict[str, Any], listed: int) -> File:
+    """The file that an action of this kind names. Raises KeyError, TypeError, AttributeError and ValueError."""
+    version = listed if kind == "file" else json.bounded_int(action["version"], 0, _LARGEST_LONG)
+    timestamp = action.get("timestamp")
+    rows = json.loads(action["stats"]).get("numRecords") if action.get("stats") else None
     return File(
         place=[version, _RANKS[kind], action["id"]],
         url=action["url"],
-        size=int(action["size"]),
+        size=json.bounded_int(action["size"], 0, _LARGEST_LONG),
         partition=action.get("partitionValues") or {},
         change={"add": "insert", "remove": "delete"}.get(kind, kind),
         version=version,
-        timestamp=action.get("timestamp"),
-        rows=stats.get("numRecords"),
+        timestamp=None if timestamp is None else json.bounded_int(timestamp, 0, _LAST_MILLISECOND),
+        rows=None if rows is None else json.bounded_int(rows, 0, _LARGEST_LONG),
     )
 
 

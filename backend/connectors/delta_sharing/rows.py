@@ -8,6 +8,7 @@ from decimal import Decimal
 from typing import Any
 
 from backend.connectors.delta_sharing.protocol import File
+from backend.domain import json
 from backend.domain.capabilities import DeliveryError
 from backend.domain.reasons import Reason
 from backend.network.http_client import HttpClient, HttpError, Response
@@ -42,7 +43,7 @@ class Files:
     ) -> AsyncIterator[list[Document]]:
         """The rows after the first ``skipped``, as documents of the table's columns. Raises DeliveryError."""
         reader = await self._in_thread(lambda: _Reader(_RemoteFile(self, file), columns))
-        partition = {name: _partition_value(value, columns.get(name)) for name, value in file.partition.items()}
+        partition = partition_values(file, columns)
         batches = reader.documents(skipped, at_a_time)
         while (rows := await self._in_thread(lambda: next(batches, None))) is not None:
             yield [_complete(row, partition, columns) for row in rows]
@@ -183,12 +184,20 @@ def _complete(row: Document, partition: Document, columns: dict[str, Any]) -> Do
     return {name: known.pop(name, None) for name in columns} | known
 
 
+def partition_values(file: File, columns: dict[str, Any]) -> Document:
+    """Partition columns are in no file: their values are texts. Raises DeliveryError."""
+    try:
+        return {name: _partition_value(value, columns.get(name)) for name, value in file.partition.items()}
+    except (ValueError, ArithmeticError, TypeError, AttributeError):
+        text = f"A partition of the table has values that its columns cannot hold: {str(file.partition)[:200]}"
+        raise DeliveryError(Reason.ANSWER, text, retryable=False) from None
+
+
 def _partition_value(value: str | None, type: Any) -> Any:
-    """Partition columns are in no file: their values are texts."""
     if value is None or value == "":
         return None
     if type in ("byte", "short", "integer", "long"):
-        return int(value)
+        return json.bounded_int(json.loads(value), -(2**63), 2**63 - 1)
     if type == "boolean":
         return value.lower() == "true"
     if type in ("float", "double") or str(type).startswith("decimal"):

@@ -14,6 +14,7 @@ _CONNECT_SECONDS = 10.0
 _ANSWER_BYTES = 16 * 1024 * 1024
 _RETRYABLE = (408, 425, 429)
 _ABOUT_WHAT_IS_SENT = (400, 413)
+_NOTHING_TO_DELETE = 404
 LOGIN_REJECTED = "elasticsearch_401"
 NOT_PERMITTED = "elasticsearch_security_exception"
 
@@ -48,8 +49,8 @@ class Client:
             raise _refused_batch(answer)
         document = self._document(answer)
         try:
-            return [result for item in document["items"] for result in item.values()]
-        except (KeyError, TypeError, AttributeError):
+            return [checked(result) for item in document["items"] for result in item.values()]
+        except (KeyError, TypeError, AttributeError, ValueError):
             raise self._not_elasticsearch(answer) from None
 
     async def ask(self, path: str) -> Any:
@@ -65,7 +66,7 @@ class Client:
             raise DeliveryError(error.kind, text, retryable=error.kind != Reason.FORBIDDEN) from None
 
     def _document(self, answer: Response) -> Any:
-        if answer.status >= 300:
+        if not answer.is_success:
             raise _refused(answer)
         try:
             if answer.complete:
@@ -82,6 +83,17 @@ class Client:
             status=str(answer.status),
             response=_excerpt(answer),
         )
+
+
+def checked(result: Any) -> dict[str, Any]:
+    """The result of an operation: its status, and an error unless it was carried out. Raises KeyError, TypeError or
+    ValueError when it is none."""
+    status = json.bounded_int(result["status"], 100, 599)
+    if "error" not in result and not 200 <= status < 300 and status != _NOTHING_TO_DELETE:
+        raise ValueError(f"status {status} without an error")
+    if "error" in result and not isinstance(result["error"]["type"], str):
+        raise TypeError("an error without a type")
+    return dict(result)
 
 
 def _refused(answer: Response) -> DeliveryError:
@@ -119,8 +131,8 @@ def _refused_batch(answer: Response) -> BatchRefusedError:
 def refused_document(result: dict[str, Any], *, about_its_index: bool) -> DeliveryError:
     """Why the cluster did not carry out an operation. ``about_its_index`` tells whether the message named the index,
     so that what is wrong with the index concerns no other message."""
-    status, error = int(result["status"]), result["error"]
-    kind, explanation = str(error["type"]), str(error.get("reason") or error["type"])
+    status, error = result["status"], result["error"]
+    kind, explanation = error["type"], str(error.get("reason") or error["type"])
     busy = status in _RETRYABLE or status >= 500 or kind == "cluster_block_exception"
     about_message = not busy and (about_its_index or kind not in _ABOUT_THE_INDEX)
     return DeliveryError(

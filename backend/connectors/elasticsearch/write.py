@@ -133,7 +133,7 @@ class _Writing:
         return [self._outcome(*pair) for pair in zip(operations, results, strict=True)]
 
     def _outcome(self, operation: _Operation, result: dict[str, Any]) -> Receipt | DeliveryError:
-        status = int(result["status"])
+        status = result["status"]
         if "error" not in result:  # also when there was nothing to delete
             return Receipt(str(status), str(result.get("result", "")))
         if status == _CONFLICT and operation.action == "create":

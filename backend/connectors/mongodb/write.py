@@ -8,10 +8,12 @@ from pydantic import Field, field_validator, model_validator
 from backend.connectors.mongodb.client import Client, write_error
 from backend.connectors.mongodb.connection import MongodbConnection
 from backend.connectors.mongodb.documents import BsonType, UnfitDocumentError, from_json
+from backend.domain import json
 from backend.domain.capabilities import Deliver, DeliverBatch, DeliveryError, Options, Receipt
 from backend.domain.message import Message
 from backend.domain.model import ADVANCED
 from backend.domain.paths import MISSING, FieldPath, get, parse_path
+from backend.domain.reasons import Reason
 
 _DUPLICATE_KEY = 11000
 _UNFIT = "mongodb_document"
@@ -151,7 +153,11 @@ class _Writing:
         from bson import decode, encode
         from pymongo import InsertOne
 
-        code, text = int(error["code"]), str(error.get("errmsg", ""))
+        try:
+            code, text = json.bounded_int(error["code"], -(2**31), 2**31 - 1), str(error.get("errmsg", ""))
+        except (KeyError, ValueError):
+            unusable = "MongoDB answered with an error that has no code."
+            return DeliveryError(Reason.ANSWER, unusable, retryable=True)
         if code == _DUPLICATE_KEY and isinstance(operation, InsertOne):
             document: Any = operation._doc
             async with self._client.errors():

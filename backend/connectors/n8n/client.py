@@ -58,11 +58,15 @@ class N8nClient:
         try:
             return json.loads(answer.body) if answer.body else {}
         except json.InvalidJsonError:
-            raise DeliveryError(
-                Reason.CONFIGURATION,
-                f"What answers at {self._host} is not n8n's public API: check the address, and that it is enabled.",
-                retryable=True,
-            ) from None
+            raise self.not_n8n() from None
+
+    def not_n8n(self) -> DeliveryError:
+        """The error for an answer that n8n does not give."""
+        return DeliveryError(
+            Reason.CONFIGURATION,
+            f"What answers at {self._host} is not n8n's public API: check the address, and that it is enabled.",
+            retryable=True,
+        )
 
     async def pages(self, path: str, **query: str | int) -> AsyncIterator[list[dict[str, Any]]]:
         """The pages of a list."""

@@ -8,6 +8,7 @@ from backend.domain.capabilities import Batch, DeliveryError, InputRecord, ReadB
 from backend.domain.reasons import Reason
 
 _OPEN = {"new", "running", "waiting", "unknown"}
+_LARGEST_NUMBER = 2**53 - 1
 _EXECUTIONS = 500
 """The most that are read at a time; the rest comes with the next batch."""
 
@@ -79,7 +80,10 @@ class N8nReadBatch(ReadBatch[N8nConnection, N8nOptions]):
         """The states of later executions; n8n lists the newest first."""
         numbers: dict[int, str] = {}
         async for rows in self._client.pages("executions", workflowId=workflow, **query):
-            states = {int(row["id"]): str(row.get("status")) for row in rows}
+            try:
+                states = {number_of(row): str(row.get("status")) for row in rows}
+            except (KeyError, TypeError, AttributeError, ValueError):
+                raise self._client.not_n8n() from None
             numbers |= {number: status for number, status in states.items() if number > after}
             if any(number <= after for number in states):
                 break
@@ -96,3 +100,8 @@ class N8nReadBatch(ReadBatch[N8nConnection, N8nOptions]):
         return [
             InputRecord(json.dumps(item.get("json")), identity=f"{number}/{index}") for index, item in enumerate(items)
         ]
+
+
+def number_of(row: dict[str, Any]) -> int:
+    """The execution's number, which is a text in some versions of n8n. Raises KeyError, TypeError and ValueError."""
+    return json.bounded_int(json.loads(json.text(row["id"])), 0, _LARGEST_NUMBER)

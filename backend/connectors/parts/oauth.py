@@ -21,6 +21,8 @@ from backend.network.http_client import HttpClient, HttpError, Response
 _TOKEN_SECONDS = 5.0
 _LIFETIME_SECONDS = 300.0
 """Of a token whose lifetime the authorization server does not say."""
+_LONGEST_LIFETIME_SECONDS = 10**10
+"""Three hundred years; librdkafka counts in microseconds, of which 64 bits hold no more than a thousand times that."""
 _RENEWED_AFTER = 0.8
 """The part of its lifetime after which a token is renewed."""
 _PAUSE_SECONDS = 5.0
@@ -160,13 +162,26 @@ async def fetched_token(oauth: OAuth) -> Token:
         raise _refusal(oauth, answer)
     try:
         document = json.loads(answer.body)
-        value, lifetime = str(document["access_token"]), float(document.get("expires_in") or _LIFETIME_SECONDS)
-    except (json.InvalidJsonError, KeyError, TypeError, ValueError, AttributeError):
+        value = str(document["access_token"])
+    except (json.InvalidJsonError, KeyError, TypeError):
         raise _failure(oauth, Reason.ANSWER, "it answered without an access token") from None
+    try:
+        lifetime = lifetime_of(document)
+    except ValueError:
+        raise _failure(oauth, Reason.ANSWER, "it answered with a lifetime (expires_in) that no token has") from None
     if not value.isascii() or not value.isprintable():
         raise _failure(oauth, Reason.ANSWER, "it answered with an access token that no header can hold")
     now = time.time()
     return Token(value, now + lifetime * _RENEWED_AFTER, now + lifetime)
+
+
+def lifetime_of(document: dict[str, Any]) -> float:
+    """The seconds for which the answer's token is valid. Raises ValueError."""
+    written = document.get("expires_in")
+    if not written:
+        return _LIFETIME_SECONDS
+    # Some servers write the number as a text.
+    return json.bounded_float(json.loads(json.text(written)), 0, _LONGEST_LIFETIME_SECONDS)
 
 
 def _refusal(oauth: OAuth, answer: Response) -> TokenError:

@@ -288,6 +288,16 @@ class TestElasticsearchBatches(_Elasticsearch, DeliverBatchSuite):
         assert (failed.value.reason, failed.value.retryable) == (f"elasticsearch_{reason}", True)
         assert failed.value.retry_after == 7
 
+    @pytest.mark.parametrize("status", ["0", "99", "600", "true", "201.0", '"201"', "1e400", "1e5000", "503"])
+    async def test_neighbours_3_a_status_that_is_none_delivers_nothing(self, status: str) -> None:
+        async def odd(_: web.Request) -> web.Response:
+            return web.Response(text=f'{{"items": [{{"index": {{"status": {status}}}}}]}}')
+
+        async with receiver(odd) as cluster:
+            with pytest.raises(DeliveryError) as failed:
+                await self.outcomes({"index": "orders"}, message(), connection={"url": cluster.url})
+        assert (failed.value.reason, failed.value.retryable) == ("configuration", True)
+
     @pytest.mark.parametrize("body", [b"<html>", b"{}", b'{"items": [1]}', b"[]"])
     async def test_something_else_at_the_address_is_named(self, body: bytes) -> None:
         async def other(_: web.Request) -> web.Response:

@@ -13,6 +13,7 @@ from backend.api_calls.api import System
 from backend.connectors.http.connection import HttpConnection
 from backend.domain.capabilities import DeliveryError, Receipt
 from backend.domain.connector import CheckFailedError, RuntimeConnector, check_connection, connectors
+from backend.domain.reasons import Reason
 from backend.domain.transforms.call import Call
 from backend.network import http_client
 from backend.network.outbound import OutboundPolicy
@@ -133,6 +134,16 @@ async def test_a_renewal_that_fails_leaves_the_token_that_is_still_valid(monkeyp
             await client.deliver()
         assert failed.value.retryable
         issuer.status = 200
+        await client.deliver()
+
+
+async def test_neighbours_3_a_lifetime_that_no_clock_has_is_an_answer_without_use() -> None:
+    async with protected(accepts) as (issuer, api), _Client(issuer, api.url) as client:
+        issuer.lifetime = 10**400
+        with pytest.raises(DeliveryError, match="expires_in") as failed:
+            await client.deliver()
+        assert (failed.value.reason, failed.value.retryable) == (Reason.ANSWER, True)
+        issuer.lifetime = 300
         await client.deliver()
 
 
