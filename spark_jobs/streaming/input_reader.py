@@ -50,6 +50,7 @@ _COMPLETE_EVERY_SECONDS = 1.0
 _BUSY_SECONDS = 60.0
 _LAG_EVERY_SECONDS = 10.0
 _LAG_SECONDS = 5.0
+_MOST_ROWS = 2**53
 _IDENTITIES = uuid_utils.UUID("7a2c8f1e-5d0b-5c55-9a64-0f3f6d1f9c11")
 """Namespace of the ids of messages whose records have an identity."""
 
@@ -143,10 +144,12 @@ class InputReader:
     async def _estimate(self, reader: ReadBatch[Any, Any], breakpoint: Any) -> None:
         """Reading goes on without it: its own failure will tell what is wrong."""
         try:
-            self._update(estimate=await reader.estimate(breakpoint))
+            self._update(estimate=plausible(await reader.estimate(breakpoint)))
         except DeliveryError as error:
             text = str(error.without(reader.secrets()))
             log.info("Pipeline %s: how much there is to read is not known: %s", self.lease.pipeline_id, text)
+        except Exception as error:
+            log.exception("How much pipeline %s has to read is not known.", self.lease.pipeline_id, exc_info=error)
 
     async def _read_stream(self) -> None:
         """Reads for as long as the lease is held; a stream that ends is opened again."""
@@ -167,7 +170,7 @@ class InputReader:
         while True:
             try:
                 async with asyncio.timeout(_LAG_SECONDS):
-                    self._update(estimate=await reader.lag())
+                    self._update(estimate=plausible(await reader.lag()))
             except (DeliveryError, TimeoutError):
                 self._update(estimate=None)
             except Exception as error:
@@ -281,6 +284,12 @@ class InputReader:
 
     def _update(self, **changes: Any) -> None:
         self._progress = replace(self._progress, **changes)
+
+
+def plausible(rows: int | None) -> int | None:
+    """The number if a source may have so many rows, or else None: the manager could store neither it nor what other
+    inputs report with it."""
+    return rows if rows is not None and 0 <= rows <= _MOST_ROWS else None
 
 
 def _binding(runtime: RuntimePipeline) -> tuple[ConnectorInput, Any]:
