@@ -48,6 +48,11 @@ class Response:
     complete: bool = True
     headers: dict[str, str] = field(default_factory=dict)
 
+    @property
+    def is_success(self) -> bool:
+        """Whether the request was received, understood and accepted (RFC 9110, section 15.3)."""
+        return 200 <= self.status < 300
+
 
 @dataclass(frozen=True, slots=True)
 class _Settings:

@@ -59,10 +59,10 @@ class HttpDeliverBatch(HttpSender, DeliverBatch[HttpConnection, HttpBatchOptions
             answer = await self.send(batch_id, self.templates.url(source), headers, body)
         except HttpError as error:
             raise self.unanswered(error) from None
-        if answer.status == 207 and not self.atomic:
-            return _statuses(answer, len(lines))
-        if answer.status >= 300:
+        if not answer.is_success:
             raise refused(answer, BatchRefusedError if answer.status in _ABOUT_THE_BATCH else DeliveryError)
+        if self.options.batch_answer == "status_per_line":
+            return outcomes_of_lines(answer, len(lines))
         return [receipt(answer, shown=200)] * len(lines)
 
     def _line(self, message: Message) -> bytes | DeliveryError:
@@ -82,19 +82,22 @@ class HttpDeliverBatch(HttpSender, DeliverBatch[HttpConnection, HttpBatchOptions
         return json.dumps(document)
 
 
-def _statuses(answer: Response, count: int) -> list[Receipt | DeliveryError]:
-    """The outcome of each line, from a list such as ``[{"status": 200}, {"status": 422, "error": "no order"}]``."""
+def outcomes_of_lines(answer: Response, count: int) -> list[Receipt | DeliveryError]:
+    """The outcome of each line, from a list such as ``[{"status": 200}, {"status": 422, "error": "no order"}]``.
+
+    Raises DeliveryError when the body is no such list: which lines were taken is not known, so all are sent again.
+    """
     try:
         results = json.loads(answer.body)
-        statuses = [int(result["status"]) for result in results]
-    except (json.InvalidJsonError, TypeError, KeyError, ValueError):
+        statuses = [json.bounded_int(result["status"], 100, 599) for result in results]
+    except (TypeError, KeyError, ValueError):
         statuses = []
     if len(statuses) != count:
-        text = f"The receiver answered 207 without a JSON list of {count} objects that have a status each."
+        text = (
+            f"The receiver answered {answer.status} without a JSON list of {count} objects that have a status each, "
+            "an integer from 100 to 599."
+        )
         excerpt = answer.body[:200].decode("latin-1")
-        raise DeliveryError(Reason.ANSWER, text, retryable=True, status="207", response=excerpt)
-    outcomes: list[Receipt | DeliveryError] = []
-    for status, result in zip(statuses, results, strict=True):
-        part = Response(status, json.dumps(result)[:200], None, True)
-        outcomes.append(receipt(part) if status < 300 else refused(part))
-    return outcomes
+        raise DeliveryError(Reason.ANSWER, text, retryable=True, status=str(answer.status), response=excerpt)
+    parts = [Response(status, json.dumps(result)[:200], None) for status, result in zip(statuses, results, strict=True)]
+    return [receipt(part) if part.is_success else refused(part) for part in parts]

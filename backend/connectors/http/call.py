@@ -87,7 +87,7 @@ class HttpCall(Call[HttpConnection, HttpCallOptions]):
             )
         except HttpError as error:
             raise DeliveryError(error.kind, f"The API: {error}", retryable=error.kind != Reason.FORBIDDEN) from None
-        if answer.status >= 300:
+        if not answer.is_success:
             raise refused(answer, who="API", final="correct the step or the message")
         return _json_of(answer)
 

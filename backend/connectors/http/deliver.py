@@ -98,6 +98,6 @@ class HttpDeliver(HttpSender, Deliver[HttpConnection, HttpOptions]):
             answer = await self.send(message.id, url, headers, body)
         except HttpError as error:
             raise self.unanswered(error) from None
-        if answer.status >= 300:
+        if not answer.is_success:
             raise refused(answer)
         return receipt(answer)

@@ -57,8 +57,8 @@ class HttpOptions(Options):
     )
     batch_answer: Literal["one_status", "status_per_line"] = Field(
         "one_status",
-        description="How the receiver answers a batch: with one status for all of it, or with 207 and a JSON list "
-        "that has an object with a status for each line.",
+        description="How the receiver answers a batch: with one status for all of it, or with a JSON list that has an "
+        "object with a status for each line, from 100 to 599, in each successful answer, such as 200 or 207.",
         json_schema_extra=ADVANCED,
     )
 

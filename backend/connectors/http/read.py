@@ -182,7 +182,7 @@ class HttpReadBatch(ReadBatch[HttpConnection, HttpReadOptions]):
         attempt = 1
         while True:
             answer = await self._request(url)
-            if answer.status < 300:
+            if answer.is_success:
                 return answer
             error = refused(answer, who="API", final="correct the connector or the options of the input")
             wait = error.retry_after or _FIRST_WAIT * 2 ** (attempt - 1)

@@ -30,6 +30,8 @@ _CONNECT_SECONDS = 10.0
 _ANSWER_SECONDS = 60.0
 _MESSAGE_BYTES = 900_000
 """A message with more updates is divided, since brokers refuse messages of more than 1 MB by default."""
+_LARGEST_SCHEMA_ID = 2**31 - 1
+"""The registry's ids are integers of Java, which have four bytes in the header."""
 
 Message = Sequence[Update] | Progress
 
@@ -106,7 +108,7 @@ class HttpSender:
         except HttpError as error:
             retryable = error.kind != Reason.FORBIDDEN
             raise DeliveryError(error.kind, f"The receiver: {error}", retryable=retryable) from None
-        if answer.status >= 300:
+        if not answer.is_success:
             raise refused(answer, final="correct the receiver or the connector")
 
 
@@ -142,10 +144,10 @@ async def _registered(registry: SchemaRegistry, subject: str, schema: Any) -> in
 
 
 def _id_in(answer: Response) -> int:
-    if answer.status >= 300:
+    if not answer.is_success:
         raise refused(answer, who="schema registry", final="correct the schema or the registry")
     try:
-        return int(json.loads(answer.body)["id"])
+        return json.bounded_int(json.loads(answer.body)["id"], 0, _LARGEST_SCHEMA_ID)
     except (ValueError, TypeError, KeyError):
         text = "The schema registry's answer has no id of the schema."
         raise DeliveryError(Reason.ANSWER, text, retryable=True, status=str(answer.status)) from None

@@ -21,7 +21,8 @@ def refused(
 ) -> DeliveryError:
     """The error for an unsuccessful answer; ``final`` is the advice when a retry would not help."""
     text = answer.body.decode(errors="replace")
-    retryable = answer.status in _RETRYABLE or answer.status >= 500
+    # An interim answer says nothing about the message.
+    retryable = answer.status in _RETRYABLE or answer.status >= 500 or answer.status < 200
     about_message = 400 <= answer.status < 500 and not retryable and answer.status not in _ABOUT_THE_SENDER
     excerpt = f": {text[:200]}" if text else ""
     advice = "it will be retried" if retryable else final

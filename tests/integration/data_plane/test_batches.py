@@ -15,6 +15,7 @@ from backend.domain.breaker import BreakerPolicy
 from backend.domain.connector import RuntimeConnector
 from backend.domain.message import Message, new_message_id, utc_now
 from backend.domain.pipeline import OutputConfig, RuntimeOutput
+from backend.domain.reasons import Reason
 from backend.resilience.gate import Gate
 from backend.telemetry.recorder import Recorder
 from tests.infra import REDIS_URL
@@ -128,6 +129,36 @@ async def test_a_receiver_may_answer_for_each_line(gate: Gate) -> None:
     assert isinstance(outcomes[3], Delivered)
     assert [attempt.status for attempt in outcomes[3].attempts] == ["503", "200"]
     assert isinstance(outcomes[5], Undeliverable)
+
+
+async def test_neighbours_3_a_list_of_statuses_is_read_with_200_too(gate: Gate) -> None:
+    async def answer(request: web.Request) -> web.Response:
+        return web.json_response([{"status": 422 if n == 1 else 200} for n in lines(await request.read())])
+
+    async with receiver(answer) as inbox:
+        output = Batched(gate, inbox.url, batch={"messages": 3}, options={"batch_answer": "status_per_line"})
+        first, second, third = await output.send(*(message(n) for n in range(3)))
+        await output.close()
+    assert isinstance(first, Delivered)
+    assert isinstance(second, Undeliverable)
+    assert (second.reason, second.retryable) == ("http_422", False)
+    assert isinstance(third, Delivered)
+    assert len(inbox.bodies) == 1
+
+
+@pytest.mark.parametrize("status", ["0", "99", "-1", "false", "true", "200.9", "299.99", "1e400", "1e5000", '"200"'])
+async def test_neighbours_3_no_line_is_delivered_by_a_status_that_is_none(gate: Gate, status: str) -> None:
+    async def answer(_: web.Request) -> web.Response:
+        return web.Response(status=207, text=f'[{{"status":200}},{{"status":{status}}}]')
+
+    async with receiver(answer) as inbox:
+        output = Batched(gate, inbox.url, batch={"messages": 2}, options={"batch_answer": "status_per_line"})
+        outcomes = await output.send(message(0), message(1))
+        await output.close()
+    for outcome in outcomes:
+        assert isinstance(outcome, Undeliverable)
+        assert (outcome.reason, outcome.retryable) == (Reason.ANSWER, True)
+        assert [attempt.status for attempt in outcome.attempts] == ["207"] * 3
 
 
 @pytest.mark.parametrize("answer_kind", ["one_status", "status_per_line"])
