@@ -94,7 +94,7 @@ class KafkaDeliver(Deliver[KafkaConnection, KafkaOptions]):
                 headers=[(MESSAGE_ID, message.id.encode()), (CONTENT_TYPE, message.content_type.encode())],
             )
         except KafkaException as error:
-            raise self._cluster.error(error) from None
+            raise self._cluster.error(error, of_record=True) from None
         return Receipt(status=f"{record.topic()}[{record.partition()}]@{record.offset()}")
 
     async def close(self) -> None:

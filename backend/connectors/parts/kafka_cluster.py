@@ -13,19 +13,17 @@ from backend.domain.capabilities import Connection, DeliveryError
 from backend.domain.connector import CheckFailedError
 from backend.domain.model import StrictModel
 from backend.domain.reasons import Reason
-from backend.kafka.client.producer import AsyncProducer
+from backend.kafka.client.producer import RECORD_FAULTS, AsyncProducer
 from backend.network.outbound import ForbiddenAddressError, outbound_policy
 
 _METADATA_SECONDS = 8.0
 """Less than the default time limit of a delivery, so that its error says what librdkafka reported."""
 _TRY_SECONDS = 1.0
 
-_CODES_ABOUT_THE_MESSAGE = {KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.INVALID_RECORD}
-_FINAL_CODES = _CODES_ABOUT_THE_MESSAGE | {
+_FINAL_CODES = RECORD_FAULTS | {
     KafkaError.TOPIC_AUTHORIZATION_FAILED,
     KafkaError.GROUP_AUTHORIZATION_FAILED,
     KafkaError.CLUSTER_AUTHORIZATION_FAILED,
-    KafkaError._INVALID_ARG,
 }
 
 
@@ -146,8 +144,9 @@ class Cluster:
                 if rejected or self.unreachable or self._token_failure or time.monotonic() > deadline:
                     raise
 
-    def error(self, error: Exception) -> DeliveryError:
-        """What a client raised, in the user's terms."""
+    def error(self, error: Exception, *, of_record: bool = False) -> DeliveryError:
+        """What a client raised, in the user's terms. ``of_record`` tells that it was writing a record, which may be to
+        blame."""
         if isinstance(error, ForbiddenAddressError):
             return DeliveryError(Reason.FORBIDDEN, str(error), retryable=False)
         if not isinstance(error, KafkaException):
@@ -157,7 +156,7 @@ class Cluster:
             f"kafka_{cause.name().lower()}",
             f"Kafka: {self.explained(cause)}.",
             retryable=cause.code() not in _FINAL_CODES,
-            about_message=cause.code() in _CODES_ABOUT_THE_MESSAGE,
+            about_message=of_record and cause.code() in RECORD_FAULTS,
         )
 
     def explained(self, cause: KafkaError) -> str:
