@@ -1,6 +1,7 @@
 """What the sinks do with records that can never be written: these are set aside, and the others go on."""
 
 import threading
+import time
 import uuid
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -16,9 +17,12 @@ from backend.apps.deliveries.models import Attempt, DeadLetter, OutputEvent
 from backend.apps.deliveries.sinks import AttemptSink, DeadLetterSink
 from backend.apps.kafka_sink.models import QuarantinedRecord, SinkOffset
 from backend.apps.kafka_sink.sink import Sink, run
+from backend.apps.monitoring import history
+from backend.apps.monitoring.models import CountMinute
 from backend.apps.monitoring.prometheus import exposition
 from backend.apps.usage.models import UsageMinute
 from backend.apps.usage.sinks import UsageSink
+from backend.apps.workspaces.models import Workspace
 from backend.domain import json, routing
 from backend.domain.message import DEAD_DUE, Message, new_message_id, utc_now
 from backend.domain.records import Attempt as Try
@@ -26,6 +30,8 @@ from backend.domain.records import Record, attempt_record, billing_event, dead_l
 from backend.kafka.client.topics import Topic, topic_create
 from backend.resilience.scripts import EVENTS, OutputKey
 from backend.runtime.positions import positions_reconcile
+from backend.telemetry import keys
+from tests import factories
 from tests.infra import KAFKA, REDIS_URL, Server
 from tests.waiting import LIMIT_SECONDS, wait_until
 
@@ -151,6 +157,22 @@ def test_breaker_events_go_on_behind_one_that_cannot_be_written(
     assert [event.cause for event in OutputEvent.objects.all()] == ["It failed."] * 2
     assert [record.position for record in quarantined(EVENTS)] == [f"{EVENTS}@{entry.decode()}" for entry in bad]
     client.delete(EVENTS)
+
+
+def test_neighbours_3_counts_go_on_behind_a_minute_that_cannot_be_written(
+    workspace: Workspace, redis_server: Server
+) -> None:
+    client = redis.from_url(REDIS_URL)
+    pipeline = str(factories.make_pipeline(workspace).pk)
+    minute = int(time.time()) // 60 - 5
+    bad = [{"a\x00b|0": 1}, {b"\xff|0": 1}, {"input.accepted|0": "many"}, {"input.accepted|0": "9" * 5000}]
+    for number, counts in enumerate([{"input.accepted|0": 1}, *bad, {"input.accepted|0": 2}]):
+        client.hset(keys.by_second(pipeline, minute - number), mapping=counts)
+    for _ in range(2):
+        history.fold(minute - len(bad) - 1, minute)
+    rows = CountMinute.objects.filter(pipeline_id=pipeline).order_by("minute")
+    assert [row.counts for row in rows] == [{"input.accepted": 2}, {"input.accepted": 1}]
+    assert [record.sink for record in quarantined(f"headrace:counts:second:{pipeline}")] == ["count_history"] * len(bad)
 
 
 def test_what_is_set_aside_is_counted_and_shown(written: Callable[..., str], redis_server: Server) -> None:
