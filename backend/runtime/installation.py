@@ -44,10 +44,11 @@ def up(layout: Layout) -> list[str]:
     try:
         supervisor.start_processes(prepared.servers)
         database = [server for server in prepared.servers if server.name == _DATABASE]
+        others = [server for server in prepared.servers if server.name != _DATABASE]
         supervisor.wait_until_ready(database, required=[_DATABASE], limit=limit)
         # The database is migrated while Kafka, the slowest of the servers, starts.
         with stack.preparation(prepared.environment) as preparing:
-            problems = supervisor.wait_until_ready(prepared.servers, limit=limit)
+            problems = supervisor.wait_until_ready(others, limit=limit)
             wanted = preparing.finish()
         supervisor.start_processes(prepared.services)
         problems |= supervisor.wait_until_ready(prepared.services, required=[_CONSOLE], limit=limit)

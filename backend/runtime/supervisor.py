@@ -136,10 +136,6 @@ class Supervisor:
     def log_file(self, name: str) -> Path:
         return self._layout.log / f"{name}.log"
 
-    def log_tail(self, name: str, lines: int) -> list[str]:
-        path = self.log_file(name)
-        return path.read_text(errors="replace").splitlines()[-lines:] if path.exists() else []
-
     def _config(self, processes: list[Process]) -> configparser.RawConfigParser:
         config = configparser.RawConfigParser()
         run, log = self._layout.run, self._layout.log
