@@ -1,17 +1,19 @@
 import base64
 import hashlib
 import hmac
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, SecretStr, field_validator
+from pydantic import AfterValidator, Field, SecretStr, field_validator
 
 from backend.connectors.parts import authentication
 from backend.domain import webhook_signature
 from backend.domain.capabilities import Connection, Options, VerificationError, Verify
 from backend.domain.connector import Connector, connectors
+from backend.domain.http_text import HeaderName, SigningKey, check_value
 from backend.domain.model import StrictModel
 
-Headers = dict[str, str]
+Headers = Mapping[str, Sequence[str]]
 
 
 class StandardWebhooks(StrictModel):
@@ -33,9 +35,9 @@ class StandardWebhooks(StrictModel):
 
     def verify(self, headers: Headers, body: bytes) -> None:
         keys = [webhook_signature.key_of(secret.get_secret_value()) for secret in self.secrets.values()]
-        message_id = headers.get(webhook_signature.ID_HEADER)
-        timestamp = headers.get(webhook_signature.TIMESTAMP_HEADER)
-        signature = headers.get(webhook_signature.SIGNATURE_HEADER)
+        message_id = _only(headers, webhook_signature.ID_HEADER)
+        timestamp = _only(headers, webhook_signature.TIMESTAMP_HEADER)
+        signature = " ".join(headers.get(webhook_signature.SIGNATURE_HEADER, ()))
         if not (message_id and timestamp and signature):
             raise VerificationError("The headers webhook-id, webhook-timestamp and webhook-signature are needed.")
         if not webhook_signature.is_valid(keys, message_id, timestamp, signature, body):
@@ -46,17 +48,24 @@ class HmacHeader(StrictModel):
     """An HMAC of the body in a header, as GitHub, Shopify and many others send it."""
 
     type: Literal["hmac"] = "hmac"
-    header: str = Field(min_length=1, description="Header that holds the signature.", examples=["X-Hub-Signature-256"])
-    secret: SecretStr = Field(min_length=1, description="Secret that the sender signs with.")
+    header: HeaderName = Field(description="Header that holds the signature.", examples=["X-Hub-Signature-256"])
+    secret: SigningKey = Field(min_length=1, description="Secret that the sender signs with.")
     algorithm: Literal["sha256", "sha512", "sha1"] = Field("sha256", description="Hash of the HMAC.")
     encoding: Literal["hex", "base64"] = Field("hex", description="How the signature is written.")
-    prefix: str = Field("", description="Text before the signature in the header.", examples=["sha256="])
+    prefix: Annotated[str, AfterValidator(check_value)] = Field(
+        "", description="Text before the signature in the header.", examples=["sha256="]
+    )
 
     def verify(self, headers: Headers, body: bytes) -> None:
         digest = hmac.new(self.secret.get_secret_value().encode(), body, getattr(hashlib, self.algorithm)).digest()
-        expected = self.prefix + (digest.hex() if self.encoding == "hex" else base64.b64encode(digest).decode())
-        if not _same(headers.get(self.header.lower(), ""), expected):
+        written = digest.hex() if self.encoding == "hex" else base64.b64encode(digest).decode()
+        if not _is_among(map(self._signature, headers.get(self.header.lower(), ())), self.prefix + written):
             raise VerificationError(f"The signature in the header {self.header} does not match the body.")
+
+    def _signature(self, given: str) -> str:
+        """As it is compared: hexadecimal digits may be capital letters."""
+        prefix, digits = given[: len(self.prefix)], given[len(self.prefix) :]
+        return prefix + digits.lower() if self.encoding == "hex" else given
 
 
 class BasicAuthentication(authentication.BasicAuthentication):
@@ -65,7 +74,7 @@ class BasicAuthentication(authentication.BasicAuthentication):
     password: SecretStr = Field(min_length=1, description="Password.")
 
     def verify(self, headers: Headers, body: bytes) -> None:
-        if not _same(headers.get("authorization", ""), self.header()):
+        if not _is_among(headers.get("authorization", ()), self.header()):
             raise VerificationError("The user name or the password is wrong.")
 
 
@@ -73,7 +82,7 @@ class BearerAuthentication(authentication.BearerAuthentication):
     """A bearer token."""
 
     def verify(self, headers: Headers, body: bytes) -> None:
-        if not _same(headers.get("authorization", ""), self.header()):
+        if not _is_among(headers.get("authorization", ()), self.header()):
             raise VerificationError("The bearer token is wrong.")
 
 
@@ -90,9 +99,15 @@ class WebhookVerify(Verify[WebhookConnection, Options]):
         self.connection.scheme.verify(headers, body)
 
 
-def _same(given: str, expected: str) -> bool:
-    """Compares a header as it arrived, an octet for each character, with a text that is sent as UTF-8."""
-    return hmac.compare_digest(given.encode("latin-1", "replace"), expected.encode())
+def _only(headers: Headers, name: str) -> str:
+    """The header's value; empty when there is none, or when it is not clear which one was signed."""
+    values = headers.get(name, ())
+    return values[0] if len(values) == 1 else ""
+
+
+def _is_among(given: Iterable[str], expected: str) -> bool:
+    """Compares values of a header as they arrived, an octet for each character, with a text that is sent as UTF-8."""
+    return any(hmac.compare_digest(value.encode("latin-1", "replace"), expected.encode()) for value in given)
 
 
 @connectors.register

@@ -6,7 +6,7 @@ opened, used and closed on one event loop.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Callable, Hashable, Sequence
+from collections.abc import AsyncIterator, Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
@@ -276,8 +276,9 @@ class Verify(Capability[ConnectionT, OptionsT]):
     purpose = "verify requests"
 
     @abstractmethod
-    def verify(self, headers: dict[str, str], body: bytes) -> None:
-        """``headers`` by their lower-case names. Raises VerificationError."""
+    def verify(self, headers: Mapping[str, Sequence[str]], body: bytes) -> None:
+        """``headers`` by their lower-case names: of each its values in the order in which they came, an octet for each
+        character. Raises VerificationError."""
 
 
 class Call(Capability[ConnectionT, OptionsT]):

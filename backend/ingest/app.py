@@ -51,7 +51,7 @@ class Ingest:
         if scope["type"] == "lifespan":
             await self._lifespan(receive, send)
         elif scope["type"] == "http":
-            sent_headers = dict(scope["headers"])
+            sent_headers = requests.headers_of(scope)
             request_body = RequestBody(sent_headers, receive)
             try:
                 status, headers, body = await self._handle(scope, sent_headers, request_body)

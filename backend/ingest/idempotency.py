@@ -10,6 +10,7 @@ from redis.exceptions import RedisError
 from backend.domain import json
 from backend.domain.webhook_signature import ID_HEADER
 from backend.ingest.problems import Problem
+from backend.ingest.requests import Headers, value_of
 from backend.network.redis_client import async_redis_client
 
 log = logging.getLogger(__name__)
@@ -20,9 +21,9 @@ _PENDING_SECONDS = 30
 _ANSWER_SECONDS = 0.5
 
 
-def key_of(headers: dict[bytes, bytes]) -> bytes | None:
+def key_of(headers: Headers) -> bytes | None:
     """The client's key for this request, if it sent one."""
-    return next((headers[name] for name in _HEADERS if headers.get(name)), None)
+    return next(filter(None, (value_of(headers, name) for name in _HEADERS)), None)
 
 
 class IdempotentRequests:

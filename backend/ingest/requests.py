@@ -5,7 +5,7 @@ import hashlib
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from backend.domain import json, limits
+from backend.domain import http_text, json, limits
 from backend.domain.capabilities import DeliveryError, VerificationError, Verify
 from backend.domain.inputs.http import HttpInput, Verification
 from backend.domain.message import TRACEPARENT, Message, utc_now
@@ -24,8 +24,21 @@ _DISCARD_SECONDS = 10.0
 
 NDJSON = "application/x-ndjson"
 
-Headers = dict[bytes, bytes]
+Headers = dict[bytes, list[bytes]]
+"""The values of each header, by its lower-case name, in the order in which they came."""
 Receive = Callable[[], Awaitable[dict[str, Any]]]
+
+
+def headers_of(scope: dict[str, Any]) -> Headers:
+    headers: Headers = {}
+    for name, value in scope["headers"]:
+        headers.setdefault(name, []).append(value)
+    return headers
+
+
+def value_of(headers: Headers, name: bytes) -> bytes:
+    """One value for all that were sent (RFC 9110, section 5.3); empty for none."""
+    return b", ".join(headers.get(name, ()))
 
 
 def verified_pipeline(config: ConfigClient, pipeline_id: str) -> PipelineSnapshot | None:
@@ -58,14 +71,14 @@ async def verify(config: ConfigClient, pipeline: PipelineSnapshot, headers: Head
             503, "Verification unavailable", f"The pipeline's verification does not work: {error}", retry_after=60
         ) from None
     try:
-        verifier.verify({n.decode("latin-1"): v.decode("latin-1") for n, v in headers.items()}, body)
+        verifier.verify({n.decode("latin-1"): [v.decode("latin-1") for v in vs] for n, vs in headers.items()}, body)
     except VerificationError as error:
         raise Problem(401, "Not verified", str(error)) from None
 
 
 def authorized_pipeline(config: ConfigClient, pipeline_id: str, headers: Headers) -> PipelineSnapshot:
     """The pipeline the request may post to. Raises Problem 401, 404 or 503."""
-    scheme, _, token = headers.get(b"authorization", b"").partition(b" ")
+    scheme, _, token = value_of(headers, b"authorization").partition(b" ")
     if scheme.lower() != b"bearer" or not token:
         raise Problem(401, "Not authenticated", "Send an API key of the workspace as 'Authorization: Bearer hr_…'.")
     key = config.key(hashlib.sha256(token.strip()).hexdigest())
@@ -88,12 +101,14 @@ def _check_accepting(pipeline: PipelineSnapshot) -> None:
 
 
 def declared_type(headers: Headers) -> str:
-    """The content type. Raises Problem 415 without one."""
-    sent = headers.get(b"content-type", b"")
+    """The content type. Raises Problem 415 without one, 400 when it cannot be sent on."""
+    sent = headers.get(b"content-type", [])
+    if len(sent) > 1:
+        raise Problem(400, "Several content types", "Send one Content-Type header.")
     try:
-        content_type = sent.decode().strip()
-    except UnicodeDecodeError:
-        content_type = sent.decode("latin-1").strip()
+        content_type = http_text.content_type(sent[0]) if sent else ""
+    except http_text.HeaderError as error:
+        raise Problem(400, "Broken content type", str(error)) from None
     if not content_type:
         raise Problem(415, "No content type", "Send a Content-Type header, such as application/json.")
     return content_type
@@ -103,9 +118,9 @@ class RequestBody:
     """The body of one request, as it arrives."""
 
     def __init__(self, headers: Headers, receive: Receive) -> None:
-        declared = headers.get(b"content-length", b"0")
+        declared = value_of(headers, b"content-length")
         self._declared = int(declared) if declared.isdigit() else 0
-        self._expects_continue = headers.get(b"expect", b"").lower() == b"100-continue"
+        self._expects_continue = value_of(headers, b"expect").lower() == b"100-continue"
         self._receive = receive
         self._received = 0
         self._ended = False
@@ -164,7 +179,7 @@ def messages(pipeline: PipelineSnapshot, content_type: str, body: bytes, headers
         bodies = [body]
         where = "The body is not JSON: {1}"
     maker = MessageMaker(pipeline)
-    traceparent = headers.get(b"traceparent")
+    traceparent = value_of(headers, b"traceparent")
     extra = {TRACEPARENT: traceparent.decode("latin-1")} if traceparent else {}
     received_at = utc_now()
     made = []

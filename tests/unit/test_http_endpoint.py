@@ -11,8 +11,8 @@ from pydantic import ValidationError
 from backend.connectors.http.address import compile_path
 from backend.connectors.http.connection import HttpConnection
 from backend.connectors.http.options import HttpBatchOptions, HttpOptions
-from backend.connectors.parts.http_text import encoded
 from backend.domain.errors import ConfigError
+from backend.domain.http_text import encoded
 from backend.domain.message_templates import UnfitValueError
 
 

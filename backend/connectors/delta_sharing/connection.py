@@ -4,9 +4,9 @@ from typing import Any
 
 from pydantic import Field, HttpUrl, SecretStr, TypeAdapter, ValidationError, field_validator
 
-from backend.connectors.parts.http_text import check_value
 from backend.domain import json
 from backend.domain.capabilities import Connection
+from backend.domain.http_text import check_value
 from backend.domain.model import StrictModel
 
 _URL: TypeAdapter[HttpUrl] = TypeAdapter(HttpUrl)

@@ -5,9 +5,9 @@ from typing import Annotated, Literal
 from pydantic import Field, HttpUrl, field_validator
 
 from backend.connectors.parts.authentication import BasicAuthentication, BearerAuthentication, NoAuthentication
-from backend.connectors.parts.http_text import HeaderCredential
 from backend.connectors.parts.tls import Certificates
 from backend.domain.capabilities import Connection
+from backend.domain.http_text import HeaderCredential
 from backend.domain.masking import secret_values
 from backend.domain.model import StrictModel
 

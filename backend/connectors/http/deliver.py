@@ -7,9 +7,9 @@ from backend.connectors.http.connection import HttpConnection
 from backend.connectors.http.options import HttpOptions, RequestTemplates
 from backend.connectors.parts.http_answers import receipt, refused
 from backend.connectors.parts.http_endpoint import Endpoint
-from backend.connectors.parts.http_text import HeaderError, check_value
 from backend.domain import message_templates, webhook_signature
 from backend.domain.capabilities import Deliver, DeliveryError, Receipt
+from backend.domain.http_text import HeaderError, check_value
 from backend.domain.message import Message
 from backend.domain.message_templates import TemplateSource
 from backend.domain.reasons import Reason

@@ -7,9 +7,9 @@ from pydantic import AfterValidator, Field, JsonValue, field_validator
 from backend.connectors.http.address import compile_path
 from backend.connectors.http.connection import HttpConnection
 from backend.connectors.parts.http_address import header_line
-from backend.connectors.parts.http_text import HeaderName, HeaderValue, check_value
 from backend.domain import json, limits, message_templates, templates
 from backend.domain.capabilities import Options
+from backend.domain.http_text import HeaderName, HeaderValue, check_value
 from backend.domain.message import Message
 from backend.domain.message_templates import MessageTemplate, TemplateSource
 from backend.domain.model import ADVANCED

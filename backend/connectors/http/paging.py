@@ -10,10 +10,10 @@ from urllib.parse import urljoin, urlsplit
 
 from pydantic import Field
 
-from backend.connectors.parts.http_text import encoded
 from backend.connectors.parts.raw_json import raw_at
 from backend.domain import json
 from backend.domain.capabilities import DeliveryError
+from backend.domain.http_text import encoded
 from backend.domain.model import StrictModel
 from backend.domain.paths import FieldPath, parse_path
 from backend.domain.reasons import Reason

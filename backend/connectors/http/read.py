@@ -15,10 +15,10 @@ from backend.connectors.http.paging import AnyPaging, NoPaging, Page, ParameterN
 from backend.connectors.parts.http_address import header_line
 from backend.connectors.parts.http_answers import refused
 from backend.connectors.parts.http_endpoint import Endpoint
-from backend.connectors.parts.http_text import HeaderName, HeaderValue
 from backend.connectors.parts.raw_json import raw_at, raw_items
 from backend.domain import json
 from backend.domain.capabilities import Batch, DeliveryError, InputRecord, Options, ReadBatch
+from backend.domain.http_text import HeaderName, HeaderValue
 from backend.domain.model import ADVANCED
 from backend.domain.paths import FieldPath, parse_path
 from backend.domain.reasons import Reason

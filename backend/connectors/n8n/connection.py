@@ -2,10 +2,10 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, Field, JsonValue, SecretStr, ValidationInfo, field_validator
 
-from backend.connectors.parts.http_text import HeaderCredential
 from backend.connectors.parts.server_address import ServerAddress
 from backend.domain import json
 from backend.domain.capabilities import Connection, Options
+from backend.domain.http_text import HeaderCredential
 from backend.domain.masking import secret_values
 from backend.domain.model import StrictModel
 

@@ -3,9 +3,9 @@
 import base64
 from typing import Literal
 
-from pydantic import Field, SecretStr
+from pydantic import Field
 
-from backend.connectors.parts.http_text import HeaderCredential
+from backend.domain.http_text import HeaderCredential, Password, UserName
 from backend.domain.model import StrictModel
 
 
@@ -33,8 +33,8 @@ class BasicAuthentication(StrictModel):
     """A user name and password."""
 
     type: Literal["basic"] = "basic"
-    username: str = Field(min_length=1, description="User name.")
-    password: SecretStr = Field(description="Password.")
+    username: UserName = Field(min_length=1, description="User name.")
+    password: Password = Field(description="Password.")
 
     def header(self) -> str:
         pair = f"{self.username}:{self.password.get_secret_value()}"

@@ -5,9 +5,9 @@ from typing import Annotated
 from pydantic import Field, HttpUrl, field_validator
 
 from backend.connectors.parts.authentication import BasicAuthentication, BearerAuthentication, NoAuthentication
-from backend.connectors.parts.http_text import HeaderCredential, HeaderName, encoded
 from backend.connectors.parts.oauth import OAuth
 from backend.domain.capabilities import Connection
+from backend.domain.http_text import HeaderCredential, HeaderName, encoded
 from backend.domain.masking import secret_values
 
 

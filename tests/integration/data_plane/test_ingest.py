@@ -166,6 +166,8 @@ async def test_a_batch_of_lines_is_accepted_whole_or_not_at_all(ingest: str) -> 
         ("foreign", b"{}", {}, 404),
         ("paused", b"{}", {}, 503),
         ("plain", b"{}", {"Content-Type": ""}, 415),
+        ("plain", b"{}", {"Content-Type": "text/é"}, 400),
+        ("plain", b"{}", {"Content-Type": "text/" + "a" * 1024}, 400),
         ("plain", b"{broken", {}, 400),
         ("plain", b"", {}, 400),
         ("plain", b"\n \n", {"Content-Type": "application/x-ndjson"}, 400),

@@ -42,7 +42,7 @@ class VerifySuite(ABC):
         """The same from a sender that has another secret."""
 
     def verify(self, headers: dict[str, str], body: bytes) -> None:
-        self._bound().verify(headers, body)
+        self._bound().verify({name: [value] for name, value in headers.items()}, body)
 
     def refused(self, headers: dict[str, str], body: bytes) -> None:
         with pytest.raises(VerificationError) as refused:
