@@ -16,7 +16,7 @@ from backend.domain.message import CONTENT_TYPE, MESSAGE_ID, Message
 from backend.domain.message_templates import MessageTemplate, TemplateSource, UnfitValueError, scalar_text
 from backend.domain.model import ADVANCED
 from backend.domain.paths import MISSING, FieldPath, parse_path
-from backend.domain.templates import without_placeholders
+from backend.domain.templates import placeholders, without_placeholders
 from backend.kafka.client.consumer import AsyncConsumer
 from backend.kafka.client.producer import AsyncProducer
 from backend.network.outbound import ForbiddenAddressError
@@ -24,6 +24,10 @@ from backend.network.outbound import ForbiddenAddressError
 _BATCH_RECORDS = 500
 _CHECK_BROKERS_SECONDS = 60.0
 _CALL_SECONDS = 10.0
+_BATCH_BYTES = 1_000_000
+"""librdkafka's own limit of a batch; a batch is smaller where the topic takes less."""
+_BATCH_REFUSED = {KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.RECORD_LIST_TOO_LARGE}
+"""A broker's answer to all records of a batch, any of which may be small enough."""
 _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
 
 
@@ -55,10 +59,12 @@ class KafkaDeliver(Deliver[KafkaConnection, KafkaOptions]):
     """An idempotent producer with acknowledgement by all in-sync replicas.
 
     At least once: a message whose acknowledgement was lost is written again when it is retried. Its key and the headers
-    `message-id` and `content-type` are written with it."""
+    `message-id` and `content-type` are written with it. The size that a topic takes is its own."""
 
     options_model = KafkaOptions
     _producer: AsyncProducer | None = None
+    _unbatched: AsyncProducer | None = None
+    """Made when a batch is refused for its size."""
 
     async def open(self) -> None:
         self._topic = message_templates.compile_text(self.options.topic, _topic_part)
@@ -68,17 +74,10 @@ class KafkaDeliver(Deliver[KafkaConnection, KafkaOptions]):
             await self._cluster.metadata()
         except (KafkaException, ForbiddenAddressError) as error:
             raise self._cluster.error(error) from None
-        self._producer = AsyncProducer(
-            self._cluster.config(
-                **{
-                    "linger.ms": 2,
-                    # As large as messages may be here; the cluster has its own limit.
-                    "message.max.bytes": 4 * 1024 * 1024,
-                    # A missing topic is reported before an attempt's default time limit ends.
-                    "topic.metadata.propagation.max.ms": 3000,
-                }
-            )
-        )
+        limit = None
+        if not placeholders(self.options.topic):
+            limit = await self._cluster.most_bytes(self.options.topic)
+        self._producer = self._new_producer(**{"linger.ms": 2, "batch.size": min(limit or _BATCH_BYTES, _BATCH_BYTES)})
 
     def target(self) -> str:
         return f"topic {self.options.topic} at {self.connection.bootstrap_servers}"
@@ -86,20 +85,32 @@ class KafkaDeliver(Deliver[KafkaConnection, KafkaOptions]):
     async def deliver(self, message: Message) -> Receipt:
         assert self._producer is not None
         topic, value = self._written(message)
+        headers = [(MESSAGE_ID, message.id.encode()), (CONTENT_TYPE, message.content_type.encode())]
         try:
-            record = await self._producer.send(
-                topic,
-                key=message.key,
-                value=value,
-                headers=[(MESSAGE_ID, message.id.encode()), (CONTENT_TYPE, message.content_type.encode())],
-            )
+            try:
+                record = await self._producer.send(topic, key=message.key, value=value, headers=headers)
+            except KafkaException as error:
+                if error.args[0].code() not in _BATCH_REFUSED:
+                    raise
+                self._unbatched = self._unbatched or self._new_producer(**{"batch.num.messages": 1})
+                record = await self._unbatched.send(topic, key=message.key, value=value, headers=headers)
         except KafkaException as error:
             raise self._cluster.error(error, of_record=True) from None
         return Receipt(status=f"{record.topic()}[{record.partition()}]@{record.offset()}")
 
     async def close(self) -> None:
-        if self._producer is not None:
-            await self._producer.close()
+        for producer in (self._producer, self._unbatched):
+            if producer is not None:
+                await producer.close()
+
+    def _new_producer(self, **batches: Any) -> AsyncProducer:
+        limits = {
+            # As large as messages may be here; the cluster has its own limit.
+            "message.max.bytes": 4 * 1024 * 1024,
+            # A missing topic is reported before an attempt's default time limit ends.
+            "topic.metadata.propagation.max.ms": 3000,
+        }
+        return AsyncProducer(self._cluster.config(**limits, **batches))
 
     def _written(self, message: Message) -> tuple[str, bytes | None]:
         """The record's topic and value."""

@@ -122,7 +122,7 @@ class Ingest:
             )
         verified = requests.verified_pipeline(self._config, pipeline_id)
         pipeline = verified or requests.authorized_pipeline(self._config, pipeline_id, headers)
-        body = await request_body.read()
+        body = requests.unpacked(headers, await request_body.read())
         if verified:
             await requests.verify(self._config, pipeline, headers, body)
         key = idempotency.key_of(headers)

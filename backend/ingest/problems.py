@@ -1,6 +1,7 @@
 """Error responses of the ingest: RFC 9457 problem+json."""
 
 from backend.domain import json
+from backend.ingest.encodings import SUPPORTED
 
 
 class Problem(Exception):
@@ -22,4 +23,6 @@ class Problem(Exception):
             headers.append((b"retry-after", str(self.retry_after).encode()))
         if self.status == 401:
             headers.append((b"www-authenticate", b"Bearer"))
+        if self.status == 415:
+            headers.append((b"accept-encoding", ", ".join(SUPPORTED).encode()))
         return headers

@@ -11,11 +11,12 @@ from backend.domain.inputs.http import HttpInput, Verification
 from backend.domain.message import TRACEPARENT, Message, utc_now
 from backend.domain.message_maker import MessageMaker
 from backend.domain.pipeline import PipelineSnapshot
+from backend.ingest import encodings
 from backend.ingest.problems import Problem
 from backend.manager_api.client import ConfigClient, ConfigUnavailableError, UnknownPipelineError
 
 MAX_BODY_BYTES = 1024 * 1024 - 1
-"""Largest body, a whole NDJSON batch included: it is below 1 MiB."""
+"""Largest body, a whole NDJSON batch included, as it is sent and once it is unpacked: it is below 1 MiB."""
 MAX_LINES = 10_000
 """Most messages of a batch: the producer has room for 100,000 messages of all clients."""
 
@@ -112,6 +113,21 @@ def declared_type(headers: Headers) -> str:
     if not content_type:
         raise Problem(415, "No content type", "Send a Content-Type header, such as application/json.")
     return content_type
+
+
+def unpacked(headers: Headers, body: bytes) -> bytes:
+    """The body without its content codings. Raises Problem 400, 413 or 415."""
+    codings = value_of(headers, b"content-encoding")
+    if not codings:
+        return body
+    try:
+        return encodings.unpacked(body, codings.decode("latin-1"), MAX_BODY_BYTES)
+    except encodings.UnknownCodingError as error:
+        raise Problem(415, "Unknown content coding", str(error)) from None
+    except encodings.UnpackedTooLargeError as error:
+        raise Problem(413, "Too large", str(error)) from None
+    except encodings.BrokenCodingError as error:
+        raise Problem(400, "Broken body", str(error)) from None
 
 
 class RequestBody:

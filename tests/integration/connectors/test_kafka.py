@@ -29,10 +29,10 @@ class Topic(Server):
         return [record.value() for record in records]  # type: ignore[misc]
 
 
-async def make_topic(partitions: int = 1) -> str:
+async def make_topic(partitions: int = 1, **config: str) -> str:
     topic = f"connector-{new_message_id()}"
     admin = AdminClient({"bootstrap.servers": KAFKA})
-    await asyncio.to_thread(admin.create_topics([NewTopic(topic, partitions, 1)])[topic].result)
+    await asyncio.to_thread(admin.create_topics([NewTopic(topic, partitions, 1, config=config)])[topic].result)
     for partition in range(partitions):  # an output gives up after three seconds without a leader
         await asyncio.to_thread(end_offset, topic, partition)
     return topic
@@ -73,6 +73,22 @@ class TestKafka(_Kafka, DeliverSuite):
             assert (refused.value.retryable, refused.value.about_message) == (False, True)
         await client.close()
         assert await server.delivered() == [b'{"id":1}', None, None]
+
+    @pytest.mark.parametrize("knows_the_topic", [True, False])
+    async def test_neighbours_8_a_message_is_too_large_only_by_itself(self, knows_the_topic: bool) -> None:
+        topic = await make_topic(**{"max.message.bytes": "2000"})
+        server = Topic({"bootstrap_servers": KAFKA}, {"topic": topic})
+        client = self.client(server.connection, {"topic": topic if knows_the_topic else "{{topic}}"})
+        rows = [message(json.dumps({"n": n, "text": "x" * 100, "topic": topic})) for n in range(200)]
+        large = message(json.dumps({"text": "x" * 3000, "topic": topic}))
+        await client.deliver_one(rows.pop())  # opens it, so that the others are sent at once
+        results = await asyncio.gather(*map(client.deliver_one, [*rows, large]), return_exceptions=True)
+        await client.close()
+        refused = results.pop()
+        assert isinstance(refused, DeliveryError)
+        assert (refused.retryable, refused.about_message) == (False, True)
+        assert [result for result in results if isinstance(result, BaseException)] == []
+        assert {json.loads(body)["n"] for body in await server.delivered()} == set(range(200))
 
 
 class WrittenTopic(Source):

@@ -1,5 +1,6 @@
 import asyncio
 import contextlib
+import gzip
 import hashlib
 import http.client
 import io
@@ -10,10 +11,11 @@ import socket
 import subprocess
 import sys
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import aiohttp
+import brotli
 import pytest
 import redis
 from confluent_kafka import Consumer, TopicPartition
@@ -233,6 +235,27 @@ def test_a_body_without_end_is_not_read_for_ever(ingest: str) -> None:
             assert client.recv(100).startswith(b"HTTP/1.1 413")
             while client.recv(65536):
                 pass
+
+
+@pytest.mark.parametrize(("coding", "compress"), [("gzip", gzip.compress), ("br", brotli.compress)])
+async def test_neighbours_8_what_a_client_has_compressed_is_stored_unpacked(
+    ingest: str, coding: str, compress: Callable[[bytes], bytes]
+) -> None:
+    compressed = {"Content-Encoding": coding}
+    status, answer, _ = await post(ingest, PIPELINES["plain"], compress(b'{"a": 1}'), **compressed)
+    assert status == 202
+    [record] = records(routing.INPUT, answer["message_ids"]).values()
+    assert record.value() == b'{"a": 1}'
+    text = compressed | {"Content-Type": "text/plain"}
+    assert (await post(ingest, PIPELINES["plain"], compress(b"x" * (1024 * 1024 - 1)), **text))[0] == 202
+    for body, headers, expected in (
+        (compress(b"x" * 1024 * 1024), text, 413),
+        (b"{}", compressed, 400),
+        (compress(b"{}")[:-1], compressed, 400),
+        (b"{}", {"Content-Encoding": "lzma"}, 415),
+    ):
+        status, answer, _ = await post(ingest, PIPELINES["plain"], body, **headers)
+        assert (status, answer["status"]) == (expected, expected)
 
 
 async def test_other_addresses_and_methods(ingest: str) -> None:

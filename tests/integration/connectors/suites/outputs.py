@@ -14,6 +14,7 @@ from backend.delivery.client import DeliveryClient
 from backend.domain.capabilities import Deliver, DeliverBatch, DeliveryError
 from backend.domain.connector import CheckFailedError, RuntimeConnector, check_connection, connectors
 from backend.domain.pipeline import OutputConfig, RuntimeOutput
+from backend.ingest.requests import MAX_BODY_BYTES
 from tests.integration.connectors.suites.common import forbid_every_address, hides_secrets, message
 from tests.waiting import LIMIT_SECONDS
 
@@ -37,6 +38,8 @@ class Server:
 class _Outputs(ABC):
     type: str
     batch: dict[str, Any] | None = None
+    takes_the_largest = True
+    """Whether the system takes a message as large as ingest does."""
 
     @abstractmethod
     @asynccontextmanager
@@ -71,6 +74,23 @@ class _Outputs(ABC):
             await asyncio.gather(*(client.deliver_one(message(body)) for body in bodies))
             await client.close()
             assert sorted(await server.delivered()) == sorted(bodies)
+
+    async def test_neighbours_8_the_largest_message_is_delivered(self) -> None:
+        body = b'{"n": 1, "text": "%s"}'
+        body %= b"x" * (MAX_BODY_BYTES + 2 - len(body))
+        assert len(body) == MAX_BODY_BYTES
+        async with self.server() as server:
+            client = self.client(server.connection, server.options)
+            if self.takes_the_largest:
+                await client.deliver_one(message(body))
+            else:
+                with pytest.raises(DeliveryError) as refused:
+                    await client.deliver_one(message(body))
+                assert (refused.value.retryable, refused.value.about_message) == (False, True)
+            await client.deliver_one(message(b'{"n": 2}'))
+            await client.close()
+            expected = [body, b'{"n": 2}'] if self.takes_the_largest else [b'{"n": 2}']
+            assert sorted(await server.delivered()) == sorted(expected)
 
     async def test_nobody_there_is_a_transient_fault_without_secrets(self) -> None:
         connection = self.unreachable()
