@@ -3,7 +3,7 @@
 import zlib
 from collections.abc import Callable
 
-import brotli
+import brotli  # type: ignore[import-untyped]
 from backports.zstd import DecompressionParameter, ZstdDecompressor, ZstdError
 
 _MOST_CODINGS = 2

@@ -1,6 +1,7 @@
 """The data plane's copy of the configuration."""
 
 import asyncio
+import contextlib
 import logging
 import random
 import time
@@ -32,6 +33,7 @@ _Version = tuple[str, int]
 
 _CALL_SECONDS = 5.0
 _RUNTIME_FRESH_SECONDS = 60.0
+"""Changes are pushed; this is for what is changed elsewhere, such as a secret in Vault."""
 _VERSION_IDLE_SECONDS = 3600.0
 _SILENCE_SECONDS = 150.0
 """The manager sends an event every minute; a stream that is silent for longer is dead."""
@@ -94,6 +96,9 @@ class ConfigClient:
         self._runtime: IdleCache[_Version, tuple[float, RuntimePipeline]] = IdleCache(_VERSION_IDLE_SECONDS)
         self._fetches: dict[tuple[Any, _Version], asyncio.Task[Any]] = {}
         self._loaded = asyncio.Event()
+        self._connectors_changed = asyncio.Event()
+        self._changes = 0
+        """How often something that a runtime configuration is made of has changed."""
         self._task: asyncio.Task[None] | None = None
         self.connected = False
         """Whether the manager's stream is open now."""
@@ -146,7 +151,7 @@ class ConfigClient:
         return known
 
     async def runtime(self, pipeline_id: str, version: int) -> RuntimePipeline:
-        """A version with its outputs' connections, about a minute old at most while the manager answers.
+        """A version with its outputs' connections as they are now; while the manager does not answer, as they were.
 
         Raises UnknownPipelineError, ConfigUnavailableError.
         """
@@ -165,6 +170,13 @@ class ConfigClient:
                 raise
             self._runtime[key] = (time.monotonic(), held)
             return held
+
+    async def connectors_change(self, seconds: float) -> None:
+        """Waits until a connector has changed since the last call, at most for so long. For one caller."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._connectors_changed.wait()
+        self._connectors_changed.clear()
 
     def _fetch(self, fetch: Callable[[_Version], Coroutine[Any, Any, T]], key: _Version) -> asyncio.Task[T]:
         """One call to the manager for all messages that wait for the same thing, none of which may cancel it."""
@@ -187,6 +199,7 @@ class ConfigClient:
         return snapshot
 
     async def _fetch_runtime(self, key: _Version) -> RuntimePipeline:
+        changes = self._changes
         answer = await self._call(self._stub.GetRuntimeConfig, *key)
         snapshot = stored.load_pipeline(answer.pipeline.snapshot)
         runtime = RuntimePipeline.of(
@@ -201,7 +214,8 @@ class ConfigClient:
                 for connector_id, connector in answer.connectors.items()
             },
         )
-        self._runtime[key] = (time.monotonic(), runtime)
+        # What has changed meanwhile may have come too late for this answer.
+        self._runtime[key] = (time.monotonic() if changes == self._changes else float("-inf"), runtime)
         return runtime
 
     async def _call(self, method, pipeline_id: str, version: int):  # type: ignore[no-untyped-def]
@@ -224,6 +238,8 @@ class ConfigClient:
             try:
                 stream = self._stub.WatchPipelines(pb.WatchRequest(), metadata=self._metadata)
                 self._arrived = set(), set()
+                # What changed while no stream was open is not pushed.
+                self._refresh_runtime()
                 while True:
                     # Not wait_for(): in Python 3.11 it loses a cancellation that comes with an event.
                     async with asyncio.timeout(_SILENCE_SECONDS):
@@ -261,6 +277,8 @@ class ConfigClient:
         for pipeline_id in piece.pipelines_removed:
             self._published.remove(pipeline_id)
             self._forget_runtime(pipeline_id)
+        if piece.connectors_changed:
+            self._forget_connectors({UUID(connector_id) for connector_id in piece.connectors_changed})
         for key in piece.keys:
             self._published.put_key(IngestKey(key.hash, UUID(key.workspace_id), key.expires_at))
         for hashed in piece.keys_removed:
@@ -271,9 +289,23 @@ class ConfigClient:
 
     def _forget_runtime(self, pipeline_id: str) -> None:
         # Kept, but stale: it serves while the manager is unavailable.
+        self._changes += 1
         for key, (_, runtime) in self._runtime.items():
             if key[0] == pipeline_id:
                 self._runtime[key] = (float("-inf"), runtime)
+
+    def _forget_connectors(self, changed: set[UUID]) -> None:
+        self._changes += 1
+        for key, (_, runtime) in self._runtime.items():
+            if not changed.isdisjoint(runtime.connectors):
+                self._runtime[key] = (float("-inf"), runtime)
+        self._connectors_changed.set()
+
+    def _refresh_runtime(self) -> None:
+        """Each is fetched again, while what is held serves until it has come."""
+        stale_at = time.monotonic() - _RUNTIME_FRESH_SECONDS
+        for key, (fetched_at, runtime) in self._runtime.items():
+            self._runtime[key] = (min(fetched_at, stale_at), runtime)
 
     async def _load_from_redis(self) -> None:
         client = async_redis_client(self._redis_url)

@@ -33,7 +33,7 @@ INGEST_KEYS = "headrace:config:ingest-keys"
 """Hash: SHA-256 of a key to IngestKey as JSON. No TTL."""
 
 CHANGES = "headrace:config:changes"
-"""Pub/sub channel; a message is ``pipeline:<id>`` or ``key:<hash>``."""
+"""Pub/sub channel; a message is ``pipeline:<id>``, ``key:<hash>`` or ``connector:<id>``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +74,14 @@ def announce(kind: Literal["pipeline", "key"], name: str, entry: bytes | None) -
         log.warning(
             "The data plane receives the %s %s only within seconds, because Redis failed: %s", kind, name, error
         )
+
+
+def announce_connector(connector_id: UUID) -> None:
+    """Announces that a connection or its secrets have changed, which the snapshot does not hold."""
+    try:
+        redis_client().publish(CHANGES, f"connector:{connector_id}")
+    except RedisError as error:
+        log.warning("The data plane notices a change of connector %s later: Redis failed: %s", connector_id, error)
 
 
 class PublishedPipeline:

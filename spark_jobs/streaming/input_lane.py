@@ -40,7 +40,7 @@ _UNACKNOWLEDGED_KIBIBYTES = 256 * 1024
 _CLAIM_SECONDS = 2.0
 _RENEW_SECONDS = 5.0
 _REFRESH_SECONDS = 15 * 60.0
-"""How often a stream's configuration is fetched again, since its connector may have changed."""
+"""How often a stream's configuration is fetched again; a change of its connector is pushed."""
 _CONFIG_SECONDS = 60.0
 
 
@@ -148,9 +148,9 @@ class InputTask:
                 stopping.add_done_callback(self._stopping.discard)
 
     async def _refresh_forever(self) -> None:
-        """Restarts streams whose connector has changed, which nobody announces."""
+        """Restarts streams whose connector has changed."""
         while True:
-            await asyncio.sleep(_REFRESH_SECONDS)
+            await self._services.config.connectors_change(_REFRESH_SECONDS)
             for reader, _ in list(self._readers.values()):
                 reading = self._readers.get(reader.lease.pipeline_id)
                 if await reader.is_outdated() and reading is not None and reading[0] is reader:

@@ -6,7 +6,7 @@ import tracemalloc
 import zlib
 from collections.abc import Callable
 
-import brotli
+import brotli  # type: ignore[import-untyped]
 import pytest
 from backports import zstd
 from hypothesis import given

@@ -1,5 +1,6 @@
 """Queries on connectors and their types."""
 
+from collections.abc import Iterable
 from typing import Any
 
 from django.db.models import QuerySet
@@ -13,6 +14,12 @@ from backend.domain.registry import UnknownComponentError
 
 def connectors_of(workspace: Workspace) -> QuerySet[Connector]:
     return Connector.objects.filter(workspace=workspace)
+
+
+def connector_revisions(connector_ids: Iterable[str] | None = None) -> dict[str, Any]:
+    """By id, for all connectors or those of these: equal as long as the connection and its secrets are the same."""
+    connectors = Connector.objects.all() if connector_ids is None else Connector.objects.filter(pk__in=connector_ids)
+    return {str(pk): changed_at for pk, changed_at in connectors.values_list("pk", "updated_at").iterator()}
 
 
 def connector_types() -> list[dict[str, Any]]:

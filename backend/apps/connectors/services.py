@@ -31,6 +31,7 @@ from backend.domain.masking import (
     value_at,
 )
 from backend.domain.registry import UnknownComponentError
+from backend.manager_api.snapshot import announce_connector
 from backend.network.outbound import ForbiddenAddressError, outbound_policy
 
 StoredConnection = tuple[dict[str, Any], dict[str, str]]
@@ -87,7 +88,7 @@ def connector_update(
     connection: dict[str, Any],
     store: StoreSecrets = secrets_store,
 ) -> Connector:
-    """A mask sent back keeps the stored secret. Published pipelines use the change within a minute."""
+    """A mask sent back keeps the stored secret. Published pipelines use the change at once."""
     previous = connection_load(connector)
     public, secrets = _validated(connector.workspace, connector.type, connection, previous)
     _check_name_is_free(connector.workspace, name, but=connector)
@@ -107,6 +108,7 @@ def connector_update(
             after=_audited(connector),
             secrets_changed=_changed_secrets(previous[1], secrets),
         )
+        transaction.on_commit(lambda: announce_connector(connector.pk))
     return connector
 
 

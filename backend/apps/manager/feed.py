@@ -1,18 +1,20 @@
 """Follows the published configuration, once for all data-plane processes that watch it.
 
-It keeps a revision of every published pipeline and key, not their contents, and hands the names of those that changed
-to each watcher.
+It keeps a revision of every published pipeline, key and connector, not their contents, and hands the names of those
+that changed to each watcher.
 """
 
 import asyncio
 import contextlib
 import logging
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
 from django.db import Error as DatabaseError
 from redis.exceptions import RedisError
 
+from backend.apps.connectors.selectors import connector_revisions
 from backend.apps.manager.threads import in_thread
 from backend.apps.pipelines.selectors import published_revisions
 from backend.apps.workspaces.selectors import ingest_key_revisions
@@ -30,20 +32,32 @@ _PROBE_SECONDS = 10.0
 """How often an idle subscription is probed."""
 
 Revisions = dict[str, Any]
-"""By a pipeline's id or a key's hash; equal as long as what is published is the same."""
+"""By a pipeline's id, a key's hash or a connector's id; equal as long as what is published is the same."""
+
+
+@dataclass
+class Names:
+    """Of pipelines, keys and connectors."""
+
+    pipelines: set[str] = field(default_factory=set)
+    keys: set[str] = field(default_factory=set)
+    connectors: set[str] = field(default_factory=set)
+
+    def __bool__(self) -> bool:
+        return bool(self.pipelines or self.keys or self.connectors)
 
 
 class Watcher:
-    """What one data-plane process has still to be sent: names of pipelines and keys."""
+    """What one data-plane process has still to be sent."""
 
     def __init__(self) -> None:
-        self.pipelines: set[str] = set()
-        self.keys: set[str] = set()
+        self._names = Names()
         self._changed = asyncio.Event()
 
-    def notify(self, pipelines: set[str], keys: set[str]) -> None:
-        self.pipelines |= pipelines
-        self.keys |= keys
+    def notify(self, names: Names) -> None:
+        self._names.pipelines |= names.pipelines
+        self._names.keys |= names.keys
+        self._names.connectors |= names.connectors
         self._changed.set()
 
     async def wait(self, seconds: float) -> None:
@@ -52,10 +66,9 @@ class Watcher:
             async with asyncio.timeout(seconds):
                 await self._changed.wait()
 
-    def take(self) -> tuple[set[str], set[str]]:
-        """The pipelines and keys that changed since the last call."""
-        taken = self.pipelines, self.keys
-        self.pipelines, self.keys = set(), set()
+    def take(self) -> Names:
+        """What changed since the last call."""
+        taken, self._names = self._names, Names()
         self._changed.clear()
         return taken
 
@@ -67,6 +80,7 @@ class ConfigurationFeed:
         self._redis_url = redis_url
         self._pipelines: Revisions = {}
         self._keys: Revisions = {}
+        self._connectors: Revisions = {}
         self._watchers: set[Watcher] = set()
         self._loaded = asyncio.Event()
 
@@ -80,11 +94,11 @@ class ConfigurationFeed:
         finally:
             self._watchers.discard(watcher)
 
-    async def published(self) -> tuple[list[str], list[str]]:
+    async def published(self) -> Names:
         """The published pipelines and keys. Raises TimeoutError when the database does not tell them in time."""
         async with asyncio.timeout(_LOADED_SECONDS):
             await self._loaded.wait()
-        return list(self._pipelines), list(self._keys)
+        return Names(set(self._pipelines), set(self._keys))
 
     async def run(self) -> NoReturn:
         client = async_redis_subscriber(self._redis_url)
@@ -120,19 +134,28 @@ class ConfigurationFeed:
 
     async def _compare_all(self) -> None:
         pipelines, keys = await in_thread(published_revisions), await in_thread(ingest_key_revisions)
-        changed, keys_changed = _differing(self._pipelines, pipelines), _differing(self._keys, keys)
-        self._pipelines, self._keys = pipelines, keys
+        connectors = await in_thread(connector_revisions)
+        changed = Names(
+            _differing(self._pipelines, pipelines),
+            _differing(self._keys, keys),
+            _differing(self._connectors, connectors),
+        )
+        self._pipelines, self._keys, self._connectors = pipelines, keys, connectors
         self._loaded.set()
-        self._notify(changed, keys_changed)
+        self._notify(changed)
 
     async def _compare_one(self, announced: str) -> None:
         kind, _, name = announced.partition(":")
-        if kind == "pipeline":
-            await self._compare_named(self._pipelines, name, published_revisions)
-            self._notify({name}, set())
-        else:
-            await self._compare_named(self._keys, name, ingest_key_revisions)
-            self._notify(set(), {name})
+        match kind:
+            case "pipeline":
+                await self._compare_named(self._pipelines, name, published_revisions)
+                self._notify(Names(pipelines={name}))
+            case "key":
+                await self._compare_named(self._keys, name, ingest_key_revisions)
+                self._notify(Names(keys={name}))
+            case "connector":
+                await self._compare_named(self._connectors, name, connector_revisions)
+                self._notify(Names(connectors={name}))
 
     @staticmethod
     async def _compare_named(held: Revisions, name: str, read: Callable[[list[str]], Revisions]) -> None:
@@ -142,10 +165,10 @@ class ConfigurationFeed:
         else:
             held[name] = revision
 
-    def _notify(self, pipelines: set[str], keys: set[str]) -> None:
-        if pipelines or keys:
+    def _notify(self, changed: Names) -> None:
+        if changed:
             for watcher in self._watchers:
-                watcher.notify(pipelines, keys)
+                watcher.notify(changed)
 
 
 def _differing(before: Revisions, after: Revisions) -> set[str]:

@@ -21,7 +21,7 @@ from backend.apps.connectors.vault import VaultUnavailableError
 from backend.apps.jobs.grpc import JobsServicer
 from backend.apps.kafka_sink.faults import is_data_fault
 from backend.apps.manager.exports import ExportsServicer
-from backend.apps.manager.feed import ConfigurationFeed, Watcher
+from backend.apps.manager.feed import ConfigurationFeed, Names, Watcher
 from backend.apps.manager.leases import Held, Progress, batch_complete, leases_claim, leases_release, leases_renew
 from backend.apps.manager.models import InputLease
 from backend.apps.manager.threads import in_thread
@@ -94,11 +94,11 @@ class ManagerServicer(manager_pb2_grpc.ManagerServicer):
 
     async def WatchPipelines(self, request: pb.WatchRequest, context: Any) -> AsyncIterator[pb.WatchEvent]:
         with self._feed.watcher() as watcher:
-            pipelines, keys = await self._published(context)
+            published = await self._published(context)
             # Whatever changes meanwhile is read again afterwards, so that the last thing sent is always the newest.
-            async for piece in _pieces(pipelines, keys):
+            async for piece in _pieces(published):
                 yield pb.WatchEvent(snapshot_piece=piece)
-                async for changes in _pieces(*watcher.take()):
+                async for changes in _pieces(watcher.take()):
                     yield pb.WatchEvent(changes=changes)
             yield pb.WatchEvent(snapshot_end=pb.SnapshotEnd())
             while True:
@@ -110,7 +110,7 @@ class ManagerServicer(manager_pb2_grpc.ManagerServicer):
             for filters in _of_size(await in_thread(_filters, names, request.workspace_id)):
                 yield pb.ListFiltersResponse(filters=filters)
 
-    async def _published(self, context: Any) -> tuple[list[str], list[str]]:
+    async def _published(self, context: Any) -> Names:
         try:
             return await self._feed.published()
         except TimeoutError:
@@ -193,18 +193,21 @@ async def _changes(watcher: Watcher) -> AsyncIterator[pb.Piece]:
     """The next changes; an empty piece when there are none for long."""
     await watcher.wait(_SILENCE_SECONDS)
     sent = False
-    async for piece in _pieces(*watcher.take()):
+    async for piece in _pieces(watcher.take()):
         yield piece
         sent = True
     if not sent:
         yield pb.Piece()
 
 
-async def _pieces(pipelines: Collection[str], keys: Collection[str]) -> AsyncIterator[pb.Piece]:
-    """The present state of these pipelines and keys; what is not published counts as removed."""
-    for names in _batches(keys):
+async def _pieces(named: Names) -> AsyncIterator[pb.Piece]:
+    """The present state of these pipelines and keys, of which what is not published counts as removed; and the names of
+    the connectors, whose secrets are told only on demand."""
+    for names in _batches(named.connectors):
+        yield pb.Piece(connectors_changed=names)
+    for names in _batches(named.keys):
         yield await in_thread(_keys, names)
-    for names in _batches(pipelines):
+    for names in _batches(named.pipelines):
         entries = await in_thread(_entries, names)
         removed = set(names) - {entry.id for entry in entries}
         if removed:

@@ -81,16 +81,18 @@ class WatchEvent(_message.Message):
     def __init__(self, snapshot_piece: _Optional[_Union[Piece, _Mapping]] = ..., snapshot_end: _Optional[_Union[SnapshotEnd, _Mapping]] = ..., changes: _Optional[_Union[Piece, _Mapping]] = ...) -> None: ...
 
 class Piece(_message.Message):
-    __slots__ = ("pipelines", "pipelines_removed", "keys", "keys_removed")
+    __slots__ = ("pipelines", "pipelines_removed", "keys", "keys_removed", "connectors_changed")
     PIPELINES_FIELD_NUMBER: _ClassVar[int]
     PIPELINES_REMOVED_FIELD_NUMBER: _ClassVar[int]
     KEYS_FIELD_NUMBER: _ClassVar[int]
     KEYS_REMOVED_FIELD_NUMBER: _ClassVar[int]
+    CONNECTORS_CHANGED_FIELD_NUMBER: _ClassVar[int]
     pipelines: _containers.RepeatedCompositeFieldContainer[Pipeline]
     pipelines_removed: _containers.RepeatedScalarFieldContainer[str]
     keys: _containers.RepeatedCompositeFieldContainer[IngestKey]
     keys_removed: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, pipelines: _Optional[_Iterable[_Union[Pipeline, _Mapping]]] = ..., pipelines_removed: _Optional[_Iterable[str]] = ..., keys: _Optional[_Iterable[_Union[IngestKey, _Mapping]]] = ..., keys_removed: _Optional[_Iterable[str]] = ...) -> None: ...
+    connectors_changed: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, pipelines: _Optional[_Iterable[_Union[Pipeline, _Mapping]]] = ..., pipelines_removed: _Optional[_Iterable[str]] = ..., keys: _Optional[_Iterable[_Union[IngestKey, _Mapping]]] = ..., keys_removed: _Optional[_Iterable[str]] = ..., connectors_changed: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class SnapshotEnd(_message.Message):
     __slots__ = ()

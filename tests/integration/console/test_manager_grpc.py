@@ -11,12 +11,14 @@ from django.db import OperationalError, connections
 from pydantic import SecretStr
 
 from backend.apps.connectors.models import Connector
+from backend.apps.connectors.services import connector_update
 from backend.apps.manager import grpc as manager
 from backend.apps.pipelines.models import Pipeline
 from backend.apps.pipelines.services import pipeline_pause, pipeline_publish, pipeline_update, snapshot_rewrite
 from backend.apps.workspaces.models import Workspace
 from backend.apps.workspaces.services import api_key_create, api_key_revoke, key_hash
 from backend.domain.capabilities import DeliveryError
+from backend.manager_api import client as config_client
 from backend.manager_api.client import ConfigClient, ConfigUnavailableError, UnknownPipelineError
 from backend.manager_api.credentials import NoCredentialsError, channel_credentials, server_credentials
 from backend.manager_api.generated import manager_pb2 as pb
@@ -126,6 +128,55 @@ async def test_without_the_manager_the_client_goes_on_and_starts_from_redis(
     await running.start()
     await eventually(lambda: client.connected and late.connected)
     await late.close()
+
+
+async def test_neighbours_9_a_changed_connection_and_a_removed_secret_are_used_at_once(
+    client: ConfigClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever the age of what is held."""
+    monkeypatch.setattr(config_client, "_RUNTIME_FRESH_SECONDS", 86400.0)
+    workspace, pipeline = await sync_to_async(make_published)()
+    _, other = await sync_to_async(make_published)()
+    pipeline_id = str(pipeline.pk)
+    connector = await sync_to_async(workspace.connectors.get)()
+    actor = await sync_to_async(factories.admin_of)(workspace)
+    await eventually(lambda: client.pipeline(pipeline_id) is not None)
+    other_held = await client.runtime(str(other.pk), 1)
+
+    async def saved(token: str | None) -> None:
+        authentication = {"type": "bearer", "token": token} if token else {"type": "none"}
+        connection = {"url": "https://api.example.com", "authentication": authentication}
+        changing = asyncio.create_task(client.connectors_change(LIMIT_SECONDS))
+        await sync_to_async(connector_update)(
+            connector=connector, actor=actor, name=connector.name, connection=connection
+        )
+        await changing
+
+    for token in ("s3cond", None, "th1rd"):
+        await saved(token)
+        [output] = (await client.runtime(pipeline_id, 1)).outputs
+        assert output.connector.connection["authentication"].get("token") == token
+    assert await client.runtime(str(other.pk), 1) is other_held
+
+
+async def test_neighbours_9_what_changed_while_no_stream_was_open_is_fetched_again(
+    running: RunningManager, client: ConfigClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(config_client, "_RUNTIME_FRESH_SECONDS", 86400.0)
+    workspace, pipeline = await sync_to_async(make_published)()
+    pipeline_id = str(pipeline.pk)
+    await eventually(lambda: client.pipeline(pipeline_id) is not None)
+    await client.runtime(pipeline_id, 1)
+    await running.stop()
+    await eventually(lambda: not client.connected)
+    connector = await sync_to_async(workspace.connectors.get)()
+    actor = await sync_to_async(factories.admin_of)(workspace)
+    connection = {"url": "https://new.example.com", "authentication": {"type": "none"}}
+    await sync_to_async(connector_update)(connector=connector, actor=actor, name="new", connection=connection)
+    await running.start()
+    async with asyncio.timeout(LIMIT_SECONDS):
+        while "new" not in str((await client.runtime(pipeline_id, 1)).outputs[0].connector.connection["url"]):
+            await asyncio.sleep(0.05)
 
 
 async def test_a_wrong_token_is_refused(running: RunningManager) -> None:

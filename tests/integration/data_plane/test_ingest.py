@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import aiohttp
-import brotli
+import brotli  # type: ignore[import-untyped]
 import pytest
 import redis
 from confluent_kafka import Consumer, TopicPartition
