@@ -11,6 +11,9 @@ from backend.settings import KafkaSettings
 _SECONDS = 10.0
 _SILENCE_SECONDS = 5.0
 _BATCH = 1000
+_LEADER_SECONDS = 0.1
+_WITHOUT_LEADER = {KafkaError.LEADER_NOT_AVAILABLE, KafkaError.NOT_LEADER_FOR_PARTITION}
+"""For a moment, of a topic that was just created or whose broker has died."""
 
 
 class TopicScan:
@@ -84,9 +87,17 @@ class TopicScan:
         self._consumer.close()
 
     def _bounds(self, topic: str, partition: int) -> tuple[int, int]:
-        bounds: tuple[int, int] | None = self._consumer.get_watermark_offsets(
-            TopicPartition(topic, partition), timeout=_SECONDS
-        )
-        if bounds is None:
-            raise KafkaException(KafkaError(KafkaError._TIMED_OUT, "Kafka does not answer"))
-        return bounds
+        deadline = time.monotonic() + _SECONDS
+        while True:
+            try:
+                bounds: tuple[int, int] | None = self._consumer.get_watermark_offsets(
+                    TopicPartition(topic, partition), timeout=_SECONDS
+                )
+            except KafkaException as error:
+                if error.args[0].code() not in _WITHOUT_LEADER or time.monotonic() > deadline:
+                    raise
+                time.sleep(_LEADER_SECONDS)
+                continue
+            if bounds is None:
+                raise KafkaException(KafkaError(KafkaError._TIMED_OUT, "Kafka does not answer"))
+            return bounds
