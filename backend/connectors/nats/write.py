@@ -68,14 +68,25 @@ class NatsDeliver(Deliver[NatsConnection, NatsOptions]):
             subject = self._subject(TemplateSource(message))
         except ValueError as error:
             raise message_templates.delivery_error(error) from None
-        await self._client.connected()
+        server = await self._client.connected()
         headers = {"Nats-Msg-Id": message.id, MESSAGE_ID: message.id, CONTENT_TYPE: message.content_type}
         with self._client.as_delivery_errors():
+            _check_size(headers, message.body, server.max_payload)
             stored = await self._client.jetstream().publish(
                 subject, message.body, stream=self.options.stream or None, headers=headers
             )
         again = ", stored before" if stored.duplicate else ""
         return Receipt(status=f"{stored.stream} {stored.seq}{again}")
+
+
+def _check_size(headers: dict[str, str], body: bytes, most: int) -> None:
+    """The library checks the body alone, and a server that gets more with the headers closes the connection. Raises
+    MaxPayloadError."""
+    from nats.errors import MaxPayloadError
+
+    lines = [f"{name}: {value}" for name, value in headers.items()]
+    if len("\r\n".join(["NATS/1.0", *lines, "", ""]).encode()) + len(body) > most:
+        raise MaxPayloadError
 
 
 def _level(value: Any) -> str:

@@ -140,7 +140,7 @@ async def test_neighbours_9_a_changed_connection_and_a_removed_secret_are_used_a
     pipeline_id = str(pipeline.pk)
     connector = await sync_to_async(workspace.connectors.get)()
     actor = await sync_to_async(factories.admin_of)(workspace)
-    await eventually(lambda: client.pipeline(pipeline_id) is not None)
+    await eventually(lambda: client.pipeline(pipeline_id) and client.pipeline(str(other.pk)))
     other_held = await client.runtime(str(other.pk), 1)
 
     async def saved(token: str | None) -> None:

@@ -48,6 +48,7 @@ class _Rows(Server):
 
 class _Outputs(Database):
     type = "sql"
+    large_text = "text"
 
     @asynccontextmanager
     async def server(self, *, hangs: bool = False) -> AsyncIterator[Server]:
@@ -55,7 +56,7 @@ class _Outputs(Database):
             with socket.create_server(("127.0.0.1", 0)) as silent:
                 yield Server(self.connection(port=silent.getsockname()[1]), {"table": "t"})
             return
-        yield _Rows(self, await asyncio.to_thread(self.table, "n bigint, text text"))
+        yield _Rows(self, await asyncio.to_thread(self.table, f"n bigint, text {self.large_text}"))
 
     def unreachable(self) -> dict[str, Any]:
         return self.connection(port=1, password="planted-password-of-sql")
@@ -281,6 +282,8 @@ class TestPostgresqlOutput(Postgresql, _Outputs, DeliverBatchSuite):
 
 
 class TestMariadbOutput(Mariadb, _Outputs, DeliverBatchSuite):
+    large_text = "longtext"
+
     async def test_types_of_its_own_are_kept(self) -> None:
         columns = (
             "id binary(2) PRIMARY KEY, twice int AS (small * 2), raw blob, small tinyint, whole bigint unsigned, "
