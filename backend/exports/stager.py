@@ -97,10 +97,9 @@ class Stager:
         self._at = at
         self._partitions: dict[int, _Partition] = {}
 
-    @property
-    def losses(self) -> set[tuple[int, int, int]]:
-        """Messages that Kafka deleted before they were staged: partition, first offset and number."""
-        return self._topic.losses
+    def progress(self) -> dict[str, Any]:
+        """What the task reports to the driver."""
+        return self._topic.progress()
 
     async def run(self) -> None:
         """Runs until it is cancelled. Whatever fails is read again from what is staged."""

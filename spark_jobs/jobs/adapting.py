@@ -29,11 +29,17 @@ from spark_jobs.kafka_options import kafka_options
 log = logging.getLogger("spark_jobs")
 
 _LOOK_SECONDS = 2
-_OVERDUE_LOOK_SECONDS = 10.0
-_BATCH_END_SECONDS = 30.0
-"""The most time that the end of a batch may take."""
+_OVERDUE_LOOK_SECONDS = 5.0
+_BATCH_END_SECONDS = 15.0
+"""How long the end of a batch usually takes at most; then everybody is told."""
+_STUCK_SECONDS = 30.0
+"""After this it is stuck, and the query is started again."""
 
 _KAFKA_SECONDS = 10.0
+
+
+class StuckError(Exception):
+    """The query runs and forwards nothing."""
 
 
 class Position:
@@ -90,13 +96,16 @@ class Adapting:
         self._position = Position(kafka)
 
     def run(self) -> None:
-        """Runs the query until it is stopped. Raises StreamingQueryException when it fails."""
+        """Runs the query until it is stopped. Raises StreamingQueryException when it fails, and StuckError."""
         checkpoint, starting = self._start()
         records = advance(read(self._spark, self._kafka, starting))
         self._query = query = write(records, self._kafka, checkpoint, self._batch_seconds)
         while not query.awaitTermination(_LOOK_SECONDS):
             self._position.keep(query)
             self._observer.look(query)
+            if self._observer.is_stuck:
+                query.stop()
+                raise StuckError(self._observer.problem)
 
     def _start(self) -> tuple[str, str]:
         """The checkpoint to go on from, and Spark's starting offsets, which count only for a new checkpoint.
@@ -134,7 +143,8 @@ class Observer:
     def __init__(self, kafka: KafkaSettings, batch_seconds: int, lost: Callable[[Loss], None]) -> None:
         self.problem = ""
         self._admin = AdminClient({**kafka.client(), "log_level": 0})
-        self._overdue_seconds = 2 * batch_seconds + _BATCH_END_SECONDS
+        self.is_stuck = False
+        self._batch_seconds = batch_seconds
         self._lost = lost
         self._batch = -1
         self._positions: dict[int, int] = {}
@@ -158,6 +168,7 @@ class Observer:
             else:
                 starts[part] = position
         self._positions, self._ends, self._waiting_since = starts, {}, None
+        self.is_stuck = False
         return starts
 
     def look(self, query: StreamingQuery) -> None:
@@ -196,7 +207,9 @@ class Observer:
             self._waiting_since = None
             return
         self._waiting_since = self._waiting_since or now
-        if now - self._waiting_since > self._overdue_seconds:
+        overdue = now - self._waiting_since - self._batch_seconds
+        self.is_stuck = overdue > _STUCK_SECONDS
+        if overdue > _BATCH_END_SECONDS:
             self.problem = (
                 f"{ADAPTING.name} has ended no batch for {now - self._waiting_since:.0f} s although messages wait."
             )

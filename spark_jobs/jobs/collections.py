@@ -63,7 +63,7 @@ def run_slot(
 
 async def _run(task: "CollectionsTask", stop_address: Address, token: SecretStr, slot: int) -> None:
     appending = asyncio.create_task(task.run())
-    stop = asyncio.create_task(wait_for_stop(stop_address, token, slot, lambda: {"losses": list(task.losses)}))
+    stop = asyncio.create_task(wait_for_stop(stop_address, token, slot, task.progress))
     done, pending = await asyncio.wait([appending, stop], return_when=asyncio.FIRST_COMPLETED)
     await tasks.cancel(*pending)
     for ended in done - {stop}:
@@ -122,10 +122,9 @@ class CollectionsTask:
         self._gathered_at = 0.0
         """When the last append began."""
 
-    @property
-    def losses(self) -> set[tuple[int, int, int]]:
-        """Messages that Kafka deleted before they were appended: partition, first offset and number."""
-        return self._topic.losses
+    def progress(self) -> dict[str, Any]:
+        """What the task reports to the driver."""
+        return self._topic.progress()
 
     async def run(self) -> None:
         """Runs until it is cancelled. Whatever fails is read again; what was appended of it is passed over."""

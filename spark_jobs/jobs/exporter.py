@@ -83,9 +83,7 @@ class ExporterTask:
                 for work in (stager.run(), self._claim_forever(), self._renew_forever(), self._clean_forever())
             ]
             stop = asyncio.create_task(
-                wait_for_stop(
-                    stop_address, environment.service_token, self._slot, lambda: {"losses": list(stager.losses)}
-                )
+                wait_for_stop(stop_address, environment.service_token, self._slot, stager.progress)
             )
             # A failed loop fails the task, which Spark then restarts.
             done, _ = await asyncio.wait([*loops, stop], return_when=asyncio.FIRST_COMPLETED)

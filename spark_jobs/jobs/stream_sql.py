@@ -7,6 +7,7 @@ pause and from its checkpoint, without the others. There is no Python per row.
 import json
 import logging
 import threading
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -50,6 +51,8 @@ _SETTINGS = {
 _TRIGGER = "200 milliseconds"
 _MOST_RECORDS = 1_000_000
 """Records of a stream in one batch."""
+_BATCH_SECONDS = 120.0
+"""A batch that takes longer may never end; so many records take less."""
 _CORRUPT = "_corrupt"
 _RECORD = ("key", "value", "timestamp", "partition", "offset", "headers")
 
@@ -153,6 +156,9 @@ class RunningQuery:
             self._session.conf.set(name, value)
         self._kafka = kafka
         self._query: StreamingQuery | None = None
+        self._rested_at = time.monotonic()
+        """When it was last seen between two batches, or in another one than before."""
+        self._batch = -1
         self._stopped = threading.Event()
         self._kept = KeptRunning(f"query {wanted.id}", self._run, self._stopped)
 
@@ -167,6 +173,8 @@ class RunningQuery:
         error = self._kept.error if self._kept.problem() else ""
         running = query is not None and query.isActive
         last = query.lastProgress if query is not None and running else None
+        if query is not None and running:
+            error = error or self._overdue(query, -1 if last is None else last["batchId"])
         if last is None:
             return QueryReport(self.wanted.id, self.wanted.revision, running, error, self._kept.failures)
         metrics = [source["metrics"] for source in last["sources"]]
@@ -187,8 +195,16 @@ class RunningQuery:
             state_bytes=sum(one["memoryUsedBytes"] for one in state),
         )
 
+    def _overdue(self, query: StreamingQuery, batch: int) -> str:
+        """What to say of a batch that does not end; ``batch`` is the last one that has ended."""
+        if batch != self._batch or not query.status["isTriggerActive"]:
+            self._batch, self._rested_at = batch, time.monotonic()
+        seconds = time.monotonic() - self._rested_at
+        return f"It has ended no batch for {seconds:.0f} s." if seconds > _BATCH_SECONDS else ""
+
     def _run(self) -> None:
         """Raises StreamingQueryException when it fails."""
+        self._rested_at = time.monotonic()
         self._query = query = start(self._session, self._kafka, self.wanted, self.checkpoint)
         if self._stopped.is_set():
             query.stop()

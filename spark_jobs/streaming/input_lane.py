@@ -8,6 +8,7 @@ another task may then read the same input.
 import asyncio
 import logging
 import socket
+import time
 from collections.abc import Sequence
 
 import uvloop
@@ -63,6 +64,7 @@ class InputTask:
         self._readers: dict[str, tuple[InputReader, asyncio.Task[None]]] = {}
         self._stopping: set[asyncio.Task[None]] = set()
         """Readers that have lost their leases may take a while to end."""
+        self._claimed = self._renewed = time.monotonic()
 
     async def run(self, stop_address: Address) -> None:
         environment = self._environment
@@ -89,7 +91,9 @@ class InputTask:
             if self._reading is Reading.STREAMING:
                 loops.append(self._refresh_forever())
             running = [asyncio.create_task(loop) for loop in loops]
-            stop = asyncio.create_task(wait_for_stop(stop_address, environment.service_token, self._slot))
+            stop = asyncio.create_task(
+                wait_for_stop(stop_address, environment.service_token, self._slot, self._progress)
+            )
             # A failed loop fails the task, which Spark then restarts.
             done, _ = await asyncio.wait([*running, stop], return_when=asyncio.FIRST_COMPLETED)
             await tasks.cancel(*running, stop)
@@ -110,7 +114,13 @@ class InputTask:
                     self._start(lease)
             except LeasesUnavailableError as error:
                 log.warning("Inputs cannot be claimed at the moment: %s", error)
+            self._claimed = time.monotonic()
             await asyncio.sleep(_CLAIM_SECONDS)
+
+    def _progress(self) -> dict[str, float]:
+        """Seconds since the slower of the two loops, whose calls are limited, has made a turn. How the inputs
+        themselves do is recorded with their leases."""
+        return {"polled": round(time.monotonic() - min(self._claimed, self._renewed), 1)}
 
     def _room(self) -> int:
         """How many more inputs can be read."""
@@ -121,6 +131,7 @@ class InputTask:
     async def _renew_forever(self) -> None:
         while True:
             await asyncio.sleep(_RENEW_SECONDS)
+            self._renewed = time.monotonic()
             held = [(reader, reader.progress()) for reader, _ in self._readers.values()]
             if not held:
                 continue

@@ -18,10 +18,11 @@ _LONGEST_PAUSE_SECONDS = 30.0
 _SILENCE_SECONDS = 20.0
 """A task reports every two seconds; one that is silent for longer is hung and is killed."""
 _START_SECONDS = 60.0
+_STALLED_SECONDS = 30.0
+"""After so long without progress everybody is told."""
 _POLL_SECONDS = 60.0
-"""A poll takes a quarter of a second, and the longest legitimate pause between two 30 seconds."""
-_COMMIT_SECONDS = 60.0
-_HELD_BACK_SECONDS = 60.0
+"""A poll takes a quarter of a second, and the longest legitimate pause between two 30 seconds; after this the task is
+hung and is killed."""
 _OLDEST_SECONDS = 3600.0
 """Twenty attempts of two minutes, and the pauses between them, take less."""
 
@@ -111,11 +112,16 @@ class LaneSlot:
         if hung:
             self._kill(report.task, hung)
             return hung
-        committing = report.progress.get("committing", 0.0)
-        if committing > _COMMIT_SECONDS:
+        polled, committing = report.progress.get("polled", 0.0), report.progress.get("committing", 0.0)
+        if polled > _STALLED_SECONDS:
+            return f"{self._kept.name} has read nothing for {polled:.0f} s."
+        turned = report.progress.get("turned", 0.0)
+        if turned > _STALLED_SECONDS:
+            return f"{self._kept.name} makes no progress: it has been at the same step for {turned:.0f} s."
+        if committing > _STALLED_SECONDS:
             return f"{self._kept.name} has waited {committing:.0f} s for a transaction of Kafka."
         oldest, held_back = report.progress.get("oldest", 0.0), report.progress.get("held_back", 0.0)
-        if held_back > _HELD_BACK_SECONDS:
+        if held_back > _STALLED_SECONDS:
             return (
                 f"{self._kept.name} has read nothing for {held_back:.0f} s: its window is full of messages that have "
                 f"not ended, and the oldest was read {oldest:.0f} s ago."

@@ -77,6 +77,7 @@ def test_a_flushed_redis_restarts_nothing(installation: Installation, inbox: Rec
     wait_until(lambda: set(sent) <= set(ids(inbox)))
     wait_until(lambda: set(installation.components().values()) == {"ok"})
     assert installation.spark() == driver
+    assert max(ids(inbox).values()) == 1
 
 
 def test_an_application_that_dies_while_redis_hangs_is_started_again(

@@ -17,11 +17,13 @@ WELL = {"polled": 0.2, "committing": 0.1, "held_back": 0.0, "oldest": 0.5, "loss
     ("progress", "problem"),
     [
         ({}, ""),
-        ({"held_back": 50.0, "oldest": 55.0}, ""),
+        ({"held_back": 20.0, "oldest": 55.0}, ""),
         ({"oldest": 3000.0}, ""),
         ({"held_back": 70.0, "oldest": 90.0}, "has read nothing for 70 s: .* the oldest .* 90 s ago"),
         ({"oldest": 4000.0}, "4000 s"),
         ({"committing": 70.0}, "has waited 70 s for a transaction"),
+        ({"polled": 40.0}, "has read nothing for 40 s"),
+        ({"turned": 40.0}, "has been at the same step for 40 s"),
     ],
 )
 def test_a_lane_without_progress_is_a_problem(

@@ -2,6 +2,7 @@
 
 import pytest
 
+from backend.domain import routing
 from backend.domain.stages import ADAPTING
 from backend.kafka.client.ends import is_loss
 from backend.settings import KafkaSettings
@@ -45,14 +46,28 @@ def test_a_batch_that_does_not_end_is_a_problem_only_while_messages_wait(observe
     clock.now += 3600  # nothing to read for an hour
     observer.compare(1, {0: 10}, {0: 11})
     assert observer.problem == ""
-    clock.now += 80
+    clock.now += 40
     observer.compare(1, {0: 10}, {0: 11})
     assert observer.problem == ""
-    clock.now += 20
+    clock.now += 10
     observer.compare(1, {0: 10}, {0: 11})
-    assert "has ended no batch for 100 s" in observer.problem
+    assert "has ended no batch for 50 s" in observer.problem
     observer.compare(2, {0: 11}, {0: 11})
     assert observer.problem == ""
+    assert not observer.is_stuck
+
+
+def test_neighbours_5_a_batch_that_never_ends_is_stuck_and_a_new_query_is_not(
+    observer: Observer, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    observer.compare(1, {0: 10}, {0: 11})
+    clock.now += 61
+    observer.compare(1, {0: 10}, {0: 11})
+    assert observer.is_stuck
+    for name, offset in (("first_offsets", 0), ("end_offsets", 11)):
+        monkeypatch.setattr(adapting, name, lambda *_, offset=offset: {(routing.INPUT, 0): offset})
+    assert observer.starts({0: 10}) == {0: 10}
+    assert not observer.is_stuck
 
 
 def test_markers_of_transactions_are_no_loss() -> None:

@@ -1,19 +1,31 @@
 """Queries on jobs."""
 
+import contextlib
 import time
 from dataclasses import dataclass
 from typing import Any
 
 from django.conf import settings
+from django.db import OperationalError
 
 from backend.apps.jobs import spark
 from backend.apps.jobs.models import SparkJob
 from backend.apps.jobs.services import heartbeat
 from backend.apps.jobs.witnesses import FRESH_SECONDS, reported_recently
 from backend.domain.stages import ADAPTING
+from backend.telemetry import keys
 
 _BATCH_END_SECONDS = 10.0
 """The most time between the end of a batch and the report of it to the console."""
+
+
+def application_problems() -> str:
+    """What is wrong with the applications that are to run, and with the default one in any case; empty when all run
+    well. While PostgreSQL is unavailable the others are not known. Raises OperationalError."""
+    names = {keys.DEFAULT_JOB}
+    with contextlib.suppress(OperationalError):
+        names |= set(SparkJob.objects.filter(desired=SparkJob.Desired.RUNNING).values_list("name", flat=True))
+    return " ".join(filter(None, map(application_problem, sorted(names))))
 
 
 def application_problem(name: str) -> str:

@@ -12,11 +12,10 @@ from django.conf import settings
 from django.db import OperationalError, close_old_connections, connection
 from redis.exceptions import RedisError
 
-from backend.apps.jobs.selectors import application_problem
+from backend.apps.jobs.selectors import application_problems
 from backend.network.postgresql import answers_within
 from backend.network.redis_client import redis_client
 from backend.settings import platform_settings
-from backend.telemetry import keys
 
 _SECONDS = 2.0
 
@@ -96,7 +95,7 @@ def _ingest() -> None:
 
 def _spark() -> None:
     try:
-        problem = application_problem(keys.DEFAULT_JOB)
+        problem = application_problems()
     except OperationalError:
         problem = "Whether the Spark application runs is unknown: neither Redis nor PostgreSQL shows it running."
     if problem:

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
@@ -39,6 +40,8 @@ class AsyncConsumer:
         self._consumer = Consumer({**_DEFAULTS, **config})
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="kafka-consumer")
         self._closed = False
+        self.polled_at = time.monotonic()
+        """When records were last asked for, by the monotonic clock."""
 
     async def subscribe(
         self, topics: Sequence[str], on_assign: Callable[[Consumer, list[TopicPartition]], None]
@@ -53,6 +56,7 @@ class AsyncConsumer:
     async def records(self, limit: int, seconds: float = _POLL_SECONDS) -> list[Record]:
         """Up to ``limit`` records, as soon as there are any; none after half a second, or so many. Raises
         KafkaException."""
+        self.polled_at = time.monotonic()
         return await self._call(lambda: self._records(limit, seconds))
 
     async def store(self, offsets: Sequence[TopicPartition]) -> None:

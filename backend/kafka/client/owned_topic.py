@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import time
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -43,6 +44,13 @@ class OwnedTopic:
             **config,
         }
         self.losses: set[tuple[int, int, int]] = set()
+        self._consumer: AsyncConsumer | None = None
+
+    def progress(self) -> dict[str, Any]:
+        """What a task reports to the driver: what was lost, and for how many seconds no records were asked for, because
+        those before them are not stored."""
+        at = self._consumer.polled_at if self._consumer is not None else time.monotonic()
+        return {"losses": list(self.losses), "turned": round(time.monotonic() - at, 1)}
 
     async def read(
         self, read: Callable[[AsyncConsumer], Awaitable[None]], *, passing: tuple[type[Exception], ...], failure: str
@@ -50,7 +58,7 @@ class OwnedTopic:
         """Runs ``read`` with a consumer of its own, and again after each reassignment and each ``passing`` error, until
         it is cancelled. ``failure`` is what the log says of such an error."""
         while True:
-            consumer = AsyncConsumer(self._config)
+            consumer = self._consumer = AsyncConsumer(self._config)
             try:
                 await read(consumer)
             except _ReassignedError:

@@ -1,6 +1,7 @@
 """Supervision of Spark applications: real processes that report themselves to a real Redis and a real manager."""
 
 import asyncio
+import json
 import os
 import signal
 import sys
@@ -19,10 +20,11 @@ from django.utils import timezone
 from backend.apps.audit.models import AuditEntry
 from backend.apps.jobs import services, spark, witnesses
 from backend.apps.jobs.models import LostMessages, SparkJob
-from backend.apps.jobs.selectors import application_problem
+from backend.apps.jobs.selectors import application_problem, application_problems
 from backend.apps.manager import grpc as manager
 from backend.manager_api.jobs import Loss
 from backend.network.redis_client import redis_client
+from backend.telemetry import keys
 from tests import factories
 from tests.infra import REDIS_URL, SERVICE_TOKEN, Server
 from tests.integration.conftest import MANAGER_ADDRESS
@@ -295,6 +297,21 @@ def test_messages_that_were_lost_are_recorded_once(job: SparkJob) -> None:
 def test_a_stopped_job_is_named_as_stopped(job: SparkJob) -> None:
     SparkJob.objects.filter(pk=job.pk).update(desired=SparkJob.Desired.STOPPED)
     assert "is stopped" in application_problem(job.name)
+
+
+def test_neighbours_5_health_names_every_job_that_is_to_run(job: SparkJob, redis_server: Server) -> None:
+    for name, desired in (("second", SparkJob.Desired.RUNNING), ("third", SparkJob.Desired.STOPPED)):
+        SparkJob.objects.create(name=name, token=1, desired=desired)
+    beat = {"state": "running", "token": 1, "problem": "collections[0] makes no progress."}
+    client = redis_client()
+    try:
+        client.set(keys.job_heartbeat("second"), json.dumps(beat), ex=keys.HEARTBEAT_KEPT_SECONDS)
+        assert "collections[0] makes no progress." in application_problems()
+        client.set(keys.job_heartbeat("second"), json.dumps(beat | {"problem": ""}), ex=keys.HEARTBEAT_KEPT_SECONDS)
+        assert "collections" not in application_problems()
+        assert "third" not in application_problems()
+    finally:
+        client.delete(keys.job_heartbeat("second"))
 
 
 def test_supervision_does_not_wait_for_a_hung_redis(job: SparkJob, redis_server: Server) -> None:
