@@ -4,6 +4,7 @@ The manager says which queries are to run, and is told how they do. A query that
 pause and from its checkpoint, without the others. There is no Python per row.
 """
 
+import contextlib
 import json
 import logging
 import threading
@@ -11,8 +12,11 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.streaming.listener import StreamingQueryProgress
 from pyspark.sql.streaming.query import StreamingQuery
 
 from backend.domain import limits
@@ -22,6 +26,7 @@ from backend.domain.connect_sql.sources import PSEUDO_COLUMNS
 from backend.domain.connect_sql.types import quoted_name
 from backend.domain.message import CONTENT_TYPE
 from backend.domain.stages import STREAM_SQL
+from backend.kafka.client.topic_limit import topic_limit
 from backend.manager_api.jobs import ManagerUnavailableError
 from backend.manager_api.sql import QueryClient, QueryReport, WantedQuery
 from backend.settings import KafkaSettings, Settings
@@ -54,6 +59,10 @@ _MOST_RECORDS = 1_000_000
 _BATCH_SECONDS = 120.0
 """A batch that takes longer may never end; so many records take less."""
 _CORRUPT = "_corrupt"
+_OBSERVED = "written"
+_LEFT_OUT = "left_out"
+_OVERHEAD_BYTES = 1024
+"""Of a record in its batch, with the headers."""
 _RECORD = ("key", "value", "timestamp", "partition", "offset", "headers")
 
 
@@ -174,7 +183,7 @@ class RunningQuery:
         running = query is not None and query.isActive
         last = query.lastProgress if query is not None and running else None
         if query is not None and running:
-            error = error or self._overdue(query, -1 if last is None else last["batchId"])
+            error = error or self._overdue(query, -1 if last is None else last["batchId"]) or self._left_out(last)
         if last is None:
             return QueryReport(self.wanted.id, self.wanted.revision, running, error, self._kept.failures)
         metrics = [source["metrics"] for source in last["sources"]]
@@ -202,6 +211,11 @@ class RunningQuery:
         seconds = time.monotonic() - self._rested_at
         return f"It has ended no batch for {seconds:.0f} s." if seconds > _BATCH_SECONDS else ""
 
+    def _left_out(self, last: StreamingQueryProgress | None) -> str:
+        observed = last["observedMetrics"].get(_OBSERVED) if last is not None else None
+        rows = observed[_LEFT_OUT] if observed is not None else 0
+        return f"{rows:,} rows of the last batch are larger than their topic takes and were left out." if rows else ""
+
     def _run(self) -> None:
         """Raises StreamingQueryException when it fails."""
         self._rested_at = time.monotonic()
@@ -216,7 +230,7 @@ def start(session: SparkSession, kafka: KafkaSettings, wanted: WantedQuery, chec
     read: Callable[[Input], DataFrame] = lambda one: records(session, kafka, one)  # noqa: E731
     rows(session, plan, read).createOrReplaceTempView(ROWS)
     return (
-        written(session.sql(plan.select), plan)
+        written(session.sql(plan.select), plan, _most_bytes(kafka, plan))
         .writeStream.format("kafka")
         .queryName(wanted.id)
         .options(**kafka_options(kafka))
@@ -366,11 +380,25 @@ def decoded(records: DataFrame, read: Input, *, optional: bool = False) -> DataF
     )
 
 
-def written(result: DataFrame, plan: Plan) -> DataFrame:
-    """The result as records, of the target topic or of the next one of their routing slips."""
+def _most_bytes(kafka: KafkaSettings, plan: Plan) -> int:
+    """What the plan's topic takes, as far as it is known."""
+    limit = None
+    if not plan.onward:
+        with contextlib.suppress(KafkaException):
+            limit = topic_limit(AdminClient({**kafka.client(), "log_level": 0}), plan.topic)
+    return min(limit or limits.TOPIC_BYTES, limits.TOPIC_BYTES) - _OVERHEAD_BYTES
+
+
+def written(result: DataFrame, plan: Plan, most_bytes: int) -> DataFrame:
+    """The result as records, of the target topic, where those that are larger than ``most_bytes`` are left out and
+    counted, or of the next one of their routing slips. Kafka would refuse a larger one again and again, and no row
+    would follow."""
     records = result.withColumn("value", F.to_json("value", {"ignoreNullFields": "false"}).cast("binary"))
     if not plan.onward:
-        return records.withColumn("topic", F.lit(plan.topic))
+        sizes = [F.coalesce(F.octet_length(part), F.lit(0)) for part in ("key", "value")]
+        fits = sizes[0] + sizes[1] <= most_bytes
+        counted = records.observe(_OBSERVED, F.count(F.when(~fits, 1)).alias(_LEFT_OUT))
+        return counted.where(fits).withColumn("topic", F.lit(plan.topic))
     content_type = F.struct(F.lit(CONTENT_TYPE).alias("key"), F.lit("application/json").cast("binary").alias("value"))
     headers = F.transform("headers", lambda one: F.when(one["key"] == CONTENT_TYPE, content_type).otherwise(one))
     return advance(records.withColumn("headers", headers), STREAM_SQL)

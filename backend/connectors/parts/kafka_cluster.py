@@ -5,7 +5,7 @@ import time
 from typing import Annotated, Any, Literal
 
 from confluent_kafka import KafkaError, KafkaException
-from confluent_kafka.admin import AdminClient, ConfigResource
+from confluent_kafka.admin import AdminClient
 from pydantic import Field, SecretStr, StringConstraints
 
 from backend.connectors.parts.oauth import OAuth, fetched_token
@@ -15,12 +15,12 @@ from backend.domain.connector import CheckFailedError
 from backend.domain.model import StrictModel
 from backend.domain.reasons import Reason
 from backend.kafka.client.producer import RECORD_FAULTS, AsyncProducer
+from backend.kafka.client.topic_limit import topic_limit
 from backend.network.outbound import ForbiddenAddressError, outbound_policy
 
 _METADATA_SECONDS = 8.0
 """Less than the default time limit of a delivery, so that its error says what librdkafka reported."""
 _TRY_SECONDS = 1.0
-_POLL_SECONDS = 0.1
 
 _FINAL_CODES = RECORD_FAULTS | {
     KafkaError.TOPIC_AUTHORIZATION_FAILED,
@@ -139,18 +139,9 @@ class Cluster:
         """The largest batch of records that the topic takes (``max.message.bytes``), or None when the cluster does not
         tell."""
         try:
-            return await asyncio.to_thread(self._most_bytes, topic)
-        except (KafkaException, ValueError):
+            return await asyncio.to_thread(lambda: topic_limit(AdminClient(self.config()), topic))
+        except KafkaException:
             return None
-
-    def _most_bytes(self, topic: str) -> int | None:
-        admin = AdminClient(self.config())
-        resource = ConfigResource(ConfigResource.Type.TOPIC, topic)
-        [answer] = admin.describe_configs([resource], request_timeout=_TRY_SECONDS).values()
-        while not answer.done():
-            admin.poll(_POLL_SECONDS)  # serves the callbacks that a login by token needs
-        limit = answer.result().get("max.message.bytes")
-        return int(limit.value) if limit is not None else None
 
     def _listed(self, client: AsyncProducer) -> Any:
         """librdkafka retries until the time is over, also what will not get better."""

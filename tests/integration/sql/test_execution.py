@@ -49,6 +49,17 @@ def test_a_filtered_stream_has_its_source_key_and_leaves_out_what_cannot_be_read
     ]
 
 
+def test_neighbours_2_a_row_that_its_topic_does_not_take_is_left_out_and_counted(streams: Streams) -> None:
+    streams.declare(PAGEVIEWS)
+    streams.write("pageviews", 1, {"userid": "u", "page": "x" * 500_000})
+    query = f"CREATE STREAM large AS SELECT viewid, {' + '.join(['page'] * 10)} AS pages FROM pageviews EMIT CHANGES;"
+    with streams.running(query) as running:
+        wait_until(lambda: "1 rows of the last batch are larger" in running.report().error, 180)
+        streams.write("pageviews", 2, {"userid": "u", "page": "y"})
+        assert streams.wait_for("large", 1) == [((2).to_bytes(8, "big"), {"pages": "y" * 10})]
+        assert running.report().failures == 0
+
+
 def test_a_query_goes_on_where_it_was(streams: Streams) -> None:
     streams.declare(PAGEVIEWS)
     plan = streams.plan(
