@@ -173,6 +173,7 @@ def test_a_hung_application_is_replaced_once_every_witness_has_been_silent(
 def test_each_start_that_failed_gives_the_next_one_more_time(job: SparkJob, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("JOB_DRIVER_FAULTS", "no-redis no-manager")
     reconcile()
+    wait_until(lambda: applications(job))  # its launcher becomes the application
     [slow] = applications(job)
 
     def silent_for(minutes: int) -> None:
