@@ -1,7 +1,8 @@
 """Spark's daemon of Python workers (``spark.python.daemon.module``), which imports the lanes before it forks workers.
 
 Importing takes a worker 1.5 s of CPU time and 90 MB. A forked worker has the modules at once and shares their memory,
-which shortens the start of the application and the restart of a task.
+which shortens the start of the application and the restart of a task. The daemon also counts which records end their
+workers (streaming/worker_deaths.py).
 """
 
 import gc
@@ -10,6 +11,7 @@ import importlib
 from pyspark.daemon import manager
 
 from backend.domain.stages import STAGES, Form
+from spark_jobs.streaming.worker_deaths import watch_workers
 
 if __name__ == "__main__":
     importlib.import_module("spark_jobs.streaming.input_lane")
@@ -18,4 +20,5 @@ if __name__ == "__main__":
             importlib.import_module(f"spark_jobs.jobs.{stage.name}")
     # A collection would write to every object, so that each worker would get its own copy of the memory.
     gc.freeze()
+    watch_workers()
     manager()
