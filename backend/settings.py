@@ -213,6 +213,10 @@ class Settings(RegistrySettings, JavaSettings):
     collections_url: str = str(ROOT / "var/collections")
     """Where [collections](../guides/collections.md#storage) are stored: a folder that all executors and the console
     share, or a URL such as `s3://bucket/collections`."""
+    lane_memory_bytes: int = Field(2 * 1024**3, ge=1024**3)
+    """Memory that a task of the stages `adapting_transformer`, `adapting_slow` and `filtering` may allocate, with the
+    stacks of its threads. A message that needs more becomes a
+    [dead letter](../guides/failures.md#messages-that-end-their-worker)."""
     breaker: BreakerPolicy = BreakerPolicy.model_validate({})
     """[Circuit breaker](../guides/failures.md#circuit-breakers) of outputs that configure none, as JSON."""
 

@@ -34,4 +34,5 @@ class SyndicatingHandler(Handler):
         await self._engine.close()
 
 
-LANE = Lane(SYNDICATING, SyndicatingHandler, commit_seconds=0.2)
+# A bound would include the stacks of all threads, 8 MiB each, and the client of each Kafka output has several.
+LANE = Lane(SYNDICATING, SyndicatingHandler, commit_seconds=0.2, memory_is_bounded=False)

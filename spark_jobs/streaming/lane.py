@@ -75,7 +75,8 @@ class Lane:
 
     ``commit_seconds`` is the least time between two transactions: 0 for the lowest latency,
     more where cost matters more. ``window`` bounds the messages in flight per
-    task and ``window_bytes`` their size.
+    task and ``window_bytes`` their size. ``memory_is_bounded`` is whether the task may allocate no more than
+    ``HEADRACE_LANE_MEMORY_BYTES``.
     """
 
     stage: Stage
@@ -83,3 +84,4 @@ class Lane:
     commit_seconds: float
     window: int = 2000
     window_bytes: int = 64 * 1024 * 1024
+    memory_is_bounded: bool = True
