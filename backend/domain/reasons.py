@@ -16,6 +16,8 @@ class Reason(StrEnum):
     CONFIGURATION = "configuration"
     CONFIGURATION_UNAVAILABLE = "configuration_unavailable"
     INTERNAL = "internal"
+    ENDED_WORKER = "ended_worker"
+    OUT_OF_MEMORY = "out_of_memory"
     TEMPLATE = "template"
     TRANSFORM_FAILED = "transform_failed"
     TOO_LARGE = "too_large"

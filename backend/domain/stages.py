@@ -34,6 +34,8 @@ class Stage:
     """Topics that it may write messages to."""
     redelivers: bool = False
     """Whether its dead letters are redelivered to its own topic."""
+    dead_as: str = ""
+    """The stage that its dead letters name, and are redelivered to, if it is another one."""
     reading: Reading | None = None
     """Which inputs it reads."""
 
@@ -57,7 +59,13 @@ ADAPTING_TRANSFORMER = Stage(
     next=(routing.TRANSFORMER_SLOW, routing.FILTER, routing.ADAPTED),
     redelivers=True,
 )
-ADAPTING_SLOW = Stage("adapting_slow", Form.LANE, routing.TRANSFORMER_SLOW, next=(routing.FILTER, routing.ADAPTED))
+ADAPTING_SLOW = Stage(
+    "adapting_slow",
+    Form.LANE,
+    routing.TRANSFORMER_SLOW,
+    next=(routing.FILTER, routing.ADAPTED),
+    dead_as=ADAPTING_TRANSFORMER.name,
+)
 FILTERING = Stage(
     "filtering", Form.LANE, routing.FILTER, next=(routing.TRANSFORMER, routing.FILTER, routing.ADAPTED), redelivers=True
 )

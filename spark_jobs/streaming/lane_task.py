@@ -8,6 +8,7 @@ thread (lane_committer.py). What they share is in_flight.py.
 import asyncio
 import logging
 import threading
+import traceback
 from collections import deque
 from collections.abc import Callable
 from typing import Any
@@ -23,25 +24,30 @@ from backend.manager_api.client import ConfigClient
 from backend.manager_api.credentials import manager_access
 from backend.settings import Settings
 from backend.telemetry.recorder import Recorder
-from spark_jobs.streaming import quarantine
+from spark_jobs.streaming import quarantine, worker_deaths
 from spark_jobs.streaming.in_flight import Accepted, Finished, InFlight
 from spark_jobs.streaming.lane import Lane, LaneServices, Position
 from spark_jobs.streaming.lane_committer import LaneCommitter
 from spark_jobs.streaming.lane_reader import LaneReader
 from spark_jobs.streaming.pulse import Pulse
+from spark_jobs.streaming.record_marks import RecordMarks
 from spark_jobs.streaming.slot_process import prepare_process
 from spark_jobs.streaming.stop_channel import Address, wait_for_stop
 from spark_jobs.streaming.transaction import TransactionalWriter
 from spark_jobs.streaming.window import total_size
+from spark_jobs.streaming.worker_deaths import Deaths, RecordId
 
 log = logging.getLogger(__name__)
 
 _CONFIG_SECONDS = 60.0
+_NO_FAULTS = (asyncio.CancelledError, GeneratorExit, KeyboardInterrupt)
+"""What ends the handling of a message from outside. All else is a fault of it, also SystemExit and the panic of a
+library in Rust, which would otherwise end the task, or leave the message open for ever."""
 
 
 def run_slot(lane: Lane, environment: Settings, stop_address: Address, slot: int, slots: int) -> None:
     """The body of a Spark task: runs until the driver stops it, or raises so that Spark restarts it."""
-    prepare_process(lane.stage.name, slot)
+    prepare_process(lane.stage.name, slot, environment.lane_memory_bytes if lane.memory_is_bounded else None)
     uvloop.run(_LaneTask(lane, environment, slot, slots).run(stop_address))
 
 
@@ -117,6 +123,11 @@ class _LaneTask:
         self._pulse = Pulse(lambda: self._in_flight.is_committing, self._in_flight.oldest)
         stage = lane.stage
         assert stage.topic is not None
+        self._topic = stage.topic
+        self._deadly = worker_deaths.deadly_records(stage.topic)
+        cell = worker_deaths.own_cell()
+        cell.read_from(stage.topic)
+        self._marks = RecordMarks(cell)
         # Stable per slot: a restarted task fences its predecessor.
         name = f"{stage.group}-{slot}"
         self._reader = LaneReader(
@@ -163,6 +174,7 @@ class _LaneTask:
     async def _run_threads(self, stop_address: Address) -> None:
         self._loop = asyncio.get_running_loop()
         self._commits = _Changes()
+        self._loop.set_task_factory(self._marks.task_factory)
         poll = asyncio.create_task(
             asyncio.to_thread(self._reader.run, self._loop, self._handler, self._start, self._resume)
         )
@@ -196,15 +208,18 @@ class _LaneTask:
         while self._to_start and room > 0:
             item = self._to_start.popleft()
             record, _, entry = item
+            place = _position(record)
             try:
                 message = _message(record)
             except MalformedMessageError as error:
                 records: list[Record] | None = [self._malformed(record, error)]
             else:
                 entry.key = (message.pipeline_id, message.key)
-                records = self._handle_now(message, record)
+                deaths = self._deadly.get(place[:2])
+                records = [self._deadly_letter(message, place, deaths)] if deaths else self._handle_now(message, place)
             if records is None:
-                self._loop.create_task(self._handle(message, item))
+                work = self._handle(message, item)
+                self._loop.create_task(self._marks.marked(place.partition, place.offset, work))
             else:
                 size = total_size(records)
                 finished.append((item, records, size))
@@ -212,28 +227,66 @@ class _LaneTask:
         if finished:
             self._in_flight.finish(finished)
 
-    def _handle_now(self, message: Message, record: KafkaRecord) -> list[Record] | None:
+    def _handle_now(self, message: Message, position: Position) -> list[Record] | None:
+        self._marks.begin(position.partition, position.offset)
         try:
-            return self._handler.handle_now(message, _position(record))
-        except Exception as error:
+            return self._handler.handle_now(message, position)
+        except _NO_FAULTS:
+            raise
+        except BaseException as error:
             return [self._fault(message, error)]
+        finally:
+            self._marks.end()
 
     async def _handle(self, message: Message, accepted: Accepted) -> None:
         record = accepted[0]
         try:
             position = _position(record, _EntryCommit(accepted, self._commits))
             records = await self._handler.handle(message, position)
-        except Exception as error:
+        except _NO_FAULTS:
+            raise
+        except BaseException as error:
             records = [self._fault(message, error)]
         self._in_flight.finish([(accepted, records, total_size(records))])
 
-    def _fault(self, message: Message, error: Exception) -> Record:
+    def _fault(self, message: Message, error: BaseException) -> Record:
         """A defect in Headrace must neither stop the partition nor lose the message. The error's text stays in the log:
         it may hold a secret."""
-        log.exception("A message could not be handled.")
-        original, _ = message.split_redelivery()
+        if isinstance(error, MemoryError):
+            # What its functions had gathered is still there, and logging needs memory as well.
+            traceback.clear_frames(error.__traceback__)
+            log.error("A message needs more memory than there is.")
+            limit = f"{self._environment.lane_memory_bytes >> 20:,} MiB, HEADRACE_LANE_MEMORY_BYTES"
+            text = (
+                f"There was not enough memory to handle the message (a worker may have {limit}). Correct the step that "
+                "needs so much, and redeliver the message with the current version."
+            )
+            return self._dead(message, Reason.OUT_OF_MEMORY, text)
+        log.error("A message could not be handled.", exc_info=error)
         text = f"Headrace failed unexpectedly ({type(error).__name__}); the job's log has the details."
-        return dead_letter(original, stage=self._lane.stage.name, reason=Reason.INTERNAL, error=text)
+        return self._dead(message, Reason.INTERNAL, text)
+
+    def _deadly_letter(self, message: Message, place: Position, deaths: Deaths) -> Record:
+        """Of a record that must not be handled again."""
+        record = RecordId(self._topic, place.partition, place.offset)
+        log.error("%s has ended %d workers (%s) and is set aside.", record, deaths.workers, deaths.cause)
+        text = (
+            f"The message ended the process that handled it {_times(deaths.workers)} ({deaths.cause}). It was read at "
+            f"{record} and has {len(message.body):,} bytes. A step or a connector does not bear it, or does not return "
+            "(SIGKILL). Correct the pipeline, and redeliver the message with the current version; it is handled anew."
+        )
+        return self._dead(message, Reason.ENDED_WORKER, text)
+
+    def _dead(self, message: Message, reason: Reason, text: str) -> Record:
+        """For a person to decide about. One that was redelivered for its output is the same dead letter still."""
+        original, redelivery = message.split_redelivery()
+        output = redelivery.output if redelivery else ""
+        stage = self._lane.stage.dead_as or self._lane.stage.name
+        return dead_letter(original, stage=stage, reason=reason, error=text, output=output)
 
     def _malformed(self, record: KafkaRecord, error: MalformedMessageError) -> Record:
         return quarantine.letter_of(record, stage=self._lane.stage.name, error=str(error))
+
+
+def _times(count: int) -> str:
+    return "twice" if count == 2 else f"{count} times"

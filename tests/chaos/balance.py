@@ -20,6 +20,8 @@ _OF_THE_MESSAGE = {
     Reason.UNKNOWN_OUTPUT,
     Reason.CONFIGURATION,
     Reason.INTERNAL,
+    Reason.ENDED_WORKER,
+    Reason.OUT_OF_MEMORY,
     Reason.TRANSFORM_FAILED,
     Reason.TOO_LARGE,
     Reason.REFUSED_BY_KAFKA,
