@@ -19,7 +19,7 @@ from tests.waiting import wait_until
 
 def test_each_toy_is_one_file() -> None:
     own = {path.stem for path in PLUGINS_FOLDER.glob("*/*.py")}
-    assert own == {"toy_file", "toy_lines", "toy_ticks", "toy_shelf", "toy_store", "toy_shout"}
+    assert own == {"toy_file", "toy_lines", "toy_ticks", "toy_shelf", "toy_store", "toy_shout", "toy_hostile"}
     project = PLUGINS_FOLDER.parents[1]
     for folder in ("backend", "spark_jobs", "frontend/src"):
         mentions = [path for path in (project / folder).rglob("*.*") if path.is_file() and b"toy_" in path.read_bytes()]
