@@ -1,13 +1,13 @@
 import asyncio
 from functools import cached_property
-from typing import Any, Literal
+from typing import Literal
 from uuid import uuid4
 
 from pydantic import Field, JsonValue, ValidationInfo, field_validator
 
 from backend.collections.location import Location
 from backend.connectors.parts.documents import CollectDocuments
-from backend.domain import formats
+from backend.domain.avro.schema import AvroSchema
 from backend.domain.capabilities import Connection
 from backend.domain.connector import CheckFailedError, Connector, connectors
 from backend.domain.message_templates import TemplateSource
@@ -63,7 +63,7 @@ class CollectionConnection(Connection):
     @classmethod
     def _check_schema(cls, schema: dict[str, JsonValue] | None) -> dict[str, JsonValue] | None:
         if schema is not None:
-            formats.avro_schema(schema)
+            AvroSchema(schema)
             if schema.get("type") != "record":
                 raise ValueError("The schema of a document must be a record.")
         return schema
@@ -96,11 +96,11 @@ class CollectionCollect(CollectDocuments[CollectionConnection]):
 
     def check_value(self, source: TemplateSource) -> None:
         if self._schema is not None:
-            formats.write_avro(source.document, self._schema)
+            self._schema.write(source.document)
 
     @cached_property
-    def _schema(self) -> Any:
-        return formats.avro_schema(self.connection.avro_schema) if self.connection.avro_schema else None
+    def _schema(self) -> AvroSchema | None:
+        return AvroSchema(self.connection.avro_schema) if self.connection.avro_schema else None
 
 
 @connectors.register

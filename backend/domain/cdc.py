@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import fastavro
 
 from backend.domain import formats
+from backend.domain.avro.schema import AvroSchema
 
 NAMESPACE = "com.materialize.cdc"
 
@@ -56,8 +57,8 @@ class Format:
     def __init__(self, record: Mapping[str, Any]) -> None:
         """``record`` is an Avro schema. Raises ValueError."""
         self._data = {**record, "name": "data", "namespace": NAMESPACE}
-        self._parsed_data = formats.avro_schema(self._data)
-        self._parsed = formats.avro_schema(self.schema)
+        self._record = AvroSchema(self._data)
+        self._message = AvroSchema(self.schema)
 
     @cached_property
     def schema(self) -> list[Any]:
@@ -91,22 +92,22 @@ class Format:
 
     def datum(self, document: Any) -> bytes:
         """A record as its Avro datum. Raises ValueError when it does not fit the schema."""
-        return formats.write_avro(document, self._parsed_data)
+        return self._record.write(document)
 
     def document(self, datum: bytes) -> Any:
         """The record as a JSON value. Raises ValueError."""
-        return formats.read_avro_datum(datum, self._parsed_data)
+        return formats.json_values(self._record.read(datum))
 
     def avro(self, message: Sequence[Update] | Progress) -> bytes:
         """The message as an Avro datum."""
         written = io.BytesIO()
-        fastavro.schemaless_writer(written, self._parsed, self._avro_value(message))
+        fastavro.schemaless_writer(written, self._message.parsed, self._avro_value(message))
         return written.getvalue()
 
     def avro_file(self, messages: Iterable[Sequence[Update] | Progress]) -> bytes:
         """Messages as an Avro object container file, which holds its schema."""
         written = io.BytesIO()
-        fastavro.writer(written, self._parsed, [self._avro_value(message) for message in messages])
+        fastavro.writer(written, self._message.parsed, [self._avro_value(message) for message in messages])
         return written.getvalue()
 
     def json(self, message: Sequence[Update] | Progress) -> dict[str, Any]:
@@ -121,7 +122,7 @@ class Format:
         return [{"data": self._native(update.data), "time": update.time, "diff": update.diff} for update in message]
 
     def _native(self, datum: bytes) -> Any:
-        return fastavro.schemaless_reader(io.BytesIO(datum), self._parsed_data, None)
+        return self._record.read(datum)
 
 
 def _progress_value(progress: Progress) -> dict[str, Any]:

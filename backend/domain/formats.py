@@ -6,13 +6,13 @@ Every function raises ValueError, with a sentence, for data that it cannot read 
 import csv
 import io
 import struct
+from collections.abc import Callable
 from decimal import Decimal
 from typing import Any
-from xml.parsers.expat import ExpatError
-
-import fastavro
+from xml.parsers import expat
 
 from backend.domain import json, limits
+from backend.domain.avro.schema import AvroSchema
 
 _CONFLUENT_HEADER = 5
 """The bytes that a Confluent serializer writes before a datum: zero, and the schema's id in four bytes."""
@@ -24,9 +24,10 @@ def read_csv(data: bytes, delimiter: str, columns: list[str]) -> list[dict[str, 
     try:
         names = columns or next(rows, [])
         documents, made = [], limits.FanOut()
+        least = sum(map(len, names))  # of a document, which has all names, however short its row is
         for row in rows:
             if row:
-                made.add(0)
+                made.add(least)
                 documents.append(_named(names, row, rows.line_num))
         return documents
     except csv.Error as error:
@@ -51,13 +52,46 @@ def write_csv(document: Any, delimiter: str, columns: list[str]) -> bytes:
 
 
 def read_xml(data: bytes) -> dict[str, Any]:
-    """The root element as an object: attributes as ``@name``, text next to them as ``#text``. Entities are rejected."""
+    """The root element as an object: attributes as ``@name``, text next to them as ``#text``. Declarations of entities
+    and of attributes are rejected, since a few bytes of them could stand for any number."""
     import xmltodict
 
     try:
+        _check_xml(data)
         return dict(xmltodict.parse(data))
-    except (ExpatError, ValueError, LookupError) as error:
+    except limits.TooLargeError:
+        raise
+    except (expat.ExpatError, ValueError, LookupError) as error:
         raise ValueError(f"This is not valid XML: {error}.") from None
+
+
+def _check_xml(data: bytes) -> None:
+    """The library keeps all open elements before it makes the first object of them."""
+    depth = 0
+
+    def start(_name: str, _attributes: Any) -> None:
+        nonlocal depth
+        depth += 1
+        limits.check_depth(depth)
+
+    def end(_name: str) -> None:
+        nonlocal depth
+        depth -= 1
+
+    def refuse(problem: str) -> Callable[..., None]:
+        def handler(*_declaration: Any) -> None:
+            raise ValueError(problem)
+
+        return handler
+
+    parser = expat.ParserCreate()
+    parser.ordered_attributes = True
+    parser.StartElementHandler, parser.EndElementHandler = start, end
+    parser.EntityDeclHandler, parser.AttlistDeclHandler = (
+        refuse("entities are disabled"),
+        refuse("declarations of attributes are disabled"),
+    )
+    parser.Parse(data, True)
 
 
 def write_xml(document: Any, root: str) -> bytes:
@@ -70,49 +104,23 @@ def write_xml(document: Any, root: str) -> bytes:
         raise ValueError(f"This cannot be written as XML: {error}.") from None
 
 
-def avro_schema(schema: Any) -> Any:
-    """Parses a schema for use with read_avro and write_avro."""
-    try:
-        return fastavro.parse_schema(schema)
-    except Exception as error:  # fastavro raises many kinds of errors
-        raise ValueError(f"This is not a valid Avro schema: {error}.") from None
-
-
 def confluent_header(schema_id: int) -> bytes:
     """The bytes before a datum whose schema has this id in the registry."""
     return struct.pack(">bI", 0, schema_id)
 
 
-def read_avro(data: bytes, schema: Any) -> Any:
+def read_avro(data: bytes, schema: AvroSchema) -> Any:
     """Reads one binary datum, with or without the header of a Confluent serializer."""
+    behind_header: ValueError | None = None
     if data[:1] == b"\0" and len(data) > _CONFLUENT_HEADER:
         try:
-            return read_avro_datum(data[_CONFLUENT_HEADER:], schema)
-        except ValueError:
-            pass  # the zero byte may be part of the datum
-    return read_avro_datum(data, schema)
-
-
-def write_avro(document: Any, schema: Any) -> bytes:
-    """Writes one binary datum without a header. Fields that have a default may be missing."""
-    written = io.BytesIO()
+            return json_values(schema.read(data[_CONFLUENT_HEADER:]))
+        except ValueError as error:
+            behind_header = error  # the zero byte may be part of the datum
     try:
-        fastavro.schemaless_writer(written, schema, _floats(document), strict_allow_default=True)
-    except Exception as error:
-        raise ValueError(f"This does not fit the Avro schema: {error!r:.300}.") from None
-    return written.getvalue()
-
-
-def read_avro_datum(data: bytes, schema: Any) -> Any:
-    """Reads one binary datum without a header."""
-    source = io.BytesIO(data)
-    try:
-        datum = fastavro.schemaless_reader(source, schema, None)
-    except Exception as error:
-        raise ValueError(f"This is not Avro data of the given schema: {error!r:.300}.") from None
-    if source.tell() != len(data):
-        raise ValueError("This is not Avro data of the given schema: there are bytes after the datum.")
-    return json_values(datum)
+        return json_values(schema.read(data))
+    except ValueError as error:
+        raise behind_header if isinstance(behind_header, limits.TooLargeError) else error from None
 
 
 def json_values(datum: Any) -> Any:
@@ -126,15 +134,6 @@ def json_values(datum: Any) -> Any:
     if datum is None or isinstance(datum, str | bool | int | float | Decimal):
         return datum
     return datum.isoformat() if hasattr(datum, "isoformat") else str(datum)
-
-
-def _floats(document: Any) -> Any:
-    """Converts decimals to floats, which Avro's float and double require."""
-    if isinstance(document, dict):
-        return {key: _floats(value) for key, value in document.items()}
-    if isinstance(document, list):
-        return [_floats(value) for value in document]
-    return float(document) if isinstance(document, Decimal) else document
 
 
 def _texts(value: Any) -> Any:

@@ -12,6 +12,14 @@ RECORD_BYTES = TOPIC_BYTES - 64 * 1024
 """Limit of the producers for one record: key, value and headers."""
 BODY_BYTES = 3 * 1024 * 1024
 """Limit of a message's body, after each step."""
+DEPTH = 100
+"""Limit of the lists and objects in one another that a decoder or an encoder makes, as in Protobuf and MongoDB; the
+stacks of Python and of native code end only at several times as many."""
+VALUES = BODY_BYTES // 2
+"""Limit of the values that a decoder makes of a message: as JSON each takes two bytes at least, so that more cannot
+become a body."""
+AVRO_BLOCK_BYTES = 32 * 1024 * 1024
+"""Limit of an unpacked block of an Avro file; writers begin a new one after some kilobytes to a few megabytes."""
 INDEX_BYTES = 64 * 1024
 """Limit of the values that a message is filtered by, as JSON."""
 KEY_BYTES = 1024
@@ -41,6 +49,18 @@ def check_body(size: int) -> None:
         raise TooLargeError(f"The message would become larger than {BODY_BYTES:,} bytes.")
 
 
+def check_depth(depth: int) -> None:
+    """Raises TooLargeError."""
+    if depth > DEPTH:
+        raise TooLargeError(f"The message is nested more than {DEPTH} deep.")
+
+
+def check_values(count: int) -> None:
+    """Raises TooLargeError."""
+    if count > VALUES:
+        raise TooLargeError(f"The message would have more than {VALUES:,} values.")
+
+
 def check_growth(document: object, written: object) -> None:
     """Checks a document in place of which, or in which, a value was written. Raises TooLargeError.
 
@@ -48,6 +68,19 @@ def check_growth(document: object, written: object) -> None:
     """
     if len(written) > _LARGE if isinstance(written, str) else isinstance(written, dict | list):
         check_body(len(json.dumps(document)))
+
+
+def count_values(document: object, most: int) -> int:
+    """How many values the document has, itself among them; more than ``most`` if there are more than that."""
+    count, rest = 0, [document]
+    while rest and count <= most:
+        value = rest.pop()
+        count += 1
+        if isinstance(value, dict):
+            rest += value.values()
+        elif isinstance(value, list):
+            rest += value
+    return count
 
 
 class FanOut:

@@ -6,6 +6,7 @@ from typing import Any, Self
 from pydantic import Field, JsonValue, field_validator, model_validator
 
 from backend.domain import formats
+from backend.domain.avro.schema import AvroSchema
 from backend.domain.model import StrictModel
 from backend.domain.transforms.base import TransformError
 
@@ -42,7 +43,7 @@ class StreamProcessing(StrictModel):
     @field_validator("avro_schema")
     @classmethod
     def _check_schema(cls, schema: dict[str, JsonValue]) -> dict[str, JsonValue]:
-        formats.avro_schema(schema)
+        AvroSchema(schema)
         if schema.get("type") != "record":
             raise ValueError("The schema of a message must be a record.")
         return schema
@@ -50,11 +51,11 @@ class StreamProcessing(StrictModel):
     def compile(self, schema_id: int) -> Callable[[Any], bytes]:
         """Returns a function that writes a document as Avro, in the format of Confluent's serializers. It raises
         TransformError."""
-        schema: Any = formats.avro_schema(self.avro_schema)
+        schema = AvroSchema(self.avro_schema)
 
         def write(document: Any) -> bytes:
             try:
-                return formats.confluent_header(schema_id) + formats.write_avro(document, schema)
+                return formats.confluent_header(schema_id) + schema.write(document)
             except ValueError as error:
                 raise TransformError(f"Stream processing: {error}") from None
 

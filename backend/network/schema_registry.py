@@ -6,7 +6,8 @@ from urllib.parse import quote
 
 import requests
 
-from backend.domain import formats, json
+from backend.domain import json
+from backend.domain.avro.schema import AvroSchema
 from backend.settings import Settings
 
 _SECONDS = 10.0
@@ -22,11 +23,11 @@ class SchemaRegistry:
         self._login = (settings.schema_registry_user, password) if settings.schema_registry_user else None
         self.schema = cache(self._schema)
 
-    def _schema(self, schema_id: int) -> Any:
-        """The parsed Avro schema with this id. Raises RequestException."""
+    def _schema(self, schema_id: int) -> AvroSchema:
+        """The Avro schema with this id. Raises RequestException, and SchemaError for what AvroSchema refuses."""
         answer = requests.get(f"{self._url}/schemas/ids/{schema_id}", auth=self._login, timeout=_SECONDS)
         answer.raise_for_status()
-        return formats.avro_schema(json.loads(answer.json()["schema"]))
+        return AvroSchema(json.loads(answer.json()["schema"]))
 
     def latest(self, subject: str) -> Any:
         """The latest schema of the subject, as JSON; None if there is none. Raises RequestException."""

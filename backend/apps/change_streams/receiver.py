@@ -6,10 +6,9 @@ import os
 from pathlib import Path
 from typing import Any
 
-import fastavro
-
 from backend.change_streams.receiver import ContradictionError, Receiver
 from backend.domain import formats, json
+from backend.domain.avro.files import read_file
 from backend.kafka.server.http import answer
 
 log = logging.getLogger(__name__)
@@ -73,7 +72,7 @@ def _from_avro(body: bytes) -> list[Any]:
     """Raises ValueError."""
     return [
         {"progress" if isinstance(message, dict) else "updates": formats.json_values(message)}
-        for message in fastavro.reader(io.BytesIO(body))
+        for message in read_file(io.BytesIO(body))
     ]
 
 

@@ -2,14 +2,14 @@
 
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import Any
 from uuid import UUID
 
 from django.db import transaction
 
 from backend.apps.connectors.models import Connector
 from backend.apps.read_gateway.models import ValueSchema
-from backend.domain import formats, json
+from backend.domain import json
+from backend.domain.avro.schema import AvroSchema
 from backend.kafka.gateway.values import Schema
 
 _EFFECTIVE_MILLISECONDS = 5_000
@@ -55,5 +55,5 @@ def parsed(row: ValueSchema) -> Schema:
 
 
 @lru_cache(maxsize=1000)
-def _parsed(text: str) -> Any:
-    return formats.avro_schema(json.loads(text))
+def _parsed(text: str) -> AvroSchema:
+    return AvroSchema(json.loads(text))

@@ -9,9 +9,8 @@ from decimal import Decimal
 from typing import Any
 from uuid import UUID
 
-import fastavro
-
 from backend.domain import json
+from backend.domain.avro.schema import AvroSchema, SchemaError
 from backend.domain.connect_sql import expressions as e
 from backend.domain.connect_sql import types as t
 from backend.domain.connect_sql.errors import QueryError
@@ -82,19 +81,22 @@ class _Reader:
         return e.StructType(tuple((one["name"], self.type(one["type"], depth)) for one in schema["fields"]))
 
 
-def to_json(schema_of: Callable[[int], Any]) -> Callable[[bytes | None], str | None]:
+def to_json(schema_of: Callable[[int], AvroSchema]) -> Callable[[bytes | None], str | None]:
     """A function that gives records in Avro, with the header of Confluent's serializers, as JSON. ``schema_of`` gives
-    the parsed schema with an id. What cannot be read becomes a text that is no JSON."""
+    the schema with an id. What cannot be read becomes a text that is no JSON."""
 
     def read(value: bytes | None) -> str | None:
         if value is None:
             return None
         if len(value) < 5 or value[0] != 0:
             return "no Avro"
-        schema = schema_of(int.from_bytes(value[1:5], "big"))
         try:
-            document = fastavro.schemaless_reader(io.BytesIO(value[5:]), schema, None)
-        except (EOFError, ValueError, IndexError, UnicodeDecodeError):
+            schema = schema_of(int.from_bytes(value[1:5], "big"))
+        except SchemaError:
+            return "no Avro"
+        try:
+            document = schema.read_next(io.BytesIO(value[5:]))
+        except ValueError:
             return "no Avro"
         return json.dumps(_plain(document)).decode()
 

@@ -1,8 +1,9 @@
-from typing import Any, Literal
+from typing import Literal
 
-from pydantic import Field, JsonValue, model_validator
+from pydantic import Field, JsonValue, ValidationInfo, field_validator
 
 from backend.domain import formats
+from backend.domain.avro.schema import AvroSchema
 from backend.domain.transforms.base import Step, Transform, transforms
 
 
@@ -21,13 +22,16 @@ class Decode(Transform):
     columns: list[str] = Field(
         default_factory=list, description="For CSV: names of the columns; if empty, the first row names them."
     )
-    avro_schema: JsonValue = Field(None, description="For Avro: schema that the messages were written with.")
+    avro_schema: JsonValue = Field(
+        None, validate_default=True, description="For Avro: schema that the messages were written with."
+    )
 
-    @model_validator(mode="after")
-    def _check_schema(self) -> "Decode":
-        if self.format == "avro":
-            formats.avro_schema(self.avro_schema)
-        return self
+    @field_validator("avro_schema")
+    @classmethod
+    def _check_schema(cls, schema: JsonValue, info: ValidationInfo) -> JsonValue:
+        if info.data.get("format") == "avro":
+            AvroSchema(schema)
+        return schema
 
     def compile(self) -> Step:
         """Unlike other steps, this one takes the body as bytes."""
@@ -35,5 +39,5 @@ class Decode(Transform):
             return lambda body: formats.read_csv(body, self.delimiter, self.columns)
         if self.format == "xml":
             return lambda body: (formats.read_xml(body),)
-        schema: Any = formats.avro_schema(self.avro_schema)
+        schema = AvroSchema(self.avro_schema)
         return lambda body: (formats.read_avro(body, schema),)

@@ -1,9 +1,10 @@
 from collections.abc import Callable
 from typing import Any, Literal
 
-from pydantic import Field, JsonValue, model_validator
+from pydantic import Field, JsonValue, ValidationInfo, field_validator, model_validator
 
 from backend.domain import formats
+from backend.domain.avro.schema import AvroSchema
 from backend.domain.transforms.base import Encoded, Step, Transform, transforms
 
 _CONTENT_TYPES = {"csv": "text/csv; charset=utf-8", "xml": "application/xml", "avro": "avro/binary"}
@@ -22,12 +23,17 @@ class Encode(Transform):
     delimiter: str = Field(",", min_length=1, max_length=1, description="For CSV: separator between the values.")
     columns: list[str] = Field(default_factory=list, description="For CSV: fields to write, in order.")
     root: str = Field("message", pattern=r"^[A-Za-z_][\w.-]*$", description="For XML: name of the root element.")
-    avro_schema: JsonValue = Field(None, description="For Avro: schema to write with.")
+    avro_schema: JsonValue = Field(None, validate_default=True, description="For Avro: schema to write with.")
+
+    @field_validator("avro_schema")
+    @classmethod
+    def _check_schema(cls, schema: JsonValue, info: ValidationInfo) -> JsonValue:
+        if info.data.get("format") == "avro":
+            AvroSchema(schema)
+        return schema
 
     @model_validator(mode="after")
     def _check_complete(self) -> "Encode":
-        if self.format == "avro":
-            formats.avro_schema(self.avro_schema)
         if self.format == "csv" and not self.columns:
             raise ValueError("CSV requires columns: list the fields to write.")
         return self
@@ -41,5 +47,4 @@ class Encode(Transform):
             return lambda document: formats.write_csv(document, self.delimiter, self.columns)
         if self.format == "xml":
             return lambda document: formats.write_xml(document, self.root)
-        schema: Any = formats.avro_schema(self.avro_schema)
-        return lambda document: formats.write_avro(document, schema)
+        return AvroSchema(self.avro_schema).write

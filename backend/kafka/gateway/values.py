@@ -3,10 +3,11 @@
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 from backend.collections.documents import Document
 from backend.domain import formats, json
+from backend.domain.avro.schema import AvroSchema
 from backend.kafka.gateway.ports import Record
 
 Deletions = Literal["kafka", "cdc"]
@@ -23,7 +24,7 @@ class Schema:
     milliseconds since 1970, until a next version is."""
 
     id: int
-    parsed: Any
+    parsed: AvroSchema
     since: int
 
 
@@ -62,7 +63,7 @@ class Values:
             return None
         for schema in self._by_preference(document.timestamp):
             try:
-                return formats.confluent_header(schema.id) + formats.write_avro(parsed, schema.parsed)
+                return formats.confluent_header(schema.id) + schema.parsed.write(parsed)
             except ValueError:
                 continue
         return None

@@ -6,7 +6,8 @@ from hypothesis import strategies as st
 from kafka.record.memory_records import MemoryRecords
 
 from backend.collections.documents import Document
-from backend.domain import formats, json
+from backend.domain import json
+from backend.domain.avro.schema import AvroSchema
 from backend.kafka.gateway.batch_cache import BatchCache
 from backend.kafka.gateway.batches import Batch, Compression, batches, varint
 from backend.kafka.gateway.ports import Record
@@ -103,7 +104,7 @@ def test_values_as_avro_name_the_schema_that_was_in_effect_or_one_that_fits() ->
     with_default = {"name": "b", "type": ["null", "string"], "default": None}
     without = {"name": "c", "type": "string"}
     old, new, newest = (
-        formats.avro_schema({"type": "record", "name": "R", "fields": [*fields, *more]})
+        AvroSchema({"type": "record", "name": "R", "fields": [*fields, *more]})
         for more in ([], [with_default], [with_default, without])
     )
     values = Values("kafka", (Schema(4, old, 1000), Schema(7, new, 2000), Schema(9, newest, 3000)))

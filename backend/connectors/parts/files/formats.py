@@ -4,6 +4,7 @@ import csv
 import io
 import itertools
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Callable, Iterator
 from decimal import Decimal, InvalidOperation
 from typing import Annotated, Any, Literal
@@ -123,10 +124,10 @@ class Csv(_Streamed):
 
     def _columns(self, first: list[str]) -> list[str]:
         columns = first if self.header else self.columns or [f"column_{number + 1}" for number in range(len(first))]
-        if repeated := [name for name in columns if columns.count(name) > 1]:
-            raise BadFileError(f"There are several columns with the name {repeated[0]!r}.")
+        if repeated := next((name for name, count in Counter(columns).items() if count > 1), None):
+            raise BadFileError(f"There are several columns with the name {repeated!r}.")
         if unknown := self.types.keys() - set(columns):
-            raise BadFileError(f"There is no column {min(unknown)!r}, which has a type; there are {columns}.")
+            raise BadFileError(f"There is no column {min(unknown)!r}, which has a type; there are {columns!s:.1000}.")
         return columns
 
     def _wrong_value(self, columns: list[str], row: list[str], line: int) -> str:
@@ -280,9 +281,9 @@ class Avro(_Streamed):
     type: Literal["avro"] = "avro"
 
     def _rows(self, file: io.BufferedReader) -> Iterator[bytes]:
-        import fastavro
+        from backend.domain.avro.files import read_file
 
-        yield from map(json.dumps, fastavro.reader(file))
+        yield from map(json.dumps, read_file(file))
 
 
 FileFormat = Annotated[Csv | JsonLines | Json | Parquet | Avro, Field(discriminator="type")]

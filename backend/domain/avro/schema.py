@@ -1,0 +1,94 @@
+"""A schema with the bounds of its data, and how data are read and written by it."""
+
+import io
+import math
+from typing import Any
+
+import fastavro
+
+from backend.domain import limits
+from backend.domain.avro.types import DECIMAL_BYTES, LongDecimal, Preparation, Scan, types_of
+
+_SCHEMA_DEPTH = 4 * limits.DEPTH
+"""Of a schema as JSON: a record, its list of fields, a field and a union are four levels for one of the data."""
+_OWN_MARKS = ("__fastavro_parsed", "__named_schemas")
+"""By these the library knows schemas that it has parsed, which it does not check again."""
+
+
+class SchemaError(ValueError):
+    """What should be a schema is none, or its data would not be within the limits; the message is a sentence."""
+
+
+class AvroSchema:
+    """A parsed schema, and how much its data can become."""
+
+    def __init__(self, schema: Any) -> None:
+        """``schema`` is JSON as it was decoded. Raises SchemaError."""
+        try:
+            _check_json(schema)
+            self.parsed: Any = fastavro.parse_schema(schema)
+            self._type = types_of(self.parsed)
+            depth = self._type.depth()
+            if limits.DEPTH < depth < math.inf:
+                raise ValueError(f"it is nested more than {limits.DEPTH} deep")
+        except RecursionError:
+            raise SchemaError("This is not a valid Avro schema: it is nested too deeply.") from None
+        except Exception as error:  # fastavro raises many kinds of errors
+            raise SchemaError(f"This is not a valid Avro schema: {error!s:.300}.") from None
+        types = self._type.all()
+        # Up to this size data are within the limits, whatever is in them: each byte makes a value at most, and those
+        # that need none. Most data are smaller, so that they are read without being passed over first.
+        self._harmless = min(
+            math.inf if depth < math.inf else limits.DEPTH,
+            limits.VALUES // (1 + max(type_.free() for type_ in types)),
+            DECIMAL_BYTES if any(isinstance(type_, LongDecimal) for type_ in types) else math.inf,
+        )
+
+    def read(self, data: bytes) -> Any:
+        """The datum that the bytes are, as native values. Raises ValueError, TooLargeError among them."""
+        source = io.BytesIO(data)
+        datum = self.read_next(source)
+        if source.tell() != len(data):
+            raise ValueError("This is not Avro data of the given schema: there are bytes after the datum.")
+        return datum
+
+    def read_next(self, source: io.BytesIO) -> Any:
+        """The datum that begins at the position, which is then behind it. Raises as ``read`` does."""
+        with source.getbuffer() as data:
+            if len(data) - source.tell() > self._harmless:
+                Scan(data, source.tell()).pass_over(self._type)
+        try:
+            return fastavro.schemaless_reader(source, self.parsed, None)
+        except Exception as error:
+            raise ValueError(f"This is not Avro data of the given schema: {error!r:.300}.") from None
+
+    def write(self, document: Any) -> bytes:
+        """The datum of a JSON value, in which fields that have a default may be missing. Raises ValueError,
+        TooLargeError among them."""
+        written = io.BytesIO()
+        try:
+            prepared = self._type.prepared(document, Preparation(), 0)
+            fastavro.schemaless_writer(written, self.parsed, prepared, strict_allow_default=True)
+        except limits.TooLargeError:
+            raise
+        except Exception as error:
+            raise ValueError(f"This does not fit the Avro schema: {error!r:.300}.") from None
+        return written.getvalue()
+
+
+def _check_json(schema: Any) -> None:
+    """Bounds what the library follows when it parses a schema."""
+    level = [schema]
+    for _ in range(_SCHEMA_DEPTH):
+        parts: list[Any] = []
+        for value in level:
+            if isinstance(value, dict):
+                if marks := [mark for mark in _OWN_MARKS if mark in value]:
+                    raise ValueError(f"it has the property {marks[0]}")
+                parts += value.values()
+            elif isinstance(value, list):
+                parts += value
+        if not parts:
+            return
+        level = parts
+    raise ValueError("it is nested too deeply")
