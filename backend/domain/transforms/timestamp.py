@@ -1,3 +1,4 @@
+import re
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
@@ -28,6 +29,17 @@ class Timestamp(FieldTransform):
         description="Time zone of values that have none, and of the values written.",
         examples=["America/Sao_Paulo"],
     )
+
+    @field_validator("read")
+    @classmethod
+    def _check_read(cls, form: str) -> str:
+        try:
+            datetime.strptime("", form)
+        except re.error:  # Python makes a regular expression of a pattern, with a name for each of its parts
+            raise ValueError(f"No time can be read by {form!r}, which has a part twice.") from None
+        except ValueError:
+            pass  # the empty text is no time
+        return form
 
     @field_validator("time_zone")
     @classmethod
