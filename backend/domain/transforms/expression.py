@@ -1,4 +1,5 @@
 import importlib
+import math
 import re
 import sys
 import threading
@@ -13,12 +14,27 @@ from pydantic import Field, field_validator
 from backend.domain import json, limits, paths
 from backend.domain.transforms.base import Step, Transform, TransformError, transforms
 
-_LOOPS = re.compile(r"\.\s*(all|exists|exists_one|map|filter)\s*\(")
-_TOKENS = re.compile(r"""r?(\"\"\".*?\"\"\"|'''.*?'''|"(\\.|[^"\\])*"|'(\\.|[^'\\])*')|[()]""", re.DOTALL)
+_LOOPS = re.compile(r"\.\s*(all|exists|exists_one|existsOne|map|filter)\s*\(")
+_MATCHES = re.compile(r"\bmatches\s*\((?!([^()]*,)?\s*''\s*\))")
+"""With another regular expression than a text, which is from the message then."""
 _FIELDS = re.compile(r"\bmessage\b(?:\s*\.\s*([A-Za-z_]\w*)\b(?!\s*\())?")
+_TEXTS_AND_COMMENTS = re.compile(
+    r"""
+    //[^\n]*
+    | [bB]?[rR](?:\"{3}.*?\"{3} | '{3}.*?'{3} | "[^"\n]*" | '[^'\n]*')
+    | [bB]?(?:\"{3}(?:\\.|[^\\])*?\"{3} | '{3}(?:\\.|[^\\])*?'{3} | "(?:\\.|[^"\\\n])*" | '(?:\\.|[^'\\\n])*')
+    """,
+    re.DOTALL | re.VERBOSE,
+)
 _MAX_VALUES = 2000
-_MAX_COPIED_BYTES = 256 * 1024 * 1024
-_FEW_SUMS = 10
+_MAX_HELD_BYTES = 256 * 1024 * 1024
+_MAX_HELD_VALUES = 32 * 1024 * 1024
+"""Each takes some 32 bytes, however short it is as JSON."""
+_MAX_COPIED_BYTES = 10_000_000_000
+_MAX_COPIED_VALUES = 100_000_000
+"""One after the other, which takes a second or two."""
+_FEW_COPIES = 10
+_MAX_PATTERN_BYTES = 64 * 1024
 _importing = threading.Lock()
 
 
@@ -54,30 +70,28 @@ class Expression(Transform):
             _cel().compile(text)
         except ValueError as error:
             raise ValueError(" ".join(str(error).split())[:300]) from None
-        if _loops_within_loops(text):
+        code = _Code(text)
+        if code.nests_loops:
             raise ValueError(
                 "A loop (all, exists, exists_one, map, filter) cannot be nested in another one. Use two steps instead."
             )
+        if code.loops and code.takes_patterns:
+            raise ValueError("In a loop, the regular expression of matches has to be a text.")
         return text
 
     def compile(self) -> Step:
         program = _cel().compile(self.expression)
         target = paths.parse_path(self.to) if self.to else None
-        fields = _fields(self.expression)
-        loops = _LOOPS.search(self.expression) is not None
-        sums = self.expression.count("+")
+        code = _Code(self.expression)
 
         def step(document: Any) -> Any:
             try:
-                remaining = _values(document, _MAX_VALUES) if loops else _MAX_VALUES
-                if remaining <= 0:
+                values = limits.count_values(document, _MAX_VALUES) if code.loops else 0
+                if values > _MAX_VALUES:
                     raise ValueError(f"an expression with a loop accepts messages of at most {_MAX_VALUES} values")
                 # Passing a document to CEL costs more than evaluating most expressions, so only the used fields are.
-                seen = {f: document[f] for f in fields if f in document} if fields is not None else document
-                if loops or sums > _FEW_SUMS:  # each value may be made of everything that is seen, once for each sum
-                    copies = (1 + sums) * (1 + _MAX_VALUES - remaining)
-                    if copies * len(json.dumps(seen)) > _MAX_COPIED_BYTES:
-                        raise limits.TooLargeError("The message is too large for this expression.")
+                seen = _seen(code.fields, document)
+                code.check(seen, values)
                 result = program.execute({"message": seen})
                 if target is not None:
                     result = _as_json(result)
@@ -114,36 +128,98 @@ def _cel() -> Any:
         return library
 
 
-def _fields(text: str) -> list[str] | None:
-    """The message's fields that the expression uses; None if it uses the message as a whole."""
-    names = _FIELDS.findall(text)
+class _Code:
+    """What is known about an expression without evaluating it, to bound what that takes."""
+
+    def __init__(self, text: str) -> None:
+        # Texts and comments may hold anything that looks like code.
+        code = _TEXTS_AND_COMMENTS.sub(lambda found: " " if found.group().startswith("/") else "''", text)
+        outside, loops, self.nests_loops = _parts(code)
+        maps = " ".join(body for name, body in loops if name == "map")
+        self.loops = bool(loops)
+        self.takes_patterns = _MATCHES.search(code) is not None
+        self.fields = _fields(code)
+        """The message's fields that the expression uses; None if it uses the message as a whole."""
+        # Each + and each comma makes a value of one more, and each loop does so with what a former one made.
+        self._joins = math.prod([_joined(outside), *(_joined(body) - 1 for _, body in loops)])
+        self._literals = _joined(outside)
+        self._uses = len(_FIELDS.findall(code))
+        self._collects = any(name in ("map", "filter") for name, _ in loops)
+        self._in_loops = _fields(" ".join(body for _, body in loops))
+        self._in_maps = _fields(maps)
+
+    def check(self, seen: Any, values: int) -> None:
+        """``seen`` are the fields of the message that the expression uses, ``values`` those of the whole message if
+        there are loops. Raises TooLargeError for a message with which it could take too much memory or time."""
+        if not self.loops and not self.takes_patterns and max(self._joins, self._uses) <= _FEW_COPIES:
+            return
+        size = len(json.dumps(seen))
+        if self.takes_patterns and size > _MAX_PATTERN_BYTES:
+            raise limits.TooLargeError("The message is too large to take regular expressions from it.")
+        if not self.loops:
+            # Counting values takes longer than their size, with which there are two bytes for each at least.
+            most = min(_MAX_HELD_VALUES // self._joins, _MAX_COPIED_VALUES // max(1, self._uses))
+            if self._joins * size > _MAX_HELD_BYTES or (size // 2 > most < limits.count_values(seen, most)):
+                raise limits.TooLargeError(_TOO_LARGE)
+            return
+        items = values + self._literals
+        map_bytes, map_values = _size_of(self._in_maps, seen)
+        loop_bytes, loop_values = _size_of(self._in_loops, seen)
+        read = self._uses * items
+        held_bytes = self._joins * (size + items * map_bytes)
+        held_values = self._joins * (values + items * map_values)
+        # These loops copy what they have collected with each item.
+        times = items if self._collects else 1
+        if (
+            held_bytes > _MAX_HELD_BYTES
+            or held_values > _MAX_HELD_VALUES
+            or times * held_bytes + read * loop_bytes > _MAX_COPIED_BYTES
+            or times * held_values + read * loop_values > _MAX_COPIED_VALUES
+        ):
+            raise limits.TooLargeError(_TOO_LARGE)
+
+
+_TOO_LARGE = "The message is too large for this expression."
+
+
+def _fields(code: str) -> list[str] | None:
+    names = _FIELDS.findall(code)
     return sorted(set(names)) if all(names) else None
 
 
-def _loops_within_loops(text: str) -> bool:
-    """Whether loops are nested: the time of such an expression could not be bounded."""
-    opens = {loop.end() - 1 for loop in _LOOPS.finditer(text)}
-    inside: list[bool] = []
-    for token in _TOKENS.finditer(text):
-        if token.group() == "(":
-            is_loop = token.start() in opens
-            if is_loop and any(inside):
-                return True
-            inside.append(is_loop)
-        elif token.group() == ")" and inside:
-            inside.pop()
-    return False
+def _seen(fields: list[str] | None, document: Any) -> Any:
+    return document if fields is None else {field: document[field] for field in fields if field in document}
 
 
-def _values(document: Any, remaining: int) -> int:
-    """``remaining`` minus the number of values in the document; 0 or less if there are too many."""
-    remaining -= 1
-    if remaining > 0 and isinstance(document, dict | list):
-        for part in document.values() if isinstance(document, dict) else document:
-            remaining = _values(part, remaining)
-            if remaining <= 0:
-                break
-    return remaining
+def _size_of(fields: list[str] | None, seen: Any) -> tuple[int, int]:
+    """The bytes and the values of these fields."""
+    if not fields and fields is not None:
+        return 0, 0
+    part = _seen(fields, seen)
+    return len(json.dumps(part)), limits.count_values(part, _MAX_VALUES)
+
+
+def _joined(code: str) -> int:
+    return 1 + code.count("+") + code.count(",")
+
+
+def _parts(code: str) -> tuple[str, list[tuple[str, str]], bool]:
+    """The code outside of loops, the names of loops with the code in them, and whether loops are nested: the time of
+    such an expression could not be bounded."""
+    begins = {loop.end(): loop.group(1) for loop in _LOOPS.finditer(code)}
+    outside, loops, nested = "", [], False
+    name, begin, depth = "", 0, 0
+    for at, character in enumerate(code, 1):
+        if depth == 0 and at in begins:
+            outside += code[begin:at]
+            name, begin, depth = begins[at], at, 1
+        elif depth:
+            nested = nested or at in begins
+            depth += (character == "(") - (character == ")")
+            if depth == 0:
+                loops.append((name, code[begin : at - 1]))
+                begin = at
+    return outside + code[begin:], loops, nested
 
 
 def _as_json(value: Any) -> Any:
