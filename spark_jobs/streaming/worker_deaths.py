@@ -118,9 +118,14 @@ class _Workers:
         return cell
 
     def deadly(self, topic: str) -> dict[tuple[int, int], Deaths]:
+        counted = dict(self._deaths)
+        # A worker that hangs is still being killed while its successor is forked.
+        for record in (cell.executing() for cell in self._cells if cell.pid != os.getpid()):
+            if record in counted:
+                counted[record] = Deaths(counted[record].workers + 1, counted[record].status)
         return {
             (record.partition, record.offset): deaths
-            for record, deaths in self._deaths.items()
+            for record, deaths in counted.items()
             if record.topic == topic and deaths.workers >= _DEADLY
         }
 

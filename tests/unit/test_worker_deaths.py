@@ -121,6 +121,16 @@ def test_neighbours_4_a_worker_that_hangs_and_is_killed_counts(daemon: Daemon) -
     assert daemon.known() == [[*DEADLY, 2, -9]]
 
 
+def test_neighbours_4_a_worker_that_still_hangs_when_its_successor_is_forked_counts_already(daemon: Daemon) -> None:
+    daemon.dies(begin=[DEADLY], then="signal SIGKILL")
+    hung = daemon.worker()
+    hung.told(begin=[DEADLY], then="wait")
+    assert daemon.known() == [[*DEADLY, 2, -9]]
+    daemon.kill(hung)
+    hung.close()
+    assert daemon.known() == [[*DEADLY, 2, -9]]
+
+
 def test_neighbours_4_what_ends_between_two_records_or_as_usual_counts_for_nothing(daemon: Daemon) -> None:
     for _ in range(2):
         daemon.dies(begin=[DEADLY], end=[DEADLY], then="signal SIGKILL")
