@@ -17,6 +17,7 @@ from backend.domain.masking import redacted, secret_values
 from backend.domain.message import Message
 from backend.domain.model import StrictModel, VersionedModel
 from backend.domain.reasons import Reason
+from backend.domain.retry import held_seconds
 
 
 class ConnectorName(NamedTuple):
@@ -84,9 +85,10 @@ class DeliveryError(Exception):
 
     ``reason`` is a stable word for counting; the message says what happened and what to do. ``retryable``
     distinguishes a transient fault from a final answer; ``retry_after`` is the number of seconds that the other side
-    asked to be left alone. ``status`` and ``response`` are its answer, for the attempts log. ``about_message`` marks
-    the final refusal of this one message: the receiver works, so its circuit breaker does not count the error.
-    ``option`` is the field of the use's options that is to blame, when one is.
+    asked to be left alone: all messages of the output wait, but not for more than ``retry.LONGEST_HOLD_SECONDS``.
+    ``status`` and ``response`` are its answer, for the attempts log. ``about_message`` marks the final refusal of this
+    one message: the receiver works, so it neither counts for its circuit breaker nor holds the output. ``option`` is
+    the field of the use's options that is to blame, when one is.
     """
 
     def __init__(
@@ -104,7 +106,7 @@ class DeliveryError(Exception):
         super().__init__(_encodable(message))
         self.reason = reason
         self.retryable = retryable
-        self.retry_after = retry_after
+        self.retry_after = held_seconds(retry_after)
         self.status = status
         self.response = _encodable(response)
         self.about_message = about_message

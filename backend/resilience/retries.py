@@ -43,7 +43,8 @@ async def with_retries(
             if not error.retryable:
                 raise RetriesExhaustedError(error) from None
             if number == policy.attempts:
-                raise RetriesExhaustedError(error, retryable=True) from None
+                due = time.time() + error.retry_after if error.retry_after is not None else None
+                raise RetriesExhaustedError(error, due=due, retryable=due is None) from None
             wait = policy.wait(number, error.retry_after)
             if wait > _LONGEST_WAIT_SECONDS:
                 raise RetriesExhaustedError(error, due=time.time() + wait) from None

@@ -98,6 +98,16 @@ def outcomes_of_lines(answer: Response, count: int) -> list[Receipt | DeliveryEr
             "an integer from 100 to 599."
         )
         excerpt = answer.body[:200].decode("latin-1")
-        raise DeliveryError(Reason.ANSWER, text, retryable=True, status=str(answer.status), response=excerpt)
-    parts = [Response(status, json.dumps(result)[:200], None) for status, result in zip(statuses, results, strict=True)]
+        raise DeliveryError(
+            Reason.ANSWER,
+            text,
+            retryable=True,
+            retry_after=answer.retry_after,
+            status=str(answer.status),
+            response=excerpt,
+        )
+    parts = [
+        Response(status, json.dumps(result)[:200], answer.retry_after)
+        for status, result in zip(statuses, results, strict=True)
+    ]
     return [receipt(part) if part.is_success else refused(part) for part in parts]

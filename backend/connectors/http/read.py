@@ -30,7 +30,6 @@ _ATTEMPTS = 4
 _FIRST_WAIT = 1.0
 _LONGEST_WAIT = 30.0
 """A longer time that the API asks for is waited for between two readings."""
-_LONGEST_PAUSE = 24 * 3600.0
 
 
 class HttpReadOptions(Options):
@@ -109,7 +108,7 @@ class HttpReadBatch(ReadBatch[HttpConnection, HttpReadOptions]):
                 page = await self._page(progress)
             except DeliveryError as error:
                 if error.retry_after is not None:
-                    pause = time.time() + min(error.retry_after, _LONGEST_PAUSE)
+                    pause = time.time() + error.retry_after
                     yield Batch((), replace(progress, pause_until=pause).breakpoint())
                 raise
             records, progress, is_last = self._taken(progress, page)

@@ -1,6 +1,7 @@
 """What a receiver's answer means."""
 
 from backend.domain.capabilities import DeliveryError, Receipt
+from backend.domain.retry import LONGEST_HOLD_SECONDS
 from backend.network.http_client import Response
 
 _RETRYABLE = (408, 425, 429)
@@ -28,10 +29,18 @@ def refused(
     advice = "it will be retried" if retryable else final
     return kind(
         f"http_{answer.status}",
-        f"The {who} answered {answer.status}{excerpt} ({advice}).",
+        f"The {who} answered {answer.status}{excerpt} ({advice}).{_bound(answer)}",
         retryable=retryable,
         retry_after=answer.retry_after,
         status=str(answer.status),
         response=text,
         about_message=about_message,
     )
+
+
+def _bound(answer: Response) -> str:
+    """What a user has to know whose receiver asks for more time than Headrace leaves it."""
+    if answer.retry_after is None or answer.retry_after < LONGEST_HOLD_SECONDS:
+        return ""
+    hours = f"{LONGEST_HOLD_SECONDS / 3600:g}"
+    return f" It asks to be left alone for {hours} hours or more (Retry-After); Headrace waits {hours} hours at most."
