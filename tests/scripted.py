@@ -3,7 +3,7 @@
 import asyncio
 import time
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from pydantic import Field
 
@@ -21,6 +21,8 @@ from backend.domain.message import Message
 
 SECONDS_OF_A_HANG = 0.05
 SECONDS_OF_WORK = 0.005
+SECONDS_OF_PEACE = 600
+"""For which a receiver asks."""
 
 
 class ScriptConnection(Connection):
@@ -41,12 +43,17 @@ class Receiver:
         self.seconds_of_a_hang = SECONDS_OF_A_HANG
         self.failures = 0
         """Attempts that failed, whatever for."""
+        self.clock: Callable[[], float] = time.time
+        self.asked: list[float] = []
+        """When it asked to be left alone."""
 
     def next_outcome(self, body: bytes) -> str:
         self.attempted.append(body)
         script = self.script.get(body, ["ok"])
         outcome = script.pop(0) if len(script) > 1 else script[0]
         self.failures += outcome not in ("ok", "work")
+        if outcome == "ask":
+            self.asked.append(self.clock())
         return outcome
 
 
@@ -64,7 +71,7 @@ class ScriptDeliver(Deliver[ScriptConnection, Options]):
         outcome = receiver.next_outcome(message.body)
         await asyncio.sleep(0)
         match outcome:
-            case "fail" | "refuse" | "unprintable":
+            case "fail" | "refuse" | "unprintable" | "ask":
                 raise _error(outcome)
             case "explode":
                 raise KeyError(message.id)
@@ -112,6 +119,8 @@ def _error(outcome: str) -> DeliveryError:
     match outcome:
         case "fail":
             return DeliveryError("http_503", "Not now.", retryable=True)
+        case "ask":
+            return DeliveryError("http_429", "Not now.", retryable=True, retry_after=SECONDS_OF_PEACE)
         case "hang":
             return DeliveryError("timeout", "No answer.", retryable=True)
         case "refuse":

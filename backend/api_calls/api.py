@@ -15,6 +15,7 @@ from backend.domain.breaker import BreakerPolicy
 from backend.domain.capabilities import DeliveryError, internal_error
 from backend.domain.connector import RuntimeConnector
 from backend.domain.reasons import Reason
+from backend.domain.retry import held_text
 from backend.domain.transforms.base import CallFailedError
 from backend.domain.transforms.call import Call
 from backend.resilience.gate import Gate, Held, Send
@@ -168,6 +169,8 @@ class Api:
                 self._gate.answered(call, probe=admission.probe, again=again)
             else:
                 self._gate.failed(str(error)[:300], call, probe=admission.probe, again=again)
+                if error.retry_after is not None:
+                    self._gate.hold(error.retry_after)
             raise
         self._gate.answered(call, probe=admission.probe, again=again)
         self._recorder.latency(self._pipeline_id, self.step.breaker_name, time.perf_counter() - began)
@@ -176,15 +179,15 @@ class Api:
     async def _admitted(self) -> Send:
         until = time.time() + _TURN_SECONDS
         while True:
-            admission = await self._gate.admit("retry", "")
+            admission = await self._gate.turn("retry", "")
             if isinstance(admission, Send):
-                await asyncio.sleep(admission.wait)
                 return admission
             assert isinstance(admission, Held)  # nothing is a repeat without an id
             if admission.reason is Reason.BREAKER_OPEN:
                 raise CallFailedError(Reason.BREAKER_OPEN, "The API's circuit breaker is open.", due=admission.due)
             if admission.due > until:
-                raise CallFailedError(Reason.RATE_LIMITED, "The API's rate limit is used up.", due=admission.due)
+                text = held_text(admission.due, who="API") if admission.asked else "The API's rate limit is used up."
+                raise CallFailedError(Reason.RATE_LIMITED, text, due=admission.due)
             await asyncio.sleep(max(0.005, admission.due - time.time()))
 
 

@@ -10,6 +10,7 @@ from backend.domain.masking import redacted
 from backend.domain.message import utc_now
 from backend.domain.reasons import Reason
 from backend.domain.records import Attempt
+from backend.domain.retry import held_text
 from backend.resilience.gate import Held, Repeat
 
 _HELD = {
@@ -36,7 +37,8 @@ def not_attempted(admission: Repeat | Held, delivery: Delivery) -> Outcome:
     """The outcome of a message that was not admitted."""
     if isinstance(admission, Repeat):
         return Suppressed(admission.position in (delivery.position, *delivery.read_at), delivery.attempts)
-    return Undeliverable(admission.reason, _HELD[admission.reason], delivery.attempts, due=admission.due)
+    text = held_text(admission.due) if admission.asked else _HELD[admission.reason]
+    return Undeliverable(admission.reason, text, delivery.attempts, due=admission.due)
 
 
 def _milliseconds(seconds: float) -> float:

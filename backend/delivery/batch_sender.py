@@ -56,7 +56,8 @@ class BatchSender:
         call = _Call(batch[0].message.id)
 
         async def attempt(number: int) -> None:
-            """Settles what it can. Raises the first of the errors that are worth another attempt."""
+            """Settles what it can. Raises one of the errors that are worth another attempt: that after which the
+            receiver wants to be left alone for longest, or the first."""
             nonlocal remaining
             if number > 1:
                 await self._slots.enter(_NO_BYTES)
@@ -66,7 +67,7 @@ class BatchSender:
                 self._slots.leave(_NO_BYTES)
             remaining = [pending for pending, _ in failed]
             if failed:
-                raise failed[0][1]
+                raise max((error for _, error in failed), key=lambda error: error.retry_after or 0.0)
 
         key = self._gate.key
         try:
@@ -98,16 +99,9 @@ class BatchSender:
         self, batch: Sequence[Pending], number: int, settle: Settle, call: "_Call"
     ) -> list[tuple[Pending, DeliveryError]]:
         """Sends what is admitted; those that failed and are worth another attempt, each with its error."""
-        admitted = await self._admitted(batch, number, settle)
-        sent = [pending for pending, _ in admitted]
+        sent, probe = await self._admitted(batch, number, settle)
         if not sent:
             return []
-        wait, probe = (
-            max(admission.wait for _, admission in admitted),
-            any(admission.probe for _, admission in admitted),
-        )
-        if wait > 0:
-            await asyncio.sleep(wait)
         began = time.perf_counter()
         results = await self._deliver(sent)
         seconds = time.perf_counter() - began
@@ -117,6 +111,8 @@ class BatchSender:
             call.has_failed = True
         else:
             self._gate.answered(call.name, probe=probe, again=call.has_failed)
+        if asked := [error.retry_after for error in errors if error.retry_after is not None]:
+            self._gate.hold(max(asked))
         worth_retrying: list[tuple[Pending, DeliveryError]] = []
         for pending, result in zip(sent, results, strict=True):
             if isinstance(result, DeliveryError):
@@ -135,8 +131,21 @@ class BatchSender:
             settle(pending, Delivered(result.status, pending.attempts))
         return worth_retrying
 
-    async def _admitted(self, batch: Sequence[Pending], number: int, settle: Settle) -> list[tuple[Pending, Send]]:
-        """Those that may be sent; the others are settled."""
+    async def _admitted(self, batch: Sequence[Pending], number: int, settle: Settle) -> tuple[Sequence[Pending], bool]:
+        """Those that may be sent now, and whether one of them is the breaker's probe; the others are settled."""
+        while batch:
+            holds = self._gate.holds
+            admitted = await self._asked(batch, number, settle)
+            batch = [pending for pending, _ in admitted]
+            wait = max((admission.wait for _, admission in admitted), default=0.0)
+            if wait > 0:
+                await asyncio.sleep(wait)
+            if holds == self._gate.holds:  # otherwise the receiver has asked to be left alone in the meantime
+                return batch, any(admission.probe for _, admission in admitted)
+        return [], False
+
+    async def _asked(self, batch: Sequence[Pending], number: int, settle: Settle) -> list[tuple[Pending, Send]]:
+        """Those that are admitted; the others are settled."""
         admissions = await asyncio.gather(
             *(self._gate.admit(p.delivery.kind if number == 1 else "retry", p.message.id) for p in batch)
         )

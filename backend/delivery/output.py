@@ -113,7 +113,8 @@ class Output(Share):
                 # A second copy of this redelivery is to find this position.
                 self._gate.delivered(message.id, delivery.position, probe=False)
         finally:
-            self._order.end(message.key, delivery.turn, _awaited_commit(outcome, delivery))
+            is_limited = self._gate.limit_policy is not None
+            self._order.end(message.key, delivery.turn, _awaited_commit(outcome, delivery, is_limited=is_limited))
             client.in_flight -= 1
             client.last_used = time.monotonic()
             self.leave(len(message.body))
@@ -196,8 +197,8 @@ class Output(Share):
             purpose: Kind = delivery.kind if number == 1 else "retry"
             # Admission takes milliseconds, during which no delivery should hold a slot. A token of a rate limit is
             # for now, though: it is taken by what has a slot already.
-            epoch = self._gate.epoch
-            admission = await self._gate.admit(purpose, message.id) if self._gate.limit_policy is None else None
+            epoch, holds = self._gate.epoch, self._gate.holds
+            admission = await self._gate.turn(purpose, message.id) if self._gate.limit_policy is None else None
             if isinstance(admission, Repeat | Held):
                 return attempts.not_attempted(admission, delivery)
             if (obstacle := await self._obstacle(delivery)) is not None:
@@ -205,8 +206,8 @@ class Output(Share):
             if not self._slots.enter_now(_NO_BYTES):
                 await self._slots.enter(_NO_BYTES)
             try:
-                if admission is None or self._is_outdated(admission, epoch):
-                    admission = await self._gate.admit(purpose, message.id)
+                if admission is None or self._is_outdated(admission, epoch, holds):
+                    admission = await self._gate.turn(purpose, message.id)
                 if isinstance(admission, Repeat | Held):
                     return attempts.not_attempted(admission, delivery)
                 return await self._attempt(delivery, admission, number)
@@ -239,14 +240,12 @@ class Output(Share):
             )
         return Abandoned() if delivery.commit.is_lost else None
 
-    def _is_outdated(self, admission: Send, epoch: int) -> bool:
-        """Whether the breaker may have opened since it was given."""
-        return not admission.probe and self._gate.epoch != epoch
+    def _is_outdated(self, admission: Send, epoch: int, holds: int) -> bool:
+        """Whether the breaker may have opened, or the receiver have asked to be left alone, since it was given."""
+        return self._gate.holds != holds or (not admission.probe and self._gate.epoch != epoch)
 
     async def _attempt(self, delivery: Delivery, admission: Send, number: int) -> Delivered:
         """Raises DeliveryError."""
-        if admission.wait > 0:
-            await asyncio.sleep(admission.wait)
         message, client, again = delivery.message, delivery.client, bool(delivery.attempts)
         began = time.perf_counter()
         try:
@@ -257,6 +256,8 @@ class Output(Share):
                 self._gate.answered(message.id, probe=admission.probe, again=again)
             else:
                 self._gate.failed(str(error)[:300], message.id, probe=admission.probe, again=again)
+                if error.retry_after is not None:
+                    self._gate.hold(error.retry_after)
             raise
         seconds = time.perf_counter() - began
         delivery.attempts += attempts.succeeded(client, number, seconds, receipt)
@@ -302,9 +303,9 @@ def _saturated(text: str) -> Undeliverable:
     return Undeliverable(Reason.OUTPUT_SATURATED, text, due=time.time() + _SATURATED_SECONDS)
 
 
-def _awaited_commit(outcome: Outcome, delivery: Delivery) -> Commit | None:
+def _awaited_commit(outcome: Outcome, delivery: Delivery, *, is_limited: bool) -> Commit | None:
     """What later messages of the key wait for. Not for one that would become a dead letter again, and not under a rate
     limit, which sets messages aside in any order. A redelivered one was set aside before."""
     if not isinstance(outcome, Undeliverable) or outcome.rejected or delivery.kind == "redelivery":
         return None
-    return delivery.commit if outcome.reason != Reason.RATE_LIMITED else None
+    return None if is_limited and outcome.reason == Reason.RATE_LIMITED else delivery.commit

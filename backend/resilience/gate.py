@@ -27,7 +27,8 @@ from backend.resilience.scripts import EVENTS, LEDGER_HORIZON, OutputKey, Script
 log = logging.getLogger(__name__)
 
 TOKEN_HORIZON_SECONDS = 1.0
-"""A message waits at most this long for its token; otherwise it becomes a dead letter with a due time."""
+"""A message waits at most this long for its token, or for the end of a hold; otherwise it becomes a dead letter with a
+due time."""
 
 _LEDGER_MOST = 5_000_000
 """Deliveries of an output in each half of the ledger, 54 bytes each, whatever the horizon."""
@@ -35,6 +36,8 @@ _LEDGER_KEPT_SECONDS = 30 * 86400
 """For outputs that are not used any more: longer than any message stays in Kafka."""
 _ANSWER_SECONDS = 1.0
 _UNAVAILABLE_SECONDS = 1.0
+_SAME_SECONDS = 1.0
+"""Redis' time of a hold and that of a task are the same if they differ by no more than an answer takes."""
 _BATCH = 500
 _GATHER_SECONDS = 0.002
 _MARKS_KEPT = 100_000
@@ -59,10 +62,11 @@ class Repeat:
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """The attempt may not be made before ``due`` (Unix time)."""
+    """The attempt may not be made before ``due`` (Unix time). ``asked``: the receiver asked to be left alone."""
 
     reason: Literal[Reason.BREAKER_OPEN, Reason.RATE_LIMITED]
     due: float
+    asked: bool = False
 
 
 Admission = Send | Repeat | Held
@@ -83,9 +87,11 @@ class _Report:
     """A message and the cause of its error, or no cause once it was delivered after all; in the order of events."""
     probe: Literal["", "ok", "failed"] = ""
     delivered: deque[tuple[bytes, str]] = field(default_factory=lambda: deque(maxlen=_MARKS_KEPT))
+    held_until: float = 0.0
+    """By this task's clock."""
 
     def __bool__(self) -> bool:
-        return bool(self.errors or self.probe or self.delivered)
+        return bool(self.errors or self.probe or self.delivered or self.held_until)
 
 
 class OutputGate:
@@ -100,6 +106,10 @@ class OutputGate:
         """Set while the breaker is not closed: waiting for a retry is pointless."""
         self.epoch = 0
         """Grows with every event that may open the breaker: an older admission should be requested again."""
+        self.holds = 0
+        """Grows with every hold: an older admission, also of a probe, should be requested again."""
+        self._held_until = 0.0
+        """The receiver asked to be left alone until then, by this task's clock."""
         self._gate = gate
         self._limit = self._local_limit()
         self._requests: list[_Request] = []
@@ -121,6 +131,19 @@ class OutputGate:
         self._requests.append(_Request(kind, _as_bytes(message_id) if kind != "retry" else b"", answer))
         self._gate.has_work(self)
         return await answer
+
+    async def turn(self, kind: Kind, message_id: str) -> Admission:
+        """Like ``admit``, but an attempt that is admitted may be made at once: waits for its token, and asks again if
+        the receiver asks to be left alone in the meantime."""
+        while True:
+            holds = self.holds
+            admission = await self.admit(kind, message_id)
+            if not isinstance(admission, Send):
+                return admission
+            if admission.wait > 0:
+                await asyncio.sleep(admission.wait)
+            if holds == self.holds:
+                return admission
 
     def delivered(self, message_id: str, position: str, *, probe: bool, again: bool = False) -> None:
         """``again`` as for ``failed``."""
@@ -149,6 +172,14 @@ class OutputGate:
             self._report.probe = "failed"
         self._gate.has_work(self)
 
+    def hold(self, seconds: float) -> None:
+        """The receiver asks to be left alone for so long: no task makes an attempt until then."""
+        until = self._gate.now() + seconds
+        self._report.held_until = max(self._report.held_until, until)
+        if until > self._held_until:
+            self._keep_hold(until)
+        self._gate.has_work(self)
+
     # -- called by the gate ---------------------------------------------------
 
     def take(self) -> tuple[list[_Request], _Report]:
@@ -160,11 +191,32 @@ class OutputGate:
     def is_idle(self) -> bool:
         return not self._requests and not self._report
 
-    def learn(self, state: BreakerState, until: float) -> None:
-        """Applies Redis' state of the breaker."""
+    def learn(self, state: BreakerState, until: float, held: float | None, now: float) -> None:
+        """Applies Redis' state of the breaker and of the hold, of which so many seconds are left."""
         self.epoch += state is not self.breaker.state
         self.breaker.state, self.breaker.until = state, until
         self._update_opened()
+        if held is None:
+            if self._held_until > now:  # Redis has lost it
+                self._report.held_until = self._held_until
+                self._gate.has_work(self)
+        elif not self._report.held_until:
+            is_known = self._held_until > now and abs(self._held_until - now - held) <= _SAME_SECONDS
+            if not is_known and max(self._held_until, now + held) > now:
+                self._keep_hold(now + held)
+
+    def settle(self, requests: list[_Request], admissions: list[Admission], now: float) -> None:
+        """Answers as Redis has decided, unless that does not know of a hold yet."""
+        wait = self._report.held_until - now
+        for request, admission in zip(requests, admissions, strict=True):
+            if request.answer.done():
+                continue
+            if wait <= 0 or not isinstance(admission, Send):
+                request.answer.set_result(admission)
+            elif wait > TOKEN_HORIZON_SECONDS:
+                request.answer.set_result(self._held())
+            else:
+                request.answer.set_result(Send(max(wait, admission.wait), admission.probe))
 
     def decide_locally(self, requests: list[_Request], report: _Report, now: float) -> None:
         """Decides without Redis. The ledger is unavailable, so a message may be delivered twice."""
@@ -179,6 +231,7 @@ class OutputGate:
             else:
                 self.breaker.failed(now, probe=True)
         self._report.delivered.extendleft(reversed(report.delivered))
+        self._report.held_until = max(self._report.held_until, report.held_until)
         for request in requests:
             if not request.answer.done():
                 request.answer.set_result(self._local_admission(now))
@@ -187,13 +240,24 @@ class OutputGate:
     def _local_admission(self, now: float) -> Admission:
         if self.breaker.state is not BreakerState.CLOSED and now < self.breaker.until:
             return Held(Reason.BREAKER_OPEN, self.breaker.until)
-        wait = 0.0
+        starts = max(now, self._held_until)
+        wait = starts - now
+        if wait > TOKEN_HORIZON_SECONDS:
+            return self._held()
         if self._limit is not None:
-            tokens = self._limit.take(now, 1, TOKEN_HORIZON_SECONDS)
+            tokens = self._limit.take(starts, 1, TOKEN_HORIZON_SECONDS - wait)
             if not tokens:
-                return Held(Reason.RATE_LIMITED, self._limit.next_at(now))
+                return Held(Reason.RATE_LIMITED, self._limit.next_at(starts))
             wait = tokens[0] - now
         return Send(wait, probe=self.breaker.admit(now) is BreakerState.HALF_OPEN)
+
+    def _held(self) -> Held:
+        return Held(Reason.RATE_LIMITED, self._held_until, asked=True)
+
+    def _keep_hold(self, until: float) -> None:
+        self._held_until = until
+        self.holds += 1
+        self.epoch += 1
 
     def _update_opened(self) -> None:
         if self.breaker.state is BreakerState.CLOSED:
@@ -253,6 +317,9 @@ class Gate:
             }
         )
 
+    def now(self) -> float:
+        return self._clock() if self._clock else time.time()
+
     def has_work(self, output: OutputGate) -> None:
         self._dirty[output] = None
         self._wake.set()
@@ -282,7 +349,7 @@ class Gate:
                 if not isinstance(error, RedisError | OSError | TimeoutError):
                     log.exception("Redis' answer could not be processed.")  # no request may wait forever
                 self._note_unavailable(error)
-        now = self._clock() if self._clock else time.time()
+        now = self.now()
         for output, requests, report in taken:
             output.decide_locally(requests, report, now)
 
@@ -296,16 +363,15 @@ class Gate:
         except NoScriptError:  # Redis was restarted
             await self._load()
             answers = iter(await self._batch_of(taken).execute())
+        now = self.now()
         for output, requests, report in taken:
             if report:
-                state, until = next(answers)
-                output.learn(BreakerState(state.decode()), float(until))
+                state, until, held = next(answers)
+                output.learn(BreakerState(state.decode()), float(until), float(held) if held else None, now)
             if requests:
-                _, state, until, *admissions = next(answers)
-                output.learn(BreakerState(state.decode()), float(until))
-                for request, admission in zip(requests, admissions, strict=True):
-                    if not request.answer.done():
-                        request.answer.set_result(_admission(admission))
+                _, state, until, held, *admissions = next(answers)
+                output.learn(BreakerState(state.decode()), float(until), float(held) if held else None, now)
+                output.settle(requests, [_admission(admission) for admission in admissions], now)
         if self.redis_unavailable:
             log.warning("Redis is available: breakers, rate limits and the delivered ledger are shared again.")
             self.redis_unavailable = False
@@ -325,7 +391,7 @@ class Gate:
         self._loaded = True
 
     async def _report_open_breakers(self, outputs: list[OutputGate]) -> None:
-        now = self._clock() if self._clock else time.time()
+        now = self.now()
         for output in outputs:
             left = output.breaker.until - now
             if output.breaker.state is BreakerState.OPEN and left > 0:
@@ -347,9 +413,10 @@ class Gate:
         _evaluate(
             batch,
             script("report"),
-            [output.key.breaker, output.key.errors, *output.key.ledger, EVENTS, LEDGER_HORIZON],
+            [output.key.breaker, output.key.errors, *output.key.ledger, EVENTS, LEDGER_HORIZON, output.key.hold],
             [self._now(), policy.errors, policy.window_seconds, policy.open_seconds],
             [_LEDGER_MOST, _LEDGER_KEPT_SECONDS, output.key.name(), report.probe],
+            [max(0.0, report.held_until - self.now())],
             [len(report.errors), *(f"{message}|{cause}" for message, cause in report.errors), *marks],
         )
 
@@ -359,7 +426,7 @@ class Gate:
         _evaluate(
             batch,
             script("admit"),
-            [key.breaker, key.limit, *key.ledger, key.backlog, EVENTS],
+            [key.breaker, key.limit, *key.ledger, key.backlog, EVENTS, key.hold],
             [self._now(), PROBE_SECONDS, limit.interval if limit else 0, limit.burst if limit else 0],
             [TOKEN_HORIZON_SECONDS, key.name()],
             [part for request in requests for part in (request.kind, request.message_id)],
@@ -396,6 +463,8 @@ def _admission(answer: list[bytes]) -> Admission:
             return Repeat(position.decode())
         case [b"open", until]:
             return Held(Reason.BREAKER_OPEN, float(until))
+        case [b"held", until]:
+            return Held(Reason.RATE_LIMITED, float(until), asked=True)
         case [b"limited", due]:
             return Held(Reason.RATE_LIMITED, float(due))
     raise ValueError(f"Unexpected answer of admit.lua: {answer!r}")

@@ -54,6 +54,11 @@ class OutputKey:
         return self._key("limit")
 
     @property
+    def hold(self) -> str:
+        """Until when the receiver asked to be left alone (Unix time); expires then."""
+        return self._key("hold")
+
+    @property
     def ledger(self) -> tuple[str, str]:
         """Delivered message ids (16 bytes) and where each was read; the newer and the older half."""
         return self._key("delivered"), self._key("delivered-before")

@@ -1,12 +1,12 @@
 -- Decides whether attempts may be made now. Called once per batch of one output.
 --
 -- KEYS  1 breaker (hash)  2 rate limit (string)  3, 4 ledger: newer and older (hashes)
---       5 redelivery's mark (string)  6 events (stream)
+--       5 redelivery's mark (string)  6 events (stream)  7 hold: until when the receiver is left alone (string)
 -- ARGV  1 time, or "" for Redis' own  2 probe seconds  3 token interval, or 0 without a limit
 --       4 burst  5 horizon in seconds  6 output's name for events (JSON)
 --       then a pair for each attempt: its kind (first, redelivery, retry) and the message's id ("" for a retry)
--- Returns {time, breaker's state, its until} followed by one answer for each attempt:
---   {"repeat", position} | {"open", until} | {"limited", due} | {"send", wait, "probe" or ""}
+-- Returns {time, breaker's state, its until, seconds left of the hold or ""} followed by one answer for each attempt:
+--   {"repeat", position} | {"open", until} | {"held", until} | {"limited", due} | {"send", wait, "probe" or ""}
 -- Seconds that an unused breaker is kept beyond its open time; so the state of a deleted pipeline goes too.
 local kept = 30 * 86400
 local clock = redis.call('TIME')
@@ -16,6 +16,8 @@ local interval, burst, horizon = tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(
 local breaker = redis.call('HMGET', KEYS[1], 'state', 'until')
 local state, ends = breaker[1] or 'closed', tonumber(breaker[2] or '0')
 local backlog = interval > 0 and redis.call('EXISTS', KEYS[5]) == 1
+local held = redis.call('GET', KEYS[7])
+local starts = math.max(now, tonumber(held or '0'))
 local full_at = interval > 0 and tonumber(redis.call('GET', KEYS[2]) or '0') or 0
 local taken = false
 
@@ -34,10 +36,10 @@ local function admit_by_breaker()
 end
 
 local function token()
-  if interval == 0 then return 0 end
-  local at = math.max(now, full_at - burst * interval)
+  if interval == 0 then return starts - now end
+  local at = math.max(starts, full_at - burst * interval)
   if at - now > horizon then return nil, at end
-  full_at = math.max(full_at, now) + interval
+  full_at = math.max(full_at, starts) + interval
   taken = true
   return at - now
 end
@@ -50,6 +52,8 @@ for i = 7, #ARGV, 2 do
     answers[#answers + 1] = {'repeat', position}
   elseif state ~= 'closed' and now < ends then
     answers[#answers + 1] = {'open', string.format('%.3f', ends)}
+  elseif starts - now > horizon then
+    answers[#answers + 1] = {'held', string.format('%.3f', starts)}
   elseif kind == 'first' and backlog then
     answers[#answers + 1] = {'limited', string.format('%.3f', now + 1)}
   else
@@ -65,4 +69,5 @@ end
 if taken then
   redis.call('SET', KEYS[2], string.format('%.6f', full_at), 'PX', math.ceil((full_at - now) * 1000) + 1000)
 end
-return {string.format('%.6f', now), state, string.format('%.3f', ends), unpack(answers)}
+local left = held and string.format('%.6f', tonumber(held) - now) or ''
+return {string.format('%.6f', now), state, string.format('%.3f', ends), left, unpack(answers)}

@@ -1,14 +1,15 @@
--- Records the outcomes of attempts: errors for the breaker, deliveries for the ledger. Called once per batch of one
--- output.
+-- Records the outcomes of attempts: errors for the breaker, deliveries for the ledger, and how long the receiver asks
+-- to be left alone. Called once per batch of one output.
 --
 -- KEYS  1 breaker (hash)  2 errors (list, newest first)  3, 4 ledger: newer and older (hashes)  5 events (stream)
---       6 ledger's horizon (string)
+--       6 ledger's horizon (string)  7 hold: until when the receiver is left alone (string)
 -- ARGV  1 time, or ""  2 errors that open  3 window in seconds  4 open time in seconds
 --       5 the most deliveries in the newer ledger  6 seconds that both are kept without use
 --       7 output's name for events (JSON)  8 the probe's outcome: "", "ok" or "failed"
---       9 number of errors, then message|cause of each, where a message without a cause was delivered after all;
+--       9 seconds for which the receiver asks to be left alone, or 0
+--       10 number of errors, then message|cause of each, where a message without a cause was delivered after all;
 --       then pairs: delivered id, position
--- Returns {breaker's state, its until}
+-- Returns {breaker's state, its until, seconds left of the hold or ""}
 -- Seconds that an unused breaker is kept beyond its open time; so the state of a deleted pipeline goes too.
 local kept = 30 * 86400
 local clock = redis.call('TIME')
@@ -36,9 +37,9 @@ local function forget(message)
 end
 
 local limit = tonumber(ARGV[2])
-local count = tonumber(ARGV[9])
+local count = tonumber(ARGV[10])
 local last_cause
-for i = 10, 9 + count do
+for i = 11, 10 + count do
   local message, cause = string.match(ARGV[i], '^([^|]*)|(.*)$')
   if cause == '' then
     forget(message)
@@ -76,7 +77,7 @@ if count > 0 or ARGV[8] ~= '' then
   redis.call('EXPIRE', KEYS[1], math.ceil(math.max(ends - now, 0)) + kept)
 end
 
-if #ARGV > 9 + count then
+if #ARGV > 10 + count then
   -- The older half goes once no copy of what was delivered before it was sealed can arrive any more, not after some
   -- time: copies may wait behind a backlog for as long as it takes.
   local sealed = redis.call('HGET', KEYS[4], 'sealed')
@@ -87,10 +88,17 @@ if #ARGV > 9 + count then
     redis.call('RENAME', KEYS[3], KEYS[4])
     redis.call('HSET', KEYS[4], 'sealed', string.format('%.6f', now))
   end
-  for i = 10 + count, #ARGV, 2 do
+  for i = 11 + count, #ARGV, 2 do
     redis.call('HSET', KEYS[3], ARGV[i], ARGV[i + 1])
   end
   redis.call('EXPIRE', KEYS[3], ARGV[6])
   redis.call('EXPIRE', KEYS[4], ARGV[6])
 end
-return {state, string.format('%.3f', ends)}
+
+local held = redis.call('GET', KEYS[7])
+local asked = tonumber(ARGV[9])
+if asked > 0 and now + asked > tonumber(held or '0') then
+  held = string.format('%.6f', now + asked)
+  redis.call('SET', KEYS[7], held, 'PX', math.ceil(asked * 1000) + 1000)
+end
+return {state, string.format('%.3f', ends), held and string.format('%.6f', tonumber(held) - now) or ''}

@@ -1,8 +1,8 @@
 """The delivery engine against a plain model: any order of messages, publishes, redeliveries, copies, failures,
 pressure, crashes, drains and outages of Redis, for several pipelines in several workspaces.
 
-Receivers follow a script, so that what has to happen to each message is known in advance. Breakers and rate limits
-follow the model's own clock.
+Receivers follow a script, so that what has to happen to each message is known in advance. Breakers, rate limits and
+holds follow the model's own clock.
 """
 
 import asyncio
@@ -38,7 +38,7 @@ from backend.manager_api.client import RuntimePipeline
 from backend.resilience.gate import Gate
 from backend.telemetry.recorder import Recorder
 from tests.infra import REDIS_URL, Server
-from tests.scripted import RECEIVERS, Receiver
+from tests.scripted import RECEIVERS, SECONDS_OF_PEACE, Receiver
 from tests.waiting import LIMIT_SECONDS
 
 T = TypeVar("T")
@@ -52,6 +52,8 @@ OUTPUTS: dict[str, dict[str, Any]] = {
     "limited": {"rate_limit": {"messages": 1, "period_seconds": RATE_SECONDS, "burst": BURST}},
     "batched": {"batch": {"messages": BATCH, "seconds": 60}},
     "atomic": {"batch": {"messages": BATCH, "seconds": 60}},
+    "asking": {},
+    "asking_batched": {"batch": {"messages": BATCH, "seconds": 60}},
 }
 WORKSPACES = (0, 0, 1)
 """That of each pipeline."""
@@ -59,7 +61,9 @@ ATTEMPTS = 3
 COMMIT_SECONDS = 0.005
 WINDOW = 16
 RECOVERY_SECONDS = 1000
-"""After this time, breakers send a probe and rate limits have all of their tokens."""
+"""After this time, breakers send a probe, rate limits have all of their tokens and holds have ended."""
+SOON_SECONDS = 250
+"""A hold lasts for some of these."""
 FATES = {
     # The outcomes of a message's attempts, and the reason of its dead letter; empty when it is delivered.
     "delivered": (["ok"], ""),
@@ -73,7 +77,11 @@ FATES = {
     "exploded": (["explode"], "internal"),
     "no receipt": (["nothing"], "internal"),
     "unprintable": (["unprintable"], "refused"),
+    "asked": (["ask", "ok"], "http_429"),
+    "asked late": (["fail", "ask", "ok"], "http_429"),
 }
+ASKING = {"asked", "asked late"}
+"""Of the receivers that ask to be left alone; others deliver these messages."""
 REASONS = {
     "fail": "http_503",
     "refuse": "http_422",
@@ -81,12 +89,14 @@ REASONS = {
     "explode": "internal",
     "nothing": "internal",
     "unprintable": "refused",
+    "ask": "http_429",
 }
-HELD = {"output_saturated", "breaker_open", "rate_limited"}
-"""Messages that were not sent; they wait, and say until when."""
+HELD = {"output_saturated", "breaker_open", "rate_limited", "http_429"}
+"""Messages that wait, and say until when: they were not sent, or the receiver said when they may be."""
 OF_OTHERS = {
     "batched": {"internal"},
     "atomic": {"internal", "http_503", "timeout", "refused"},
+    "asking_batched": {"internal"},
 }
 """Why a message may fail for what others of its batch did."""
 
@@ -104,11 +114,13 @@ class Clock:
 class Pipeline:
     id: str
     workspace: str
+    clock: Clock
     versions: int = 0
 
     def receiver(self, output: str) -> Receiver:
         receiver = RECEIVERS[f"{self.id}/{output}"]
         receiver.seconds_of_a_hang = 0.005
+        receiver.clock = self.clock
         return receiver
 
 
@@ -171,9 +183,9 @@ class EngineModel(RuleBasedStateMachine):
         super().__init__()
         self.loop = asyncio.new_event_loop()
         self.clock = Clock()
-        self.began = self.clock.now
+        self.began = self.round_began = self.clock.now
         workspaces = [str(uuid.uuid4()) for _ in set(WORKSPACES)]
-        self.pipelines = [Pipeline(str(uuid.uuid4()), workspaces[number]) for number in WORKSPACES]
+        self.pipelines = [Pipeline(str(uuid.uuid4()), workspaces[number], self.clock) for number in WORKSPACES]
         self.published = Published()
         self.sent: list[Sent] = []
         self.settled: list[Sent] = []
@@ -184,6 +196,8 @@ class EngineModel(RuleBasedStateMachine):
         """Dead letters that wait, by message and output."""
         self.set_aside: set[tuple[str, str]] = set()
         """Messages that have become dead letters of an output, and so need not be in order."""
+        self.held: dict[tuple[str, str], tuple[float, int]] = {}
+        """Until when the receiver of a pipeline's output is left alone, and the attempts that were made until now."""
         self.redis_was_lost = False
 
     def run(self, work: Awaitable[T]) -> T:
@@ -312,8 +326,10 @@ class EngineModel(RuleBasedStateMachine):
             self._note_committed(sent, records)
         self._check_order()
         self._check_limits()
+        self._check_holds()
         self.settled += self.sent
         self.sent = []
+        self.round_began = self.clock.now
         self.run(self._turns_have_ended())
         self._check_nothing_is_kept()
 
@@ -323,6 +339,11 @@ class EngineModel(RuleBasedStateMachine):
         self.settle()
         self.run(self.engine.close())
         self.engine = self.run(self._started())
+
+    @rule()
+    def let_time_pass(self) -> None:
+        """Also while messages are in flight."""
+        self.clock.now += SOON_SECONDS
 
     @rule()
     def recover(self) -> None:
@@ -353,6 +374,7 @@ class EngineModel(RuleBasedStateMachine):
         number = self._next_number()
         outputs = [output.name for output in self.published.versions[pipeline.id, version].outputs]
         chosen = {name: fates[index % len(fates)] for index, name in enumerate(outputs)}
+        chosen |= {name: "delivered" for name in chosen if chosen[name] in ASKING and not name.startswith("asking")}
         message = Message(new_message_id(), pipeline.id, version, key, b"%d" % number, "text/plain", utc_now(), ())
         self._deliver(Sent(pipeline, message, chosen, number, f"0:{number}"))
 
@@ -411,7 +433,8 @@ class EngineModel(RuleBasedStateMachine):
             headers = dict(dead[0].headers)
             reason = headers[DEAD_REASON].decode()
             assert reason in self._possible_reasons(sent, output, fate), (reason, output, fate)
-            assert (DEAD_DUE in headers) == (reason in HELD)
+            # What failed with a message for whose sake its batch waits is due with it.
+            assert (DEAD_DUE in headers) == (reason in HELD) or (output == "asking_batched" and receiver.asked)
             # One that was delivered before a crash is read again, and may not come as far; a copy may come further.
             was_delivered = (sent.message.id, output) in self.delivered or self._is_sent_twice(sent)
             assert receiver.received.count(sent.message.body) == 0 or was_delivered or self.redis_was_lost
@@ -428,7 +451,7 @@ class EngineModel(RuleBasedStateMachine):
     def _possible_reasons(self, sent: Sent, output: str, fate: str) -> set[str]:
         script, reason = FATES[fate]
         possible = {"output_saturated"} | OF_OTHERS.get(output, set())
-        if output == "limited":
+        if output == "limited" or sent.pipeline.receiver(output).asked:
             possible.add("rate_limited")
         if output == "broken" and sent.pipeline.receiver(output).failures >= BREAKER_ERRORS:
             possible.add("breaker_open")
@@ -473,8 +496,10 @@ class EngineModel(RuleBasedStateMachine):
         if self.redis_was_lost:
             return
         first = {(sent.pipeline.id, sent.message.body): sent for sent in self.sent if not sent.is_copy}
+        # A rate limit that has tokens again within the round sets messages aside in any order.
+        ordered = OUTPUTS.keys() - ({"limited"} if self.round_began != self.clock.now else set())
         for pipeline in self.pipelines:
-            for name in OUTPUTS:
+            for name in ordered:
                 bodies = dict.fromkeys(pipeline.receiver(name).received)
                 received = [
                     sent
@@ -490,6 +515,19 @@ class EngineModel(RuleBasedStateMachine):
             return
         most = 1 + BURST + (self.clock.now - self.began) / RATE_SECONDS
         assert all(len(pipeline.receiver("limited").attempted) <= most for pipeline in self.pipelines)
+
+    def _check_holds(self) -> None:
+        """A receiver that asked to be left alone gets nothing from the next round on: in that in which it asked,
+        others may have been under way."""
+        for pipeline in self.pipelines:
+            for name in OUTPUTS:
+                receiver, key = pipeline.receiver(name), (pipeline.id, name)
+                until, before = self.held.get(key, (0.0, 0))
+                made = len(receiver.attempted)
+                if until > self.clock.now and not self.redis_was_lost:
+                    assert made == before, (name, made - before)
+                if receiver.asked:
+                    self.held[key] = max(until, receiver.asked[-1] + SECONDS_OF_PEACE), made
 
     async def _turns_have_ended(self) -> None:
         """Messages that were evicted before their turn let go of it one after the other, shortly after the last."""

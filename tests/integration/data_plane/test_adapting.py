@@ -211,6 +211,31 @@ async def test_the_api_has_a_breaker_and_a_rate_limit_of_its_own(runner: Runner)
         assert time.monotonic() - began > 1.2
 
 
+async def test_neighbours_9_an_api_that_asks_to_be_left_alone_is_not_called(runner: Runner) -> None:
+    came: list[float] = []
+    wishes = iter(["2", "600"])
+
+    async def busy(request: web.Request) -> web.Response:
+        came.append(time.monotonic())
+        if request.path == "/busy":
+            return web.Response(status=429, headers={"Retry-After": next(wishes)})
+        return web.json_response(1)
+
+    step = call(path="/{{p}}", retry={"attempts": 1})
+    async with receiver(busy) as api:
+        with pytest.raises(CallFailedError, match="answered 429"):
+            await runner.run([step], {"p": "busy"}, api.url)
+        await runner.run([step], {"p": "calm"}, api.url)
+        assert came[1] - came[0] >= 2
+        with pytest.raises(CallFailedError, match="answered 429") as failed:
+            await runner.run([step], {"p": "busy"}, api.url)
+        with pytest.raises(CallFailedError, match="The API asked to be left alone until") as kept_back:
+            await runner.run([step], {"p": "calm"}, api.url)
+    assert len(came) == 3
+    for error in (failed.value, kept_back.value):
+        assert error.due == pytest.approx(time.time() + 600, abs=30)
+
+
 async def test_a_message_seen_before_is_dropped_within_the_window(runner: Runner) -> None:
     step = {"type": "deduplicate", "paths": ["id", "shop"], "seconds": 600}
     first = new_message_id()

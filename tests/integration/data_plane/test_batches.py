@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import time
 import uuid
 from collections import Counter
 from typing import Any
@@ -159,6 +160,38 @@ async def test_neighbours_3_no_line_is_delivered_by_a_status_that_is_none(gate: 
         assert isinstance(outcome, Undeliverable)
         assert (outcome.reason, outcome.retryable) == (Reason.ANSWER, True)
         assert [attempt.status for attempt in outcome.attempts] == ["207"] * 3
+
+
+@pytest.mark.parametrize("status", [207, 429, 503])
+async def test_neighbours_9_an_answer_to_a_batch_holds_the_output(gate: Gate, status: int) -> None:
+    came: list[float] = []
+
+    async def busy(request: web.Request) -> web.Response:
+        came.append(time.monotonic())
+        numbers = lines(await request.read())
+        if len(came) > 1:
+            return web.json_response([{"status": 200} for _ in numbers], status=207)
+        headers = {"Retry-After": "3"}
+        if status != 207:
+            return web.Response(status=status, headers=headers)
+        return web.json_response([{"status": 503 if n == 1 else 200} for n in numbers], status=207, headers=headers)
+
+    async with receiver(busy) as inbox:
+        output = Batched(gate, inbox.url, batch={"messages": 3}, options={"batch_answer": "status_per_line"})
+        sending = asyncio.ensure_future(output.send(*(message(n) for n in range(3))))
+        await inbox.received(1)
+        async with asyncio.timeout(LIMIT_SECONDS):
+            while not output.output._gate.holds:
+                await asyncio.sleep(0.001)
+        held = await output.send(*(message(n) for n in range(3, 6)))
+        outcomes = await sending
+        await output.close()
+    assert came[1] - came[0] >= 3
+    assert lines(inbox.bodies[1]) == ([1] if status == 207 else [0, 1, 2])
+    assert all(isinstance(outcome, Delivered) for outcome in outcomes)
+    for outcome in held:
+        assert isinstance(outcome, Undeliverable)
+        assert (outcome.reason, outcome.attempts) == ("rate_limited", [])
 
 
 @pytest.mark.parametrize("answer_kind", ["one_status", "status_per_line"])

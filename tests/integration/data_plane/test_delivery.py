@@ -1,6 +1,8 @@
 import asyncio
 import time
 import uuid
+from datetime import UTC, datetime
+from email.utils import format_datetime
 from typing import Any
 
 import pytest
@@ -122,6 +124,67 @@ async def test_retry_after_is_respected(gate: Gate) -> None:
         assert isinstance(await send(output, message()), Delivered)
         await output.close()
     assert times[1] - times[0] >= 1
+
+
+@pytest.mark.parametrize("form", ["seconds", "date"])
+async def test_neighbours_9_the_last_attempt_waits_for_as_long_as_the_receiver_says(gate: Gate, form: str) -> None:
+    async def later(_: web.Request) -> web.Response:
+        date = format_datetime(datetime.fromtimestamp(time.time() + 600, UTC), usegmt=True)
+        return web.Response(status=429, headers={"Retry-After": date if form == "date" else "600"})
+
+    began = time.time()
+    async with receiver(later) as server:
+        output = http_output(gate, server.url, retry={"attempts": 1})
+        failed, kept_back = await send(output, message()), await send(output, message())
+        await output.close()
+    ended = time.time()
+    assert isinstance(failed, Undeliverable)
+    assert isinstance(kept_back, Undeliverable)
+    assert (failed.reason, failed.retryable, len(failed.attempts)) == ("http_429", False, 1)
+    assert (kept_back.reason, len(kept_back.attempts)) == ("rate_limited", 0)
+    for outcome in (failed, kept_back):
+        assert outcome.due is not None
+        assert began + 598 < outcome.due < ended + 601
+    assert "The receiver asked to be left alone until" in kept_back.error
+    assert len(server.bodies) == 1
+
+
+async def test_neighbours_9_a_longer_wish_is_cut_and_said(gate: Gate) -> None:
+    async def tomorrow(_: web.Request) -> web.Response:
+        return web.Response(status=503, headers={"Retry-After": "86400"})
+
+    async with receiver(tomorrow) as server:
+        output = http_output(gate, server.url)
+        failed = await send(output, message())
+        await output.close()
+    assert isinstance(failed, Undeliverable)
+    assert failed.due == pytest.approx(time.time() + 6 * 3600, abs=LIMIT_SECONDS)
+    assert "Headrace waits 6 hours at most" in failed.error
+    assert "Headrace waits 6 hours at most" in failed.attempts[0].error
+
+
+async def test_neighbours_9_what_is_admitted_waits_for_a_hold_that_began_since(gate: Gate) -> None:
+    """Messages that have been admitted queue for the only slot, while the first one is answered."""
+    came: list[float] = []
+    all_wait = asyncio.Event()
+
+    async def busy(_: web.Request) -> web.Response:
+        came.append(time.monotonic())
+        await all_wait.wait()
+        return web.Response(status=503, headers={"Retry-After": "2"}) if len(came) == 1 else web.Response()
+
+    async with receiver(busy) as server, asyncio.timeout(LIMIT_SECONDS):
+        output = http_output(gate, server.url, concurrency=1)
+        sends = [asyncio.ensure_future(send(output, message())) for _ in range(10)]
+        while output.output._slots.waiting < 9:
+            await asyncio.sleep(0.01)
+        all_wait.set()
+        outcomes = await asyncio.gather(*sends)
+        await output.close()
+    assert came[1] - came[0] >= 2
+    assert len([outcome for outcome in outcomes if isinstance(outcome, Delivered)]) == 1  # the one that was asked for
+    held = [outcome for outcome in outcomes if isinstance(outcome, Undeliverable)]
+    assert {outcome.reason for outcome in held} == {"rate_limited"}
 
 
 async def test_a_receiver_that_hangs_or_is_away_ends_in_a_dead_letter_with_its_cause(gate: Gate) -> None:

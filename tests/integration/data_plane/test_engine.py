@@ -1,6 +1,7 @@
 """The engine: outputs side by side, and what is recorded of each message."""
 
 import asyncio
+import itertools
 import json
 import time
 import uuid
@@ -21,6 +22,7 @@ from backend.domain.collected import read_collected
 from backend.domain.connector import RuntimeConnector
 from backend.domain.message import (
     DEAD_DUE,
+    DEAD_ERROR,
     DEAD_OUTPUT,
     DEAD_REASON,
     EXPORT_OUTPUT,
@@ -500,3 +502,42 @@ async def test_what_was_staged_but_not_committed_is_staged_again_by_its_dead_let
     again = replace(letter, extra={READ_AT: letter.extra[READ_AT], REDELIVERY: "d1", REDELIVERY_OUTPUT: "files"})
     assert staged_and_billed(await engine.deliver(again, "0:5")) == (1, 1)
     assert staged_and_billed(await engine.deliver(again, "0:6")) == (0, 1)  # usage counts the second event once
+
+
+async def test_neighbours_9_retry_after_holds_the_output_in_every_task_and_no_other(
+    engine: DeliveryEngine, known: Known
+) -> None:
+    came: list[float] = []
+
+    async def busy(_: web.Request) -> web.Response:
+        came.append(time.monotonic())
+        return web.Response(status=429, headers={"Retry-After": "3"}) if len(came) == 1 else web.Response()
+
+    async def calm(_: web.Request) -> web.Response:
+        return web.Response()
+
+    config: Any = known
+    second = DeliveryEngine(config, Recorder(REDIS_URL), Gate(REDIS_URL), BreakerPolicy(errors=1000), Window(40))
+    tasks = itertools.cycle([engine, second])
+    letters: list[Record] = []
+    sent = 0
+    async with receiver(busy) as one, receiver(calm) as other, asyncio.timeout(LIMIT_SECONDS):
+        pipeline = known.add(busy=one.url, calm=other.url)
+        while len(came) < 2:
+            # Several at once, so that some wait for their turn while others are under way.
+            task = next(tasks)
+            parts = [task.deliver(message(pipeline), f"0:{sent}") for _ in range(4 if came else 1)]
+            for records in await asyncio.gather(*parts):
+                letters += by_topic(records, routing.DEAD_LETTER)
+            sent += len(parts)
+            await asyncio.sleep(0.05)
+        assert came[1] - came[0] >= 3
+        assert len(other.bodies) == sent
+        await second.close()
+    headers = [dict(letter.headers) for letter in letters]
+    assert {one[DEAD_OUTPUT] for one in headers} == {b"busy"}
+    assert [one[DEAD_REASON] for one in headers] == [b"http_429"] + [b"rate_limited"] * (len(headers) - 1)
+    assert len(headers) > 10
+    dues = [float(one[DEAD_DUE]) for one in headers]
+    assert max(dues) - min(dues) < 2  # all for the end of the hold
+    assert b"The receiver asked to be left alone until" in headers[-1][DEAD_ERROR]

@@ -4,6 +4,7 @@ import asyncio
 import signal
 import uuid
 from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ from backend.domain import json
 from backend.domain.breaker import PROBE_SECONDS, Breaker, BreakerPolicy, BreakerState
 from backend.domain.message import new_message_id
 from backend.domain.rate_limit import RateLimit, RateLimitPolicy
+from backend.domain.reasons import Reason
 from backend.resilience import gate as gate_module
 from backend.resilience.gate import TOKEN_HORIZON_SECONDS, Gate, Held, OutputGate, Repeat, Send
 from backend.resilience.scripts import EVENTS, LEDGER_HORIZON, OutputKey, script
@@ -304,3 +306,182 @@ async def test_without_redis_each_output_goes_on_alone_and_tells_later(redis_ser
     assert await admit(shared) == Held("breaker_open", pytest.approx(clock.now + 100))
     await gate.close()
     await other.close()
+
+
+# -- holds: a receiver asks to be left alone ------------------------------------
+
+
+def held(until: float) -> Held:
+    """By Redis' clock, which is this test's."""
+    return Held(Reason.RATE_LIMITED, pytest.approx(until, abs=0.01), asked=True)
+
+
+@asynccontextmanager
+async def gates(clock: Clock, count: int = 2) -> AsyncIterator[list[Gate]]:
+    """Those of so many lane tasks."""
+    started = [Gate(REDIS_URL, clock=clock) for _ in range(count)]
+    for gate in started:
+        gate.start()
+    yield started
+    for gate in started:
+        await gate.close()
+
+
+async def test_neighbours_9_every_task_holds_an_output_until_the_latest_time(redis_server: Server) -> None:
+    clock = Clock()
+    key = OutputKey(str(uuid.uuid4()), "out")
+    async with gates(clock) as (first, second):
+        one, other = (gate.output(key, POLICY, None) for gate in (first, second))
+        calm = first.output(OutputKey(key.pipeline_id, "calm"), POLICY, None)
+        assert await admit(other) == Send()
+        one.hold(600)
+        await first.settled()
+        for kind in ("first", "redelivery", "retry"):
+            assert await admit(one, kind) == await admit(other, kind) == held(clock.now + 600)
+        assert await admit(calm) == Send()
+        other.hold(900)
+        one.hold(30)
+        await asyncio.gather(first.settled(), second.settled())
+        assert await admit(one) == await admit(other) == held(clock.now + 900)
+        assert not one.opened.is_set()
+        known = new_message_id()
+        one.delivered(known, "0:1", probe=False)  # it was under way
+        assert await other.admit("first", known) == Repeat("0:1")
+        clock.now += 899.5
+        assert await admit(other) == Send(pytest.approx(0.5, abs=0.01))
+        clock.now += 0.5
+        assert await admit(one) == await admit(other) == Send()
+
+
+async def test_neighbours_9_what_another_task_admitted_before_is_asked_for_again(redis_server: Server) -> None:
+    clock = Clock()
+    key = OutputKey(str(uuid.uuid4()), "out")
+    async with gates(clock) as (first, second):
+        one, other = (gate.output(key, POLICY, None) for gate in (first, second))
+        assert await admit(other) == Send()
+        holds, epoch = other.holds, other.epoch
+        one.hold(600)
+        await first.settled()
+        other.delivered(new_message_id(), "0:1", probe=False)  # any report tells
+        await second.settled()
+        assert other.holds > holds
+        assert other.epoch > epoch
+        holds = other.holds
+        for _ in range(20):
+            other.delivered(new_message_id(), "0:1", probe=False)
+            await second.settled()
+        assert other.holds == holds  # once
+
+
+async def test_neighbours_9_a_hold_expires_in_redis(output: Callable[..., OutputGate], gate: Gate) -> None:
+    out = output()
+    out.hold(600)
+    await gate.settled()
+    async with redis.from_url(REDIS_URL) as client:
+        assert 590_000 < await client.pttl(out.key.hold) <= 601_000
+        out.hold(900)
+        await gate.settled()
+        assert 890_000 < await client.pttl(out.key.hold) <= 901_000
+
+
+async def test_neighbours_9_a_hold_that_redis_loses_is_told_again(redis_server: Server) -> None:
+    clock = Clock()
+    key = OutputKey(str(uuid.uuid4()), "out")
+    async with gates(clock) as (first, second), redis.from_url(REDIS_URL) as client:
+        one, other = (gate.output(key, POLICY, None) for gate in (first, second))
+        one.hold(600)
+        assert isinstance(await admit(one), Held)
+        await client.flushall()
+        clock.now += 100
+        assert await admit(one) == held(clock.now + 500)
+        await first.settled()
+        assert await admit(other) == held(clock.now + 500)
+        # A task that has only heard of it remembers it as well.
+        await client.flushall()
+        assert await admit(other) == held(clock.now + 500)
+
+
+async def test_neighbours_9_without_redis_a_hold_is_kept_and_told_later(redis_server: Server) -> None:
+    clock = Clock()
+    key = OutputKey(str(uuid.uuid4()), "out")
+    async with gates(clock) as (first, second):
+        one, other = (gate.output(key, POLICY, None) for gate in (first, second))
+        assert await admit(one) == await admit(other) == Send()
+        redis_server.stop(signal.SIGKILL)
+        try:
+            assert isinstance(await admit(one), Send)
+            one.hold(600)
+            assert await admit(one) == held(clock.now + 600)
+            clock.now += 100
+            assert await admit(one) == held(clock.now + 500)
+            assert isinstance(await admit(other), Send)  # it cannot know
+        finally:
+            redis_server.start()
+
+        async def told() -> bool:
+            return isinstance(await admit(other), Held)
+
+        await wait_until_async(told)
+        await first.settled()
+        assert await admit(other) == await admit(one) == held(clock.now + 500)
+
+
+async def test_neighbours_9_no_probe_is_sent_during_a_hold(output: Callable[..., OutputGate], clock: Clock) -> None:
+    out = output()
+    for number in range(3):
+        out.failed(f"error {number}", probe=False)
+    out.hold(600)
+    assert await admit(out) == Held("breaker_open", clock.now + 100)
+    clock.now += 100
+    assert await admit(out) == held(clock.now + 500)
+    clock.now += 500
+    assert await admit(out) == Send(probe=True)
+
+
+async def test_neighbours_9_after_a_hold_the_rate_limit_counts(output: Callable[..., OutputGate], clock: Clock) -> None:
+    out = output(RateLimitPolicy(messages=1, period_seconds=10, burst=2))
+    out.hold(600)
+    assert await admit(out) == held(clock.now + 600)
+    clock.now += 599.5
+    answers = [await admit(out) for _ in range(4)]
+    assert answers[:3] == [Send(pytest.approx(0.5, abs=0.01))] * 3
+    assert isinstance(answers[3], Held)
+    assert not answers[3].asked
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    steps=st.lists(
+        st.tuples(
+            st.integers(0, 1), st.sampled_from(["admit", "admit", "ask", "pass", "lose"]), st.integers(0, 20_000)
+        ),
+        max_size=25,
+    )
+)
+def test_neighbours_9_holds_agree_with_the_model(redis_server: Server, steps: list[tuple[int, str, int]]) -> None:
+    async def run() -> None:
+        clock = Clock()
+        key = OutputKey(str(uuid.uuid4()), "out")
+        async with gates(clock) as started, redis.from_url(REDIS_URL) as client:
+            outputs = [gate.output(key, POLICY, None) for gate in started]
+            until = 0.0
+            for which, step, milliseconds in steps:
+                match step:
+                    case "pass":
+                        clock.now += milliseconds / 1000
+                    case "ask":
+                        until = max(until, clock.now + milliseconds / 1000)
+                        outputs[which].hold(milliseconds / 1000)
+                        await started[which].settled()
+                        await asyncio.gather(*(admit(output) for output in outputs))  # which hear of it
+                    case "lose":
+                        await client.delete(key.hold)
+                    case "admit":
+                        admission = await outputs[which].admit("retry", "")
+                        left = until - clock.now
+                        if left > TOKEN_HORIZON_SECONDS + 0.01:
+                            assert admission == held(until)
+                        elif left < TOKEN_HORIZON_SECONDS - 0.01:
+                            assert admission == Send(pytest.approx(max(0.0, left), abs=0.01))
+
+    asyncio.run(run())
