@@ -9,7 +9,7 @@ from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, Producer
 from django.db import DatabaseError, InterfaceError, close_old_connections, connection, transaction
-from django.db.models import Q
+from django.db.models import Q, QuerySet
 from msgspec.structs import replace
 from pydantic import ValidationError
 from redis.exceptions import RedisError
@@ -30,6 +30,7 @@ from backend.domain.model import UnreadableConfigError
 from backend.domain.pipeline import PipelineSnapshot
 from backend.domain.rate_limit import RateLimit, RateLimitPolicy
 from backend.domain.reasons import Reason
+from backend.domain.retry import held_text
 from backend.domain.stages import ADAPTING_TRANSFORMER, FILTERING, STAGES
 from backend.kafka.client.producer import PARTITIONER, RECORD_FAULTS
 from backend.network.redis_client import redis_client
@@ -117,6 +118,9 @@ class Redelivery:
         self._mark_backlogs()
         released = 0
         for output in _outputs(_WAITING, due=now):
+            if (until := self._held_until(output)) is not None:
+                released += self._put_off(output, until)
+                continue
             claimed = self._claim(output, self._allowance(output))
             released += len(claimed)
             if claimed:
@@ -155,20 +159,30 @@ class Redelivery:
         for pipeline_id, name in _outputs(_RATE_LIMITED):
             self._redis.set(OutputKey(str(pipeline_id), name).backlog, 1, ex=_BACKLOG_SECONDS)
 
+    def _held_until(self, output: Output) -> float | None:
+        """Until when the receiver asked to be left alone, if what is sent now would be kept back for that."""
+        pipeline_id, name = output
+        until: Any = self._redis.get(OutputKey(str(pipeline_id), name).hold) if name else None
+        return float(until) if until and float(until) - time.time() > TOKEN_HORIZON_SECONDS else None
+
+    @staticmethod
+    def _put_off(output: Output, until: float) -> int:
+        """Lets what is due wait for the end of the hold, as a lane would: what a user redelivers shows why it waits.
+        Returns how many were put off."""
+        with transaction.atomic():
+            keys = list(_due(output, _QUOTA).values_list("pk", flat=True))
+            return DeadLetter.objects.filter(pk__in=keys).update(
+                reason=Reason.RATE_LIMITED, error=held_text(until), due_at=datetime.fromtimestamp(until, UTC)
+            )
+
     # -- sending ---------------------------------------------------------------
 
     @staticmethod
     def _claim(output: Output, most: int) -> list[DeadLetter]:
         if most <= 0:
             return []
-        pipeline_id, name = output
         with transaction.atomic():
-            rows = list(
-                DeadLetter.objects.select_for_update(skip_locked=True)
-                .filter(pipeline_id=pipeline_id, output=name, state=DeadLetter.State.WAITING, stage__in=_ENTRY)
-                .filter(due_at__lte=datetime.now(UTC))
-                .order_by("first_at", "id")[:most]
-            )
+            rows = list(_due(output, most))
             billed = _billed(rows)
             DeadLetter.objects.filter(pk__in=billed).update(
                 state=DeadLetter.State.DELIVERED, closed_at=datetime.now(UTC), closed_why=_DELIVERED_BEFORE
@@ -222,6 +236,16 @@ class Redelivery:
                 return
             except BufferError:
                 self._producer.poll(0.1)
+
+
+def _due(output: Output, most: int) -> QuerySet[DeadLetter]:
+    """The output's dead letters that are due, oldest first; locked, without those that others have locked."""
+    pipeline_id, name = output
+    waiting = DeadLetter.objects.filter(
+        pipeline_id=pipeline_id, output=name, state=DeadLetter.State.WAITING, stage__in=_ENTRY
+    )
+    due = waiting.filter(due_at__lte=datetime.now(UTC)).order_by("first_at", "id")
+    return due.select_for_update(skip_locked=True)[:most]
 
 
 def _blames_record(error: Exception) -> bool:

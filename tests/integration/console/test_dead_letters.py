@@ -2,6 +2,7 @@
 
 import re
 import threading
+import time
 import uuid
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -367,6 +368,28 @@ def test_a_rate_limit_lets_as_many_through_as_it_has_tokens(adapted: int, redis_
     assert Redelivery().round() == 5
     assert Redelivery().round() == 0
     assert redis.from_url(REDIS_URL).exists(OutputKey(str(pipeline.pk), "out").backlog)
+
+
+def test_neighbours_9_a_hold_keeps_back_what_is_redelivered(adapted: int, redis_server: Server) -> None:
+    pipeline = factories.make_pipeline(factories.make_workspace())
+    rows = waiting(pipeline.pk, 3)  # due now, as a person's redelivery makes them
+    other = factories.make_pipeline(pipeline.workspace)
+    waiting(other.pk, 1)
+    until = time.time() + 600
+    client, key = redis.from_url(REDIS_URL), OutputKey(str(pipeline.pk), "out")
+    client.set(key.hold, until)
+    assert Redelivery().round() == 4  # three are put off
+    assert Redelivery().round() == 0
+    for row in rows:
+        row.refresh_from_db()
+        assert (row.state, row.reason, row.redeliveries) == ("waiting", "rate_limited", 0)
+        assert row.due_at is not None
+        assert row.due_at.timestamp() == pytest.approx(until, abs=0.01)
+        assert "asked to be left alone until" in row.error
+    assert len(put_back(str(other.pk), adapted)) == 1
+    client.delete(key.hold)
+    DeadLetter.objects.filter(pipeline_id=pipeline.pk).update(due_at=datetime.now(UTC))
+    assert Redelivery().round() == 3
 
 
 def test_a_claim_that_nobody_finished_is_taken_up_again(adapted: int, redis_server: Server) -> None:
