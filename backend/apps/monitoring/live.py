@@ -8,6 +8,7 @@ import contextlib
 import logging
 import time
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
@@ -167,22 +168,25 @@ async def _outputs(client: Any, stored: _Stored) -> dict[str, dict[str, Any]]:
     async with client.pipeline(transaction=False) as batch:
         batch.time()
         for key in stored.limits:
-            batch.get(key.limit)
+            batch.mget(key.limit, key.hold)
         ask_breakers(batch, stored.limits)
         (seconds, microseconds), *answers = await batch.execute()
-    full_at, breakers = answers[: len(stored.limits)], breakers_shown(answers[len(stored.limits) :])
+    times, breakers = answers[: len(stored.limits)], breakers_shown(answers[len(stored.limits) :])
+    now = seconds + microseconds / 1e6
     outputs: dict[str, dict[str, Any]] = {}
-    for (key, policy), full, breaker in zip(stored.limits.items(), full_at, breakers, strict=True):
-        limit = RateLimit(policy, float(full or 0)) if policy else None
+    for (key, policy), (full_at, held), breaker in zip(stored.limits.items(), times, breakers, strict=True):
+        limit = RateLimit(policy, float(full_at or 0)) if policy else None
+        held_until = float(held or 0)
         letters = stored.letters.get(key, {})
         outputs.setdefault(key.pipeline_id, {})[key.output] = {
             "breaker": breaker,
             "dead_letters": letters.get("dead_letters", 0),
             "rate_limit": limit
             and {
-                "tokens": limit.available(seconds + microseconds / 1e6),
+                "tokens": limit.available(now),
                 "most": limit.policy.burst + 1,
                 "waiting": letters.get("limited", 0),
             },
+            "held_until": datetime.fromtimestamp(held_until, UTC) if held_until > now else None,
         }
     return outputs

@@ -118,6 +118,7 @@ def failing_pipeline(workspace: Workspace) -> str:
         make_letter(pipeline, reason=reason)
     breaker_set(pipeline=pipeline, output="out", to_open=True, seconds=600, actor=actor)
     redis_client().set(OutputKey(str(pipeline.pk), "out").limit, time.time() + 2 * 3600 * 1.01)
+    redis_client().set(OutputKey(str(pipeline.pk), "out").hold, time.time() + 3600)
     # Of a second that the last few never leave behind, in each minute that may be read.
     for minutes in range(10):
         key = keys.by_second(str(pipeline.pk), int(time.time()) // 60 + minutes)
@@ -154,6 +155,8 @@ async def test_every_socket_of_a_workspace_gets_all_that_is_live_in_it(monkeypat
         output = news["outputs"][pipeline]["out"]
         assert output["rate_limit"] == {"tokens": 3, "most": 5, "waiting": 2}
         assert (output["dead_letters"], output["breaker"]["state"]) == (3, "open")
+        left = datetime.fromisoformat(output["held_until"]) - datetime.now(UTC)
+        assert timedelta(minutes=50) < left <= timedelta(hours=1)
         [condition] = news["conditions"]
         assert (condition["pipeline"], condition["dead_letters"]) == (pipeline, 3)
         assert (news["usage"]["deliveries"], news["usage"]["bytes"]) == (5, 50)

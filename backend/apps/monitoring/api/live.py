@@ -16,6 +16,9 @@ class OutputStateSerializer(serializers.Serializer):
     breaker = BreakerSerializer()
     dead_letters = serializers.IntegerField(help_text="Waiting or being redelivered.")
     rate_limit = RateLimitStateSerializer(allow_null=True, help_text="Null without a rate limit.")
+    held_until = serializers.DateTimeField(
+        allow_null=True, help_text="Until when the receiver asked to be left alone (Retry-After); null if it did not."
+    )
 
 
 class MonthUsageSerializer(serializers.Serializer):

@@ -3618,6 +3618,11 @@ export interface components {
             dead_letters: number;
             /** @description Null without a rate limit. */
             rate_limit: components["schemas"]["RateLimitState"] | null;
+            /**
+             * Format: date-time
+             * @description Until when the receiver asked to be left alone (Retry-After); null if it did not.
+             */
+            held_until: string | null;
         };
         PaginatedAlertList: {
             /**

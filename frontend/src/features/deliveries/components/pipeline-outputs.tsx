@@ -75,6 +75,11 @@ function OutputCard({ pipeline, output }: { pipeline: string; output: Output }) 
             {t('outputs.probeIn')} <Countdown until={breaker.until} />
           </Text>
         )}
+        {live?.held_until && (
+          <Text size="sm" role="timer" c="yellow">
+            {t('outputs.heldFor')} <Countdown until={live.held_until} />
+          </Text>
+        )}
         {breaker.state !== 'closed' && breaker.cause && (
           <Text size="sm" style={{ overflowWrap: 'anywhere' }}>
             {breaker.cause}
