@@ -23,7 +23,9 @@ _ABOUT_THE_BATCH = (400, 409, 413, 415, 422)
 class HttpDeliverBatch(HttpSender, DeliverBatch[HttpConnection, HttpBatchOptions]):
     """A request for many messages, whose body is JSON with a document on each line (NDJSON).
 
-    At least once: a batch whose answer was lost is sent again, with the same Headrace-Batch-Id if it is the same."""
+    At least once: a batch whose answer was lost is sent again, with the same Headrace-Batch-Id if it is the same. A
+    temporary failure of the batch, or of some of its lines, with Retry-After holds the output until then, for six hours
+    at most."""
 
     options_model = HttpBatchOptions
     options: HttpBatchOptions

@@ -69,7 +69,8 @@ class HttpSender:
 class HttpDeliver(HttpSender, Deliver[HttpConnection, HttpOptions]):
     """A request for each message.
 
-    At least once: a request whose answer was lost is sent again, with the same Headrace-Message-Id."""
+    At least once: a request whose answer was lost is sent again, with the same Headrace-Message-Id. A temporary failure
+    with Retry-After holds the output until then, for six hours at most."""
 
     options_model = HttpOptions
 
