@@ -196,18 +196,18 @@ class OutputGate:
         self.epoch += state is not self.breaker.state
         self.breaker.state, self.breaker.until = state, until
         self._update_opened()
-        if held is None:
-            if self._held_until > now:  # Redis has lost it
-                self._report.held_until = self._held_until
-                self._gate.has_work(self)
-        elif not self._report.held_until:
-            is_known = self._held_until > now and abs(self._held_until - now - held) <= _SAME_SECONDS
-            if not is_known and max(self._held_until, now + held) > now:
-                self._keep_hold(now + held)
+        until = now + (held or 0.0)
+        if self._held_until > max(now, until + _SAME_SECONDS):  # Redis has lost it
+            self._report.held_until = self._held_until
+            self._gate.has_work(self)
+        elif until > self._held_until + _SAME_SECONDS:
+            self._keep_hold(until)
+        else:
+            self._held_until = max(self._held_until, until)
 
     def settle(self, requests: list[_Request], admissions: list[Admission], now: float) -> None:
         """Answers as Redis has decided, unless that does not know of a hold yet."""
-        wait = self._report.held_until - now
+        wait = self._held_until - now
         for request, admission in zip(requests, admissions, strict=True):
             if request.answer.done():
                 continue
