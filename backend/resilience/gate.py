@@ -191,23 +191,23 @@ class OutputGate:
     def is_idle(self) -> bool:
         return not self._requests and not self._report
 
-    def learn(self, state: BreakerState, until: float, held: float | None, now: float) -> None:
-        """Applies Redis' state of the breaker and of the hold, of which so many seconds are left."""
+    def learn(self, state: BreakerState, until: float, held_until: float) -> None:
+        """Applies Redis' state of the breaker and of the hold, of which this is the end by this task's clock."""
         self.epoch += state is not self.breaker.state
         self.breaker.state, self.breaker.until = state, until
         self._update_opened()
-        until = now + (held or 0.0)
-        if self._held_until > max(now, until + _SAME_SECONDS):  # Redis has lost it
+        now = self._gate.now()
+        if self._held_until > max(now, held_until + _SAME_SECONDS):  # Redis has lost it
             self._report.held_until = self._held_until
             self._gate.has_work(self)
-        elif until > self._held_until + _SAME_SECONDS:
-            self._keep_hold(until)
+        elif held_until > max(now, self._held_until + _SAME_SECONDS):
+            self._keep_hold(held_until)
         else:
-            self._held_until = max(self._held_until, until)
+            self._held_until = max(self._held_until, held_until)
 
-    def settle(self, requests: list[_Request], admissions: list[Admission], now: float) -> None:
+    def settle(self, requests: list[_Request], admissions: list[Admission]) -> None:
         """Answers as Redis has decided, unless that does not know of a hold yet."""
-        wait = self._held_until - now
+        wait = self._held_until - self._gate.now()
         for request, admission in zip(requests, admissions, strict=True):
             if request.answer.done():
                 continue
@@ -358,20 +358,21 @@ class Gate:
             await self._load()
         if self.redis_unavailable:
             await self._report_open_breakers([output for output, _, _ in taken])
+        # Whatever time the answer takes, a hold is not counted as longer than it is.
+        asked_at = self.now()
         try:
             answers = iter(await self._batch_of(taken).execute())
         except NoScriptError:  # Redis was restarted
             await self._load()
             answers = iter(await self._batch_of(taken).execute())
-        now = self.now()
         for output, requests, report in taken:
             if report:
                 state, until, held = next(answers)
-                output.learn(BreakerState(state.decode()), float(until), float(held) if held else None, now)
+                output.learn(BreakerState(state.decode()), float(until), asked_at + float(held or 0))
             if requests:
                 _, state, until, held, *admissions = next(answers)
-                output.learn(BreakerState(state.decode()), float(until), float(held) if held else None, now)
-                output.settle(requests, [_admission(admission) for admission in admissions], now)
+                output.learn(BreakerState(state.decode()), float(until), asked_at + float(held or 0))
+                output.settle(requests, [_admission(admission) for admission in admissions])
         if self.redis_unavailable:
             log.warning("Redis is available: breakers, rate limits and the delivered ledger are shared again.")
             self.redis_unavailable = False
