@@ -13,7 +13,7 @@ from backend.kafka.gateway.authentication import Authentication
 from backend.kafka.gateway.errors import KafkaError
 from backend.kafka.gateway.fetch_session import FetchSession
 from backend.kafka.gateway.ports import Account
-from backend.kafka.server.connections import ServerConnection
+from backend.kafka.server.connections import Listener, ServerConnection
 from backend.kafka.server.versions import too_new
 from backend.kafka.wire import codec
 from backend.kafka.wire.api import ApiKey
@@ -27,10 +27,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-_MAX_FRAME = 8 * 1024 * 1024
+MAX_FRAME = 8 * 1024 * 1024
 """Requests are small; only the assignments and offsets of large groups come near."""
 _MAX_WAITING = 32
-_AUTHENTICATE_SECONDS = 30.0
 _OPEN = (ApiKey.API_VERSIONS, ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE)
 """What a client may ask for before it is authenticated."""
 
@@ -61,39 +60,37 @@ Handler = Callable[[Call, Struct], Awaitable[Struct]]
 
 
 class GatewayConnection(ServerConnection):
-    """``on_closed`` is called once."""
+    """Signs one client in and answers its requests."""
 
-    def __init__(self, context: "Context", on_closed: Callable[["GatewayConnection"], None]) -> None:
-        super().__init__(_MAX_FRAME, metrics.REFUSED)
+    def __init__(self, context: "Context", listener: "Listener[GatewayConnection]") -> None:
+        super().__init__(listener)
         self._context = context
-        self._on_closed = on_closed
         self._authentication = Authentication(context.accounts)
         self._software = ""
         self._waiting: deque[bytearray] = deque()
         self._work: asyncio.Task[None] | None = None
         self._writable = asyncio.Event()
         self._writable.set()
-        self._began = time.monotonic()
-        self._is_closed = False
         self.client: Client | None = None
 
-    def frame_received(self, frame: bytearray) -> None:
+    def request_received(self, frame: bytearray) -> None:
         self._waiting.append(frame)
         if len(self._waiting) > _MAX_WAITING:
-            self.transport.pause_reading()
-        if self._work is None and not self._is_closed:
+            self.hold("waiting", True)
+        if self._work is None:
             self._work = asyncio.create_task(self._answer_all())
 
     async def _answer_all(self) -> None:
         try:
-            while self._waiting and not self._is_closed:
+            while self._waiting and not self.is_closed:
                 frame = self._waiting.popleft()
-                if len(self._waiting) == _MAX_WAITING and not self._context.is_draining():
-                    self.transport.resume_reading()
+                if len(self._waiting) <= _MAX_WAITING:
+                    self.hold("waiting", False)
                 await self._answer(frame)
+                self.request_done(len(frame))
                 await self._writable.wait()
         except MalformedError as error:
-            self.malformed(str(error))
+            self.malformed(error)
             self.close()
         except KafkaError as error:
             self.refuse("protocol", str(error))
@@ -135,8 +132,7 @@ class GatewayConnection(ServerConnection):
             self._signed_in(header)
         self._send(codec.write_response(header.api_key, header.version, header.correlation_id, answer))
         if not stays_open:
-            self._refused.labels("authentication").inc()
-            log.warning("Client %s could not be authenticated.", self.peer)
+            self._listener.refused("authentication", f"Client {self.peer} could not be authenticated.")
             self.transport.close()
 
     def _signed_in(self, header: RequestHeader) -> None:
@@ -161,16 +157,16 @@ class GatewayConnection(ServerConnection):
             await asyncio.sleep(delay)
 
     def _send(self, parts: Parts) -> None:
-        if not self._is_closed:
+        if not self.is_closed:
             self.transport.writelines(parts)
 
     @property
     def is_idle(self) -> bool:
         return self._work is None
 
-    def check(self, now: float) -> None:
-        if self.client is None and now - self._began > _AUTHENTICATE_SECONDS:
-            self.refuse("authentication", f"It has not authenticated within {_AUTHENTICATE_SECONDS:.0f} seconds.")
+    @property
+    def is_logged_in(self) -> bool:
+        return self.client is not None
 
     def pause_writing(self) -> None:
         self._writable.clear()
@@ -179,13 +175,9 @@ class GatewayConnection(ServerConnection):
         self._writable.set()
 
     def connection_lost(self, error: Exception | None) -> None:
+        super().connection_lost(error)
         self.close()
 
-    def close(self) -> None:
-        if self._is_closed:
-            return
-        self._is_closed = True
-        self.transport.abort()
+    def closed(self) -> None:
         if self._work is not None and self._work is not asyncio.current_task():
             self._work.cancel()
-        self._on_closed(self)

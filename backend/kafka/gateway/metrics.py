@@ -16,7 +16,7 @@ _LATENCY = Histogram(
 CONNECTIONS = Gauge("headrace_gateway_client_connections", "Open client connections.")
 REFUSED = Counter(
     "headrace_gateway_refused_connections_total",
-    "Client connections that the gateway closed because of an error.",
+    "Client connections that the gateway closed, by reason.",
     ["reason"],
 )
 FETCHED_BYTES = Counter("headrace_gateway_fetched_bytes_total", "Bytes of record batches sent to clients.")

@@ -11,14 +11,14 @@ from backend.kafka.gateway import metrics
 from backend.kafka.gateway.apis import APIS
 from backend.kafka.gateway.catalog import Catalog
 from backend.kafka.gateway.config import GatewayConfig
-from backend.kafka.gateway.connection import GatewayConnection
+from backend.kafka.gateway.connection import MAX_FRAME, GatewayConnection
 from backend.kafka.gateway.context import Context
 from backend.kafka.gateway.groups.coordinator import Coordinator
 from backend.kafka.gateway.logs import Logs
 from backend.kafka.gateway.nodes import Nodes
 from backend.kafka.gateway.ports import Accounts, Directory, GroupStore, Node, Storage, StorageError, StoreError
 from backend.kafka.gateway.quotas import Quotas
-from backend.kafka.server.connections import Listener
+from backend.kafka.server.connections import Limits, Listener
 from backend.kafka.server.http import serve_http
 from backend.network import tasks
 
@@ -27,6 +27,8 @@ log = logging.getLogger(__name__)
 _REVOKED_SECONDS = 5.0
 _RETRY_SECONDS = 1.0
 _THREADS = 32
+_REQUESTS_BYTES = 64 * 1024 * 1024
+"""Memory for the requests of all clients."""
 
 
 class Gateway:
@@ -48,9 +50,10 @@ class Gateway:
         nodes = Nodes(Node(config.node_id, config.advertised), directory)
         catalog = Catalog(storage)
         self.listener: Listener[GatewayConnection] = Listener(
-            lambda closed: GatewayConnection(self.context, closed),
-            limit=config.connection_limit,
+            lambda listener: GatewayConnection(self.context, listener),
+            limits=Limits(config.connection_limit, MAX_FRAME, _REQUESTS_BYTES),
             count=metrics.CONNECTIONS,
+            refusals=metrics.REFUSED,
         )
         self.context = Context(
             storage=storage,

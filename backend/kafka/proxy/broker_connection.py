@@ -269,8 +269,8 @@ class BrokerConnection(FrameProtocol):
             raise MalformedError("The answer matches no pending request.")
         self._waiting.popleft().on_answer(frame)
 
-    def malformed(self, reason: str) -> None:
-        log.error("The broker at %s sent malformed data: %s", self.address, reason)
+    def malformed(self, error: MalformedError) -> None:
+        log.error("The broker at %s sent malformed data: %s", self.address, error)
 
     def connection_lost(self, error: Exception | None) -> None:
         self._is_connected = False

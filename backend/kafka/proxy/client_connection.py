@@ -20,7 +20,7 @@ from backend.kafka.proxy.routes import ROUTES
 from backend.kafka.proxy.routing import Leg, Lookup, Route
 from backend.kafka.proxy.share import ShareGroups
 from backend.kafka.proxy.topology import Broker
-from backend.kafka.server.connections import ServerConnection
+from backend.kafka.server.connections import Listener, ServerConnection
 from backend.kafka.wire import codec
 from backend.kafka.wire.api import ApiKey
 from backend.kafka.wire.codec import RequestHeader
@@ -69,25 +69,22 @@ class _Exchange:
 
 
 class ClientConnection(ServerConnection):
-    """Handles one client until either side closes the connection. ``on_closed`` is called once."""
+    """Handles one client until either side closes the connection."""
 
-    def __init__(self, context: Context, on_closed: Callable[["ClientConnection"], None]) -> None:
-        super().__init__(context.config.max_frame_bytes, metrics.REFUSED)
+    def __init__(self, context: Context, listener: "Listener[ClientConnection]") -> None:
+        super().__init__(listener)
         self._config = context.config
         self._topology = context.topology
         self._nodes = context.nodes
         self._activity = context.activity
         self._tally: Tally | None = None
-        self._on_closed = on_closed
         self._brokers = BrokerPool(context, on_writable=self._on_broker_writable, on_home_closed=self._home_closed)
         self._slots: deque[_Slot] = deque()
-        self._pending_bytes = 0
         self._postponed: deque[tuple[_Slot, bytearray]] = deque()
         self._is_resolving = False
         self._tasks: set[asyncio.Task[None]] = set()
-        self._is_paused = False
         self._are_brokers_slow = False
-        self._is_closed = False
+        self._has_answer = self._was_served = False
         self._gone_since: float | None = None
         self._handshake = handshake.Handshake(context.tokens)
         self._fetcher = Fetcher(self)
@@ -100,25 +97,26 @@ class ClientConnection(ServerConnection):
 
     # -- the client
 
-    def frame_received(self, frame: bytearray) -> None:
+    def request_received(self, frame: bytearray) -> None:
         header = codec.read_request_header(frame)
+        now = time.monotonic()
         tally = self._tally
         if tally is None:
             tally = self._tally = self._activity.clients.of(header.client_id or "")
             tally.connections += 1
         tally.requests += 1
         tally.bytes_from += len(frame)
-        slot = _Slot(header, time.monotonic(), len(frame))
+        slot = _Slot(header, now, len(frame))
         self._slots.append(slot)
-        self._pending_bytes += slot.size
         if self._is_full:
-            self._pause(True)
+            self.hold("pending", True)
         if self._is_resolving:
             self._postponed.append((slot, frame))
         else:
             self._handle(slot, frame)
 
     def connection_lost(self, error: Exception | None) -> None:
+        super().connection_lost(error)
         self._gone_since = time.monotonic()
         self._leave(self._gone_since)
 
@@ -129,19 +127,14 @@ class ClientConnection(ServerConnection):
         if self._gone_since is not None and (not is_sending or now - self._gone_since > _LINGER_SECONDS):
             self.close()
 
-    def close(self) -> None:
-        if self._is_closed:
-            return
-        self._is_closed = True
+    def closed(self) -> None:
         if self._tally is not None:
             self._tally.connections -= 1
-        self.transport.abort()
         self._fetcher.close()
         self._share_groups.close()
         for task in self._tasks:
             task.cancel()
         self._brokers.close()
-        self._on_closed(self)
 
     def refuse(self, reason: str, text: str) -> None:
         if self._tally is not None:
@@ -152,8 +145,22 @@ class ClientConnection(ServerConnection):
     def is_idle(self) -> bool:
         return not self._slots
 
+    @property
+    def is_logged_in(self) -> bool:
+        """Where brokers demand no login, the first answer shows that they are content with the client."""
+        if self._handshake.is_complete or self._was_served:
+            return True
+        return self._has_answer and not self._topology.demands_login
+
+    @property
+    def may_send_much(self) -> bool:
+        return self.is_logged_in or self._topology.demands_login is False
+
     def check(self, now: float) -> None:
-        self._leave(now)
+        if self._gone_since is None:
+            super().check(now)
+        else:
+            self._leave(now)
         self._brokers.check(now)
 
     def pause_writing(self) -> None:
@@ -164,16 +171,11 @@ class ClientConnection(ServerConnection):
 
     @property
     def _is_full(self) -> bool:
-        return self._are_brokers_slow or len(self._slots) > _MAX_PENDING or self._pending_bytes > _MAX_PENDING_BYTES
-
-    def _pause(self, paused: bool) -> None:
-        if paused != self._is_paused and self._gone_since is None and not self._is_closed:
-            self._is_paused = paused
-            (self.transport.pause_reading if paused else self.transport.resume_reading)()
+        return self._are_brokers_slow or len(self._slots) > _MAX_PENDING or self.pending_bytes > _MAX_PENDING_BYTES
 
     def _on_broker_writable(self, writable: bool) -> None:
         self._are_brokers_slow = not writable
-        self._pause(self._is_full)
+        self.hold("pending", self._is_full)
 
     # -- answers
 
@@ -183,14 +185,14 @@ class ClientConnection(ServerConnection):
         slots = self._slots
         while slots and slots[0].is_answered:
             done = slots.popleft()
-            self._pending_bytes -= done.size
-            if done.parts is not None and self._gone_since is None and not self._is_closed:
+            self.request_done(done.size)
+            if done.parts is not None and self._gone_since is None and not self.is_closed:
                 if self._tally is not None:
                     self._tally.bytes_to += sum(map(len, done.parts))
                 self.transport.writelines(done.parts)
             metrics.latency(done.header.api_key).observe(time.monotonic() - done.received)
-        if self._is_paused and not self._is_full:
-            self._pause(False)
+        if not self._is_full:
+            self.hold("pending", False)
 
     def _answer_body(self, slot: _Slot, body: Struct) -> None:
         header = slot.header
@@ -250,12 +252,13 @@ class ClientConnection(ServerConnection):
         connection.send(parts, partial(self._leg_answered, exchange, leg, tries), patience=patience)
 
     def _leg_answered(self, exchange: _Exchange, leg: Leg, tries: int, answer: bytearray | Lost) -> None:
-        if self._is_closed:
+        if self.is_closed:
             return
         header, route = exchange.slot.header, exchange.route
         if isinstance(answer, Lost):
             self._leg_lost(exchange, leg, tries, answer)
             return
+        self._served()
         if not route.reads_answer:
             codec.put_response_correlation(answer, header.correlation_id)
             self._answer(exchange.slot, [answer])
@@ -294,6 +297,12 @@ class ClientConnection(ServerConnection):
         if exchange.pending_legs == 0:
             self._finish(exchange, None)
 
+    def _served(self) -> None:
+        """A broker has answered a request that is not about signing in."""
+        self._was_served = True
+        if not self._handshake.is_complete:
+            self._topology.demands_login = False
+
     # -- ApiVersions and SASL
 
     def _handle_handshake(self, slot: _Slot, frame: bytearray) -> None:
@@ -312,6 +321,9 @@ class ClientConnection(ServerConnection):
             except MalformedError as error:
                 self.refuse("broker", f"A broker's answer cannot be read: {error}")
                 return
+            self._has_answer = True
+            if header.api_key == ApiKey.SASL_HANDSHAKE and self._handshake.is_pinned:
+                self._topology.demands_login = True
             if login is not None:
                 self._brokers.log_in_again(login)
             self._answer(slot, parts)
@@ -328,7 +340,7 @@ class ClientConnection(ServerConnection):
         return self._brokers.to(broker, None if is_anonymous else self._handshake.login)
 
     def _home_closed(self) -> None:
-        if self._handshake.is_pinned and not self._is_closed:
+        if self._handshake.is_pinned and not self.is_closed:
             self.refuse("broker", "The broker closed the connection during the handshake.")
 
     def request(
@@ -342,10 +354,14 @@ class ClientConnection(ServerConnection):
         patience: float,
     ) -> None:
         def on_frame(frame: bytearray | Lost) -> None:
-            if self._is_closed:
+            if self.is_closed:
                 return
             try:
-                answered(frame if isinstance(frame, Lost) else codec.read_response(api_key, version, frame))
+                if isinstance(frame, Lost):
+                    answered(frame)
+                else:
+                    self._served()
+                    answered(codec.read_response(api_key, version, frame))
             except MalformedError as error:
                 self.refuse("broker", f"A broker's answer cannot be read: {error}")
 
@@ -375,10 +391,10 @@ class ClientConnection(ServerConnection):
             self._is_resolving = False
         try:
             then()
-            while holds and self._postponed and not self._is_resolving and not self._is_closed:
+            while holds and self._postponed and not self._is_resolving and not self.is_closed:
                 self._handle(*self._postponed.popleft())
         except MalformedError as error:
-            self.malformed(str(error))
+            self.malformed(error)
             self.close()
 
     async def _request_any(self, api_key: ApiKey, version: int, body: Struct) -> Struct | None:

@@ -9,6 +9,7 @@ import yaml
 from pydantic import AliasChoices, BeforeValidator, Field, ValidationError, model_validator
 
 from backend.domain.model import StrictModel
+from backend.kafka.server.connections import Limits
 from backend.kafka.server.listen import Address, ExistingFile, ListenTls
 
 
@@ -109,10 +110,21 @@ class ProxyConfig(StrictModel):
     )
     check_peers_delay_ms: int = Field(3000, ge=1, description="Interval between checks of the other proxies.")
     drain_timeout_ms: int = Field(10_000, ge=0, description="How long shutting down waits for pending answers.")
-    connection_limit: int = Field(512, ge=1)
+    connection_limit: int = Field(
+        512, ge=1, description="Clients' connections. The oldest that has not signed in makes room for a new one."
+    )
+    connection_limit_per_address: int | None = Field(None, ge=1)
     max_frame_bytes: int = Field(
         100 * 1024 * 1024, ge=1024, description="Largest accepted frame; match the brokers' socket.request.max.bytes."
     )
+    request_memory_bytes: int = Field(
+        256 * 1024 * 1024, description="Memory for the requests of all clients, until they are answered."
+    )
+    login_timeout_ms: int = Field(30_000, ge=1, description="How long a client may take to sign in.")
+    frame_timeout_ms: int = Field(
+        30_000, ge=1, description="How long half a request may wait for its rest; more if it comes steadily."
+    )
+    idle_timeout_ms: int = Field(600_000, ge=1, description="Connections without requests are closed after this time.")
     tls: Tls = Tls()
     sasl: Sasl = Sasl()
 
@@ -127,6 +139,24 @@ class ProxyConfig(StrictModel):
         if any(racks) and not all(racks):
             raise ValueError("Set rack on all proxy_nodes or on none.")
         return self
+
+    @model_validator(mode="after")
+    def _check_memory(self) -> "ProxyConfig":
+        if self.request_memory_bytes <= self.max_frame_bytes:
+            raise ValueError("request_memory_bytes has to be greater than max_frame_bytes.")
+        return self
+
+    @property
+    def limits(self) -> Limits:
+        return Limits(
+            connections=self.connection_limit,
+            connections_per_address=self.connection_limit_per_address,
+            frame_bytes=self.max_frame_bytes,
+            memory_bytes=self.request_memory_bytes,
+            login_seconds=self.login_timeout_ms / 1000,
+            frame_seconds=self.frame_timeout_ms / 1000,
+            idle_seconds=self.idle_timeout_ms / 1000,
+        )
 
     @property
     def local(self) -> ProxyNode:

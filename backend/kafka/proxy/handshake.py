@@ -21,7 +21,8 @@ nevertheless, because librdkafka checks for it."""
 class Handshake:
     """Authentication of one client. The first broker decides; the proxy records the exchange to sign in at the others.
 
-    ``login`` is set once the client is authenticated. While ``is_pinned``, no other broker can replace the first one.
+    ``is_complete`` once the client is authenticated; ``login`` is set then, unless the first broker is the only one.
+    While ``is_pinned``, no other broker can replace the first one.
     """
 
     def __init__(self, tokens: Tokens | None) -> None:
@@ -29,6 +30,7 @@ class Handshake:
         self._mechanism = ""
         self._messages: list[bytes] = []
         self.login: Login | None = None
+        self.is_complete = False
 
     @property
     def is_pinned(self) -> bool:
@@ -65,7 +67,13 @@ class Handshake:
         elif body.error_code == ErrorCode.NONE:
             login = self._login()
             self.login = login or self.login
+            if self._was_last(body.auth_bytes):
+                self.is_complete = True
         return codec.write_response(header.api_key, header.version, header.correlation_id, body), login
+
+    def _was_last(self, answer: bytes) -> bool:
+        """Whether an exchange without an error is over. OAUTHBEARER names its errors in an answer like any other."""
+        return len(self._messages) == 2 if self._mechanism in SCRAM else not answer
 
     def _login(self) -> Login | None:
         if self._mechanism in REPLAYED:

@@ -20,9 +20,10 @@ _LATENCY = Histogram(
 OUT_OF_RACK = Counter("headrace_proxy_out_of_rack_requests_total", "Connections to brokers in other racks.")
 PEERS_DOWN = Gauge("headrace_proxy_peers_down", "Other proxies that do not answer.")
 CONNECTIONS = Gauge("headrace_proxy_client_connections", "Open client connections.")
+REQUEST_BYTES = Gauge("headrace_proxy_request_bytes", "Memory of clients' requests that are not answered yet.")
 REFUSED = Counter(
     "headrace_proxy_refused_connections_total",
-    "Client connections that the proxy closed because of an error.",
+    "Client connections that the proxy closed, by reason.",
     ["reason"],
 )
 

@@ -27,11 +27,13 @@ class Proxy:
 
     def __init__(self, config: ProxyConfig) -> None:
         self.context = Context(config, Topology(), Nodes(config), Activity(), tokens_of(config))
-        self.listener = Listener(
-            lambda closed: ClientConnection(self.context, closed),
-            limit=config.connection_limit,
+        self.listener: Listener[ClientConnection] = Listener(
+            lambda listener: ClientConnection(self.context, listener),
+            limits=config.limits,
             count=metrics.CONNECTIONS,
+            refusals=metrics.REFUSED,
         )
+        metrics.REQUEST_BYTES.set_function(lambda: self.listener.memory.used)
 
     async def run(self) -> None:
         """Runs until SIGTERM or SIGINT. Raises OSError when the address is already in use."""

@@ -42,6 +42,8 @@ class Topology:
         self.brokers: dict[int, Broker] = {}
         self.controller = -1
         self.cluster_id: str | None = None
+        self.demands_login: bool | None = None
+        """Whether brokers demand that clients sign in with SASL; None while it is unknown."""
         self._topics: dict[TopicKey, Topic] = {}
         self._coordinators: dict[tuple[int, str], int] = {}
 
