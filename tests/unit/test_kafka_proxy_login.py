@@ -142,6 +142,37 @@ async def front(lifetime_ms: int | None, **settings: Any) -> AsyncIterator[Front
         server.close()
 
 
+async def test_neighbours_10_a_session_ends_with_its_lifetime() -> None:
+    async with front(4000) as proxy:
+        client, idle, renewing = [await proxy.connect() for _ in range(3)]
+        for each in (client, idle, renewing):
+            assert (await each.sign_in()).session_lifetime_ms == 4000
+            assert await each.is_served()
+        await asyncio.sleep(1)
+        await renewing.sign_in()
+
+        async def is_over() -> bool:
+            return not await client.is_served()
+
+        await wait_until_async(is_over)
+        assert proxy.refused("session") == 1
+        # One that was idle meanwhile may still sign in again, as at a broker.
+        await asyncio.sleep(0.5)
+        await renewing.sign_in()
+        assert await renewing.is_served()
+        await idle.sign_in()
+        assert await idle.is_served()
+        assert proxy.refused("session") == 1
+
+
+async def test_neighbours_10_a_session_without_a_lifetime_does_not_end() -> None:
+    async with front(0) as proxy:
+        client = await proxy.connect()
+        await client.sign_in()
+        await asyncio.sleep(0.5)
+        assert await client.is_served()
+
+
 async def test_neighbours_10_a_stranger_may_send_little_and_not_for_long() -> None:
     async with front(0, login_timeout_ms=1500) as proxy:
         user = await proxy.connect()

@@ -100,6 +100,9 @@ class ClientConnection(ServerConnection):
     def request_received(self, frame: bytearray) -> None:
         header = codec.read_request_header(frame)
         now = time.monotonic()
+        if now > self._handshake.expires and header.api_key not in handshake.SIGN_IN:
+            self.refuse("session", "Its session has expired, and it has not signed in again.")
+            return
         tally = self._tally
         if tally is None:
             tally = self._tally = self._activity.clients.of(header.client_id or "")

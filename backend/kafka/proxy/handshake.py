@@ -1,5 +1,8 @@
 """How a connection begins: the available APIs, and authentication."""
 
+import math
+import time
+
 from backend.kafka.proxy.routes import ROUTES, WITH_SESSIONS
 from backend.kafka.proxy.sasl import REPLAYED, SCRAM, Login, Replay, TokenLogin, Tokens
 from backend.kafka.server import scram
@@ -10,7 +13,8 @@ from backend.kafka.wire.codec import RequestHeader
 from backend.kafka.wire.messages import REQUESTS
 from backend.kafka.wire.primitives import MalformedError, Parts
 
-APIS = {ApiKey.API_VERSIONS, ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE}
+SIGN_IN = (ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE)
+APIS = {ApiKey.API_VERSIONS, *SIGN_IN}
 
 _ADVERTISED = {*ROUTES, *WITH_SESSIONS, *APIS}
 _OLDEST_HANDSHAKE = 1
@@ -22,7 +26,8 @@ class Handshake:
     """Authentication of one client. The first broker decides; the proxy records the exchange to sign in at the others.
 
     ``is_complete`` once the client is authenticated; ``login`` is set then, unless the first broker is the only one.
-    While ``is_pinned``, no other broker can replace the first one.
+    While ``is_pinned``, no other broker can replace the first one. ``expires`` is the monotonic time until which the
+    broker granted the session (KIP-368).
     """
 
     def __init__(self, tokens: Tokens | None) -> None:
@@ -31,6 +36,7 @@ class Handshake:
         self._messages: list[bytes] = []
         self.login: Login | None = None
         self.is_complete = False
+        self.expires = math.inf
 
     @property
     def is_pinned(self) -> bool:
@@ -69,6 +75,8 @@ class Handshake:
             self.login = login or self.login
             if self._was_last(body.auth_bytes):
                 self.is_complete = True
+                lifetime = body.session_lifetime_ms / 1000
+                self.expires = time.monotonic() + lifetime if lifetime else math.inf
         return codec.write_response(header.api_key, header.version, header.correlation_id, body), login
 
     def _was_last(self, answer: bytes) -> bool:
