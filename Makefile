@@ -150,8 +150,8 @@ bench-transform: install frontend  ## Measure transforms, compared with a peer (
 	$(BIN)/python -m tests.bench.transform $(if $(PEER),--peer $(PEER))
 
 .PHONY: bench-proxy
-bench-proxy: install  ## Measure the Kafka proxy, compared with a peer (PEER=binary); writes tests/bench/results/proxy.md
-	$(BIN)/python -m tests.bench.proxy $(if $(PEER),--peer $(PEER))
+bench-proxy: install  ## Measure the Kafka proxy, compared with a peer (PEER=binary), and beside strangers (PART=strangers); writes tests/bench/results/proxy.md
+	$(BIN)/python -m tests.bench.proxy $(if $(PEER),--peer $(PEER)) $(if $(PART),--part $(PART))
 
 .PHONY: bench-gateway
 bench-gateway: install frontend  ## Measure the read gateway beside a Kafka broker; writes tests/bench/results/gateway.md

@@ -1,5 +1,5 @@
 """``make bench-proxy``: Kafka's own load tools against three brokers, alternately direct and through one proxy,
-compared with a peer in the same runs.
+compared with a peer in the same runs; then clients beside strangers (``--part strangers`` does only this).
 
 The peer is Shotover, given as the path of its binary. This module writes its configuration.
 """
@@ -28,12 +28,14 @@ from backend.runtime.jars import ensure_jars
 from backend.runtime.java import java_home
 from backend.runtime.layout import Layout
 from backend.settings import ROOT
+from tests.bench import strangers
 from tests.bench.machine import machine
 from tests.kafka_cluster import KafkaCluster, is_listening
 from tests.kafka_proxies import proxies
 from tests.ports import free_ports
 
 RESULTS = Path(__file__).parent / "results/proxy.md"
+STRANGERS = "## Beside strangers"
 LOADS = {100: 1_000_000, 1000: 300_000, 100_000: 6_000}
 """Number of records by their size in bytes."""
 PACED_RECORDS, PACED_SIZE = 5000, 1000
@@ -183,6 +185,18 @@ def report(ways: list[Way], rounds: int) -> str:
     return "\n".join([*lines, ""])
 
 
+def write(load: str | None, beside: str | None) -> str:
+    """Replaces the parts that were measured."""
+    old_load, _, old_beside = RESULTS.read_text().partition(f"\n{STRANGERS}\n\n")
+    text = load or old_load
+    if beside is not None:
+        beside = f"{datetime.now(UTC):%Y-%m-%d}, {machine()}, everything on it.\n\n{beside}"
+    if beside or old_beside:
+        text += f"\n{STRANGERS}\n\n{beside or old_beside}"
+    RESULTS.write_text(text)
+    return text
+
+
 def check(error: KafkaError | None) -> None:
     assert error is None, error
 
@@ -191,6 +205,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--peer", type=Path, help="Shotover's binary")
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--part", choices=["load", "strangers"], help="only this part")
     options = parser.parse_args()
     layout = Layout(ROOT / "var")
     layout.create()
@@ -200,29 +215,34 @@ def main() -> None:
         cluster = KafkaCluster(folder / "cluster", layout.jars, java_home(layout))
         stack.callback(cluster.stop)
         cluster.start()
+        load = measure_load(cluster, folder, options.peer, options.rounds) if options.part != "strangers" else None
+        beside = strangers.report(strangers.measure(cluster, folder / "beside")) if options.part != "load" else None
+    print(write(load, beside))
+
+
+def measure_load(cluster: KafkaCluster, folder: Path, peer: Path | None, rounds: int) -> str:
+    with ExitStack() as stack:
         ours = stack.enter_context(proxies(cluster, folder / "proxy", 1))
         assert ours[0].process is not None
         ways = [
             Way("direct", cluster.bootstrap()),
             Way("Headrace", ours.bootstrap, psutil.Process(ours[0].process.pid)),
         ]
-        if options.peer is not None:
-            ways.append(stack.enter_context(shotover(options.peer, cluster, folder / "shotover")))
+        if peer is not None:
+            ways.append(stack.enter_context(shotover(peer, cluster, folder / "shotover")))
         bench = Bench(cluster)
         for way in ways:
             bench.saturate(way, 1000, 50_000)  # warm-up
             way.produced.clear()
             way.consumed.clear()
             way.cpu.clear()
-        for number in range(options.rounds):
+        for number in range(rounds):
             for way in ways:
                 for size, records in LOADS.items():
                     bench.saturate(way, size, records)
                 bench.pace(way)
-            print(f"Round {number + 1} of {options.rounds}.", file=sys.stderr, flush=True)
-    text = report(ways, options.rounds)
-    RESULTS.write_text(text)
-    print(text)
+            print(f"Round {number + 1} of {rounds}.", file=sys.stderr, flush=True)
+    return report(ways, rounds)
 
 
 if __name__ == "__main__":

@@ -570,7 +570,7 @@ def test_neighbours_10_a_drain_accepts_nothing_more(run: Run) -> None:
         assert (await user.answer())[4:].startswith(KEPT)
         await drain
         assert await user.is_closed()
-        with pytest.raises(OSError):
+        with pytest.raises(ConnectionRefusedError):
             socket.create_connection((service.address.host, service.address.port), 1).close()
 
     run(work())

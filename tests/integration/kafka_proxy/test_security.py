@@ -102,9 +102,9 @@ def test_a_wrong_password_is_refused(guarded: Proxies, users: None, mechanism: s
         assert "wrong" not in proxy.log.read_text()
 
 
-def unsecured_token(user: str) -> str:
+def unsecured_token(user: str, seconds: float = 600) -> str:
     """A token that brokers without a token endpoint accept: the unsecured JWS of RFC 7515."""
-    parts = [{"alg": "none"}, {"sub": user, "iat": time.time(), "exp": time.time() + 600}]
+    parts = [{"alg": "none"}, {"sub": user, "iat": time.time(), "exp": time.time() + seconds}]
     encoded = [base64.urlsafe_b64encode(json.dumps(part).encode()).decode().rstrip("=") for part in parts]
     return ".".join([*encoded, ""])
 
