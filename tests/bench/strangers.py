@@ -148,8 +148,8 @@ def report(outcome: Outcome) -> str:
         [
             f"{HONEST} clients that sign in with PLAIN and send a record of {SIZE:,} B ten times a second each, "
             f"{ALONE_SECONDS} s alone, then {BESIDE_SECONDS} s beside {STRANGERS:,} connections of one process: a "
-            "quarter announces 90 MiB, a quarter sends one byte, a quarter nothing, a quarter begins TLS. Those that the proxy "
-            f"closes come again after about {AGAIN_SECONDS} s. Until a record is acknowledged:",
+            "quarter announces 90 MiB, a quarter sends one byte, a quarter nothing, a quarter begins TLS. Those that "
+            f"the proxy closes come again after about {AGAIN_SECONDS} s. Until a record is acknowledged:",
             "",
             "| | records | p50 ms | p99 ms |",
             "|---|---|---|---|",
