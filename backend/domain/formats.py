@@ -8,14 +8,26 @@ import io
 import struct
 from collections.abc import Callable
 from decimal import Decimal
-from typing import Any
+from typing import Annotated, Any
 from xml.parsers import expat
+
+from pydantic import AfterValidator, JsonValue, ValidationInfo
 
 from backend.domain import json, limits
 from backend.domain.avro.schema import AvroSchema
 
 _CONFLUENT_HEADER = 5
 """The bytes that a Confluent serializer writes before a datum: zero, and the schema's id in four bytes."""
+
+
+def _check_avro(schema: JsonValue, info: ValidationInfo) -> JsonValue:
+    if info.data.get("format") == "avro":
+        AvroSchema(schema)
+    return schema
+
+
+AvroOption = Annotated[JsonValue, AfterValidator(_check_avro)]
+"""The schema that a model with the field ``format`` needs for Avro."""
 
 
 def read_csv(data: bytes, delimiter: str, columns: list[str]) -> list[dict[str, str]]:

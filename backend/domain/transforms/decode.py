@@ -1,6 +1,6 @@
 from typing import Literal
 
-from pydantic import Field, JsonValue, ValidationInfo, field_validator
+from pydantic import Field
 
 from backend.domain import formats
 from backend.domain.avro.schema import AvroSchema
@@ -22,16 +22,9 @@ class Decode(Transform):
     columns: list[str] = Field(
         default_factory=list, description="For CSV: names of the columns; if empty, the first row names them."
     )
-    avro_schema: JsonValue = Field(
+    avro_schema: formats.AvroOption = Field(
         None, validate_default=True, description="For Avro: schema that the messages were written with."
     )
-
-    @field_validator("avro_schema")
-    @classmethod
-    def _check_schema(cls, schema: JsonValue, info: ValidationInfo) -> JsonValue:
-        if info.data.get("format") == "avro":
-            AvroSchema(schema)
-        return schema
 
     def compile(self) -> Step:
         """Unlike other steps, this one takes the body as bytes."""

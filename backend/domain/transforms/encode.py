@@ -1,7 +1,7 @@
 from collections.abc import Callable
 from typing import Any, Literal
 
-from pydantic import Field, JsonValue, ValidationInfo, field_validator, model_validator
+from pydantic import Field, model_validator
 
 from backend.domain import formats
 from backend.domain.avro.schema import AvroSchema
@@ -23,14 +23,7 @@ class Encode(Transform):
     delimiter: str = Field(",", min_length=1, max_length=1, description="For CSV: separator between the values.")
     columns: list[str] = Field(default_factory=list, description="For CSV: fields to write, in order.")
     root: str = Field("message", pattern=r"^[A-Za-z_][\w.-]*$", description="For XML: name of the root element.")
-    avro_schema: JsonValue = Field(None, validate_default=True, description="For Avro: schema to write with.")
-
-    @field_validator("avro_schema")
-    @classmethod
-    def _check_schema(cls, schema: JsonValue, info: ValidationInfo) -> JsonValue:
-        if info.data.get("format") == "avro":
-            AvroSchema(schema)
-        return schema
+    avro_schema: formats.AvroOption = Field(None, validate_default=True, description="For Avro: schema to write with.")
 
     @model_validator(mode="after")
     def _check_complete(self) -> "Encode":
