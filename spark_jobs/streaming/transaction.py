@@ -25,6 +25,8 @@ CALL_SECONDS = 5.0
 _ATTEMPTS = 12
 _RETRY_SECONDS = 0.05
 _LONGEST_RETRY_SECONDS = 5.0
+_LONGEST_RESUME_SECONDS = 1.0
+"""Most of these calls have waited for CALL_SECONDS by themselves."""
 
 _TOPIC_SECONDS = 60.0
 _TOPICS_KNOWN = 10_000
@@ -135,7 +137,7 @@ class TransactionalWriter:
                 attempts = 0
             elif cause.code() in _SUSPICIOUS:
                 self.open(one_by_one=True)
-            time.sleep(min(_RETRY_SECONDS * 2**attempts, _LONGEST_RETRY_SECONDS))
+            time.sleep(_pause(attempts, _LONGEST_RETRY_SECONDS))
 
     def _transact(self, transaction: Transaction) -> None:
         self._commit_sent = False
@@ -168,8 +170,13 @@ class TransactionalWriter:
         return _positions(committed) == _positions(offsets)
 
     def _resume(self, call: Callable[[float], object]) -> None:
-        """Calls, and retries the call while Kafka is unavailable; when stopping, for a limited time."""
+        """Calls, and retries the call while Kafka is unavailable; when stopping, for a limited time.
+
+        librdkafka reports a conflict as retriable, but it lasts for as long as the other call of this producer that
+        was given up is not resumed, and so for ever.
+        """
         began = time.monotonic()
+        failures = 0
         while True:
             try:
                 call(CALL_SECONDS)
@@ -177,9 +184,11 @@ class TransactionalWriter:
             except KafkaException as error:
                 cause: KafkaError = error.args[0]
                 expired = self._stopping.is_set() and time.monotonic() - began > TRANSACTION_SECONDS
-                if expired or not cause.retriable():
+                if expired or not cause.retriable() or cause.code() == KafkaError._CONFLICT:
                     raise
                 log.warning("Waiting for Kafka: %s", cause.str())
+                time.sleep(_pause(failures, _LONGEST_RESUME_SECONDS))
+                failures += 1
 
     def _produce(self, record: Record) -> None:
         missing = self._topic_error(record.topic)
@@ -227,6 +236,11 @@ class TransactionalWriter:
         errors: list[KafkaError | None] = []
         self._resume(lambda seconds: errors.append(self._producer.list_topics(topic, seconds).topics[topic].error))
         return errors[0]
+
+
+def _pause(failures: int, longest: float) -> float:
+    """Seconds to wait after so many failures in a row."""
+    return min(_RETRY_SECONDS * 2.0 ** min(failures, 10), longest)
 
 
 def _positions(offsets: list[TopicPartition]) -> set[tuple[int, int, str]]:

@@ -490,3 +490,25 @@ class _AbortFails(Producer):
 def test_an_abort_that_fails_for_good_makes_a_new_producer(slots: Slots, monkeypatch: pytest.MonkeyPatch) -> None:
     write_three_with(_AbortFails, slots, monkeypatch)
     assert _AbortFails.aborts == 1
+
+
+class _CommitGivenUp(Producer):
+    """Its first commit is given up while it is under way, as one is that lasts longer than a task may take to stop."""
+
+    given_up = False
+
+    def commit_transaction(self, *arguments: Any) -> None:
+        if _CommitGivenUp.given_up:
+            super().commit_transaction(*arguments)
+            return
+        _CommitGivenUp.given_up = True
+        with pytest.raises(KafkaException) as raised:
+            super().commit_transaction(0.0)
+        timed_out = raised.value.args[0]
+        assert timed_out.retriable()
+        raise KafkaException(KafkaError(timed_out.code(), timed_out.str(), False, False))
+
+
+def test_a_commit_that_is_given_up_makes_a_new_producer(slots: Slots, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_three_with(_CommitGivenUp, slots, monkeypatch)
+    assert _CommitGivenUp.given_up
