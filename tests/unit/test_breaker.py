@@ -5,7 +5,7 @@ def policy(**fields: float) -> BreakerPolicy:
     return BreakerPolicy.model_validate({"errors": 5, "window_seconds": 60, "open_seconds": 900} | fields)
 
 
-def test_five_errors_within_a_minute_open_it_for_a_quarter_of_an_hour() -> None:
+def test_neighbours_7_five_errors_within_a_minute_open_it_for_a_quarter_of_an_hour() -> None:
     breaker = Breaker(policy())
     for second in (0, 30, 61, 62, 63):
         breaker.failed(second, probe=False)
@@ -56,7 +56,7 @@ def test_old_errors_do_not_count_after_it_has_closed() -> None:
     assert breaker.state is BreakerState.CLOSED
 
 
-def test_a_message_that_was_delivered_after_all_is_no_error() -> None:
+def test_neighbours_7_a_message_that_was_delivered_after_all_is_no_error() -> None:
     breaker = Breaker(policy(errors=3))
     for second, message in enumerate(("a", "b")):
         breaker.failed(second, probe=False, message=message)

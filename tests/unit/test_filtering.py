@@ -91,7 +91,7 @@ async def test_a_message_with_too_many_bytes_for_all_its_subscribers_is_one_dead
     assert len(letter.value) > 1_000_000
 
 
-async def test_an_index_that_is_too_large_is_the_dead_letter_of_its_own_pipeline() -> None:
+async def test_neighbours_2_an_index_that_is_too_large_is_the_dead_letter_of_its_own_pipeline() -> None:
     known = Known()
     plain = known.add(SUBSCRIBER)
     indexing = known.add(SUBSCRIBER | {"index": [{"name": "text", "path": "text"}]})

@@ -52,7 +52,7 @@ GROWING: dict[str, tuple[list[dict[str, Any]], Any]] = {
 
 
 @pytest.mark.parametrize("name", GROWING)
-def test_a_message_that_grows_too_much_is_refused_in_bounded_memory(name: str) -> None:
+def test_neighbours_2_a_message_that_grows_too_much_is_refused_in_bounded_memory(name: str) -> None:
     steps, document = GROWING[name]
     chain, body = Chain(transforms.validate_python(steps)), json.dumps(document)
     del document
@@ -67,7 +67,7 @@ def test_a_message_that_grows_too_much_is_refused_in_bounded_memory(name: str) -
     assert peak < 128 * 1024 * 1024
 
 
-def test_rows_become_a_bounded_number_of_messages() -> None:
+def test_neighbours_2_rows_become_a_bounded_number_of_messages() -> None:
     chain = Chain(transforms.validate_python([{"type": "decode", "format": "csv", "columns": ["a"]}]))
     assert len(chain.run(b"1\n" * limits.FAN_OUT_MESSAGES)) == limits.FAN_OUT_MESSAGES
     with pytest.raises(TransformError, match="more than 10,000 messages") as refused:
@@ -75,7 +75,7 @@ def test_rows_become_a_bounded_number_of_messages() -> None:
     assert refused.value.reason == Reason.TOO_LARGE
 
 
-async def test_answers_of_several_calls_are_bounded_together() -> None:
+async def test_neighbours_2_answers_of_several_calls_are_bounded_together() -> None:
     class Answers:
         async def first_seen(self, key: str, seconds: int) -> bool:
             return True
@@ -96,7 +96,7 @@ def test_what_stays_within_the_limits_goes_on() -> None:
     assert len(result.body) > 2 * len(LONG)
 
 
-def test_an_index_is_bounded() -> None:
+def test_neighbours_2_an_index_is_bounded() -> None:
     field = IndexedField(name="a", path="a", type="string")
     assert len(index_of([field], {"a": "x" * 1000})) > 1000
     with pytest.raises(limits.TooLargeError, match="65,536 bytes"):
@@ -105,7 +105,7 @@ def test_an_index_is_bounded() -> None:
 
 @pytest.mark.parametrize("body", [0, 1_000_000, limits.BODY_BYTES, limits.RECORD_BYTES, 10 * limits.RECORD_BYTES])
 @pytest.mark.parametrize("header", [0, 100_000, limits.RECORD_BYTES])
-def test_a_dead_letter_always_fits(body: int, header: int) -> None:
+def test_neighbours_2_a_dead_letter_always_fits(body: int, header: int) -> None:
     message = Message(
         id="m", pipeline_id="p", version=1, key=b"k", body=b"x" * body, content_type="text/plain",
         received_at="now", slip=("next",), extra={"other": "y" * header},

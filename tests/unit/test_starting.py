@@ -29,7 +29,7 @@ def after(calls: int) -> Callable[[], bool]:
     return lambda: next(left, None) is None
 
 
-def test_a_process_that_lives_is_waited_for() -> None:
+def test_neighbours_1_a_process_that_lives_is_waited_for() -> None:
     assert wait_for_starts([start("slow", after(5)), start("quick", after(0))], limit=LONG) == {}
 
 
@@ -37,7 +37,7 @@ def test_nothing_to_start_is_ready() -> None:
     assert wait_for_starts([]) == {}
 
 
-def test_a_process_that_has_ended_is_reported_with_the_end_of_its_log(tmp_path: Path) -> None:
+def test_neighbours_1_a_process_that_has_ended_is_reported_with_the_end_of_its_log(tmp_path: Path) -> None:
     log = tmp_path / "log"
     with log.open("wb") as output:
         process = subprocess.Popen([sys.executable, "-c", "print('begun'); exit('no such file')"], stderr=output)

@@ -100,7 +100,7 @@ def test_what_is_committed_stays_small() -> None:
     [Record("t", None, bytes(1024 * 1024), []), Record("t", None, b"", [("firehose_index", bytes(1024 * 1024))])],
     ids=["bodies", "headers"],
 )
-def test_a_transaction_is_not_much_larger_than_the_limit(large: Record) -> None:
+def test_neighbours_2_a_transaction_is_not_much_larger_than_the_limit(large: Record) -> None:
     window = PartitionWindow(NOTHING)
     for offset in range(200):
         window.finish(added(window, offset, offset), [large])

@@ -570,7 +570,9 @@ def test_a_copy_of_what_was_billed_is_not_sent_again(adapted: int, redis_server:
 
 @pytest.mark.usefixtures("pipeline_topics", "redis_server")
 @pytest.mark.parametrize("stage", ["filtering", "adapting_transformer"])
-def test_one_that_the_current_version_makes_too_large_waits_for_a_user_and_the_others_go(stage: str) -> None:
+def test_neighbours_2_one_that_the_current_version_makes_too_large_waits_for_a_user_and_the_others_go(
+    stage: str,
+) -> None:
     fields = [{"name": f"f{number}", "path": "text", "type": "string"} for number in range(3)]
     pipeline = factories.make_pipeline(factories.make_workspace())
     publish(pipeline, index=fields)

@@ -132,7 +132,7 @@ def test_a_worker_that_ends_drains_its_application_and_the_next_starts_it_at_onc
 # -- witnesses -------------------------------------------------------------------
 
 
-def test_a_flushed_redis_kills_no_healthy_application(job: SparkJob) -> None:
+def test_neighbours_5_a_flushed_redis_kills_no_healthy_application(job: SparkJob) -> None:
     reconciled(job, is_running)
     started_long_ago(job)
     [application] = applications(job)
@@ -144,7 +144,7 @@ def test_a_flushed_redis_kills_no_healthy_application(job: SparkJob) -> None:
 
 
 @pytest.mark.parametrize("fault", ["no-redis", "no-manager"])
-def test_one_witness_is_enough(job: SparkJob, monkeypatch: pytest.MonkeyPatch, fault: str) -> None:
+def test_neighbours_5_one_witness_is_enough(job: SparkJob, monkeypatch: pytest.MonkeyPatch, fault: str) -> None:
     monkeypatch.setenv("JOB_DRIVER_FAULTS", fault)
     monkeypatch.setattr(services, "_SILENCE_LIMIT", timedelta())
     reconciled(job, is_running)

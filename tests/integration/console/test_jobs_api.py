@@ -32,7 +32,7 @@ def installation_admin(client_of: Callable[[User], APIClient]) -> APIClient:
 
 
 @pytest.mark.parametrize(("method", "action"), [("post", "stop"), ("post", "start"), ("get", "log")])
-def test_a_workspaces_admin_is_refused(client: APIClient, job: SparkJob, method: str, action: str) -> None:
+def test_neighbours_1_a_workspaces_admin_is_refused(client: APIClient, job: SparkJob, method: str, action: str) -> None:
     answer = getattr(client, method)(f"{URL}{action}/")
     assert (answer.status_code, answer["content-type"]) == (403, "application/problem+json")
     assert "administrators of the installation" in answer.json()["detail"]
@@ -40,7 +40,7 @@ def test_a_workspaces_admin_is_refused(client: APIClient, job: SparkJob, method:
     assert job.desired == SparkJob.Desired.RUNNING
 
 
-def test_a_workspaces_members_see_the_state_and_no_line_of_the_log(client: APIClient) -> None:
+def test_neighbours_1_a_workspaces_members_see_the_state_and_no_line_of_the_log(client: APIClient) -> None:
     [listed] = [one for one in client.get("/api/v1/jobs/").json() if one["name"] == JOB]
     assert (listed["status"], listed["last_error"]) == ("stopped", "")
     assert client.get("/api/v1/me/").json()["installation_admin"] is False
@@ -56,7 +56,7 @@ def test_a_key_is_refused_even_if_its_creator_may(workspace: Workspace) -> None:
     assert program.get(f"{URL}log/").status_code == 403
 
 
-def test_an_administrator_of_the_installation_may(
+def test_neighbours_1_an_administrator_of_the_installation_may(
     installation_admin: APIClient, job: SparkJob, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(spark, "log_tail", lambda name, lines: [f"{name} {lines}"])

@@ -225,7 +225,7 @@ async def test_the_order_of_a_key_is_kept_through_failures(gate: Gate, answer_ki
         assert [n for n in accepted if n % 3 == key] == [n for n in range(30) if n % 3 == key]
 
 
-async def test_a_batch_that_fails_is_one_failure_to_the_breaker(gate: Gate) -> None:
+async def test_neighbours_7_a_batch_that_fails_is_one_failure_to_the_breaker(gate: Gate) -> None:
     async def fail(_: web.Request) -> web.Response:
         return web.Response(status=500)
 

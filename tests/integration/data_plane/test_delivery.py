@@ -392,7 +392,7 @@ async def test_messages_that_wait_for_a_place_are_not_sent_once_the_breaker_is_o
 
 @pytest.mark.parametrize(("status", "opens"), [(400, False), (404, False), (409, False), (413, False), (422, False),
                                                (401, True), (403, True), (429, True), (500, True)])  # fmt: skip
-async def test_the_final_rejection_of_single_messages_is_no_error_of_the_receiver(
+async def test_neighbours_7_the_final_rejection_of_single_messages_is_no_error_of_the_receiver(
     gate: Gate, status: int, opens: bool
 ) -> None:
     async def refuse(request: web.Request) -> web.Response:
@@ -408,7 +408,7 @@ async def test_the_final_rejection_of_single_messages_is_no_error_of_the_receive
     assert isinstance(outcome, Undeliverable if opens else Delivered)
 
 
-async def test_a_message_is_one_error_to_the_breaker_and_none_once_it_is_delivered(gate: Gate) -> None:
+async def test_neighbours_7_a_message_is_one_error_to_the_breaker_and_none_once_it_is_delivered(gate: Gate) -> None:
     failures = {b"never": 99, b"late": 2}
 
     async def fail(request: web.Request) -> web.Response:

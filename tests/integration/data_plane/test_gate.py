@@ -185,7 +185,7 @@ Step = tuple[str, float]
         st.tuples(st.sampled_from(["admit", "fail", "fail", "pass", "ok", "recover"]), st.floats(0, 40)), max_size=40
     )
 )
-def test_the_breaker_agrees_with_the_model(redis_server: Server, steps: list[Step]) -> None:
+def test_neighbours_7_the_breaker_agrees_with_the_model(redis_server: Server, steps: list[Step]) -> None:
     async def run() -> None:
         clock = Clock()
         gate = Gate(REDIS_URL, clock=clock)

@@ -24,6 +24,7 @@ from backend.domain import routing
 from backend.domain.pipeline import PipelineConfig, PipelineSnapshot
 from backend.manager_api import snapshot as stored
 from backend.runtime.health import http_ready
+from tests.http_clients import PostBy, by_curl, by_go, by_java
 from tests.infra import KAFKA, REDIS_URL, VAR, Server
 from tests.ports import free_ports
 from tests.waiting import LIMIT_SECONDS, start_of, wait_for_processes, wait_until
@@ -103,7 +104,7 @@ def records(topic: str, ids: list[str]) -> dict[str, Any]:
     return {message_id: by_id[message_id] for message_id in ids}
 
 
-async def test_an_index_that_is_too_large_is_refused_and_nobody_else_notices(ingest: str) -> None:
+async def test_neighbours_3_an_index_that_is_too_large_is_refused_and_nobody_else_notices(ingest: str) -> None:
     status, problem, _ = await post(ingest, PIPELINES["indexed"], json.dumps({"text": "x" * 100_000}).encode())
     assert (status, problem["title"]) == (413, "Too large")
     assert "Message 1: " in problem["detail"]
@@ -220,6 +221,14 @@ def test_a_client_that_sends_everything_first_reads_the_answer(
         answer = connection.getresponse()
         assert (answer.status, json.loads(answer.read())["status"]) == (status, status)
         connection.close()
+
+
+@pytest.mark.parametrize("post_by", [by_curl, by_go, by_java])
+@pytest.mark.parametrize(("key", "size", "status"), [(KEY, 8 * 1024 * 1024, 413), ("wrong", 900_000, 401)])
+def test_neighbours_8_clients_of_other_languages_read_the_answer(
+    ingest: str, post_by: PostBy, key: str, size: int, status: int
+) -> None:
+    assert post_by(f"{ingest}/v1/pipelines/{PIPELINES['plain']}/messages", key, size) == status
 
 
 def test_a_body_without_end_is_not_read_for_ever(ingest: str) -> None:

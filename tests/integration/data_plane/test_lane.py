@@ -307,7 +307,7 @@ def wait_for_copies_after_a_stall(slots: Slots, copied: "Copied", count: int) ->
     ],
     ids=["client", "broker", "missing topic", "invalid topic", "defect"],
 )
-def test_what_cannot_be_handled_becomes_a_dead_letter_and_nobody_else_waits(
+def test_neighbours_2_what_cannot_be_handled_becomes_a_dead_letter_and_nobody_else_waits(
     slots: Slots, pipeline_topics: None, headers: dict[str, str], reason: str
 ) -> None:
     limit_messages(slots.target, 500_000)
@@ -414,7 +414,7 @@ def test_a_successor_ends_a_task_that_still_runs(slots: Slots) -> None:
     assert_all_once_and_in_order(slots, copied, 9000)
 
 
-def test_a_task_whose_commits_have_ended_does_not_wait_for_its_window(slots: Slots) -> None:
+def test_neighbours_2_a_task_whose_commits_have_ended_does_not_wait_for_its_window(slots: Slots) -> None:
     copied = Copied(slots.target)
     slots.start(0)
     send(slots.source, 0, 1000)
@@ -487,7 +487,9 @@ class _AbortFails(Producer):
         raise KafkaException(KafkaError(KafkaError.INVALID_TXN_STATE, "No transaction to abort.", True))
 
 
-def test_an_abort_that_fails_for_good_makes_a_new_producer(slots: Slots, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_neighbours_2_an_abort_that_fails_for_good_makes_a_new_producer(
+    slots: Slots, monkeypatch: pytest.MonkeyPatch
+) -> None:
     write_three_with(_AbortFails, slots, monkeypatch)
     assert _AbortFails.aborts == 1
 
@@ -509,6 +511,8 @@ class _CommitGivenUp(Producer):
         raise KafkaException(KafkaError(timed_out.code(), timed_out.str(), False, False))
 
 
-def test_a_commit_that_is_given_up_makes_a_new_producer(slots: Slots, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_neighbours_2_a_commit_that_is_given_up_makes_a_new_producer(
+    slots: Slots, monkeypatch: pytest.MonkeyPatch
+) -> None:
     write_three_with(_CommitGivenUp, slots, monkeypatch)
     assert _CommitGivenUp.given_up
