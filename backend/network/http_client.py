@@ -85,6 +85,7 @@ class _Exchange:
         if settings is not self.settings:
             self._configure(settings)
         handle.setopt(pycurl.URL, url)
+        handle.unsetopt(pycurl.HTTPHEADER)  # pycurl keeps those of the previous request when it is given none
         handle.setopt(pycurl.HTTPHEADER, [header.encode() for header in headers])
         if body is not None:
             handle.setopt(pycurl.POSTFIELDS, body)

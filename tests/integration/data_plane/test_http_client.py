@@ -44,3 +44,11 @@ async def test_connections_leave_no_file_open(client: HttpClient) -> None:
         for _ in range(50):
             await client.request("POST", inbox.url, [], b"{}")
         assert len(os.listdir("/proc/self/fd")) < before + 10
+
+
+async def test_no_header_of_one_request_is_sent_with_the_next(client: HttpClient) -> None:
+    with receiver_in_thread(closes) as inbox:
+        await client.request("POST", inbox.url, ["Authorization: Bearer planted-token", "X-First: 1"], b"{}")
+        await client.request("GET", inbox.url, [])
+        assert inbox.headers[0]["Authorization"] == "Bearer planted-token"
+        assert not {"Authorization", "X-First"} & inbox.headers[1].keys()
