@@ -13,6 +13,7 @@ from typing import Any, ClassVar, TypeVar
 from pydantic import Field
 
 from backend.domain.capabilities import Capability, Connection
+from backend.domain.errors import error_sentence
 from backend.domain.model import StrictModel
 from backend.domain.registry import Registry
 
@@ -70,8 +71,21 @@ class Connector(ABC):
     @classmethod
     def unavailable(cls) -> str:
         """Why it cannot be used here, in a sentence; empty when it can."""
-        missing = [package for package in cls.requires if find_spec(package) is None]
-        return f"The Python package {missing[0]} is not installed on this server." if missing else ""
+        return next(filter(None, map(_missing, cls.requires)), "")
+
+
+def _missing(package: str) -> str:
+    """Why that package cannot be imported, in a sentence; empty when it is there."""
+    try:
+        is_there = find_spec(package) is not None
+    except ModuleNotFoundError as error:
+        # The packages above it are imported to find it: they may be what is missing, or need what is.
+        if error.name is None or not f"{package}.".startswith(f"{error.name}."):
+            return f"The Python package {package} cannot be loaded on this server: {error_sentence(error)}"
+        is_there = False
+    except Exception as error:  # raised by a package above it while it is imported, or by one without a specification
+        return f"The Python package {package} cannot be loaded on this server: {error_sentence(error)}"
+    return "" if is_there else f"The Python package {package} is not installed on this server."
 
 
 class RuntimeConnector(StrictModel):

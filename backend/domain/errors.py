@@ -1,5 +1,6 @@
 """Errors of configurations, with sentences for each field, and conflicts."""
 
+import textwrap
 from collections.abc import Sequence
 from typing import Any
 
@@ -15,6 +16,15 @@ _SENTENCES = {
     "union_tag_not_found": "The field {discriminator} is required here.",
     "union_tag_invalid": "Unknown {discriminator} '{tag}': use one of {expected_tags}.",
 }
+
+
+_SHOWN_CHARACTERS = 300
+
+
+def error_sentence(error: BaseException) -> str:
+    """Type and text of an exception that nobody foresaw, for people: on one line, shortened and with a period."""
+    text = textwrap.shorten(str(error), _SHOWN_CHARACTERS, placeholder="…")
+    return f"{type(error).__name__}: {text.rstrip('.')}." if text else f"{type(error).__name__}."
 
 
 class ConfigError(Exception):

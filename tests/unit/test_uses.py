@@ -1,5 +1,8 @@
 """Where pipelines use connectors, and how stored configurations are read by later releases."""
 
+import sys
+from pathlib import Path
+from types import ModuleType
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -145,6 +148,52 @@ def test_a_connector_whose_vendor_package_is_missing_is_unavailable_alone(monkey
     monkeypatch.setattr(toy, "requires", ("a_package_that_is_not_there",))
     assert "a_package_that_is_not_there is not installed" in toy.unavailable()
     assert connectors.get("http").unavailable() == ""
+
+
+def packages(folder: Path, **sources: str) -> None:
+    """Makes packages, each with that source and an empty module ``inner``."""
+    for name, source in sources.items():
+        (folder / name).mkdir()
+        (folder / name / "__init__.py").write_text(source)
+        (folder / name / "inner.py").write_text("")
+
+
+@pytest.mark.parametrize(
+    ("required", "reason"),
+    [
+        ("a_package_that_is_not_there.below.it", "The Python package {} is not installed on this server."),
+        ("a_sound_package.a_module_that_is_not_there", "The Python package {} is not installed on this server."),
+        ("a_sound_package.inner.below", "The Python package {} is not installed on this server."),
+        ("a_broken_package.inner", "The Python package {} cannot be loaded on this server: RuntimeError: No driver."),
+        (
+            "a_needy_package.inner",
+            "The Python package {} cannot be loaded on this server: "
+            "ModuleNotFoundError: No module named 'a_package_that_is_not_there'.",
+        ),
+        (
+            "a_package_without_a_specification",
+            "The Python package {} cannot be loaded on this server: "
+            "ValueError: a_package_without_a_specification.__spec__ is None.",
+        ),
+        ("a_sound_package.inner", ""),
+    ],
+)
+def test_a_vendor_package_whose_lookup_fails_makes_only_its_connector_unavailable(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, required: str, reason: str
+) -> None:
+    packages(
+        tmp_path,
+        a_sound_package="",
+        a_broken_package="raise RuntimeError('No driver.')",
+        a_needy_package="import a_package_that_is_not_there",
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setitem(
+        sys.modules, "a_package_without_a_specification", ModuleType("a_package_without_a_specification")
+    )
+    toy = connectors.get("toy_file")
+    monkeypatch.setattr(toy, "requires", ("pydantic", required))
+    assert toy.unavailable() == reason.format(required)
 
 
 def test_values_that_nobody_reads_are_dropped() -> None:
