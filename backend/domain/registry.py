@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Generic, TypeVar
 
+from backend.domain.errors import error_sentence
+
 T = TypeVar("T")
 log = logging.getLogger(__name__)
 
@@ -25,6 +27,10 @@ class UnknownComponentError(LookupError):
     """No component of that type is installed."""
 
 
+class BrokenComponentError(UnknownComponentError):
+    """The component is installed, but its module cannot be imported; the message says why."""
+
+
 class Registry(Generic[T]):
     """Classes by their ``type``, discovered by importing every module of a package.
 
@@ -32,8 +38,8 @@ class Registry(Generic[T]):
     """
 
     def __init__(self, package: str, *, skip_broken: bool = False) -> None:
-        """``skip_broken`` skips a module that cannot be imported and records why in ``broken``; otherwise its
-        exception is raised on first use."""
+        """``skip_broken`` records in ``broken`` why a module cannot be imported; otherwise its exception is raised on
+        first use."""
         self._package = package
         self._skip_broken = skip_broken
         self._classes: dict[str, type[T]] = {}
@@ -49,18 +55,21 @@ class Registry(Generic[T]):
         return cls
 
     def get(self, name: str) -> type[T]:
-        """The class of that type. Raises UnknownComponentError with the known types."""
+        """The class of that type. Raises BrokenComponentError, or UnknownComponentError with the known types."""
         self._discover()
-        try:
+        if name in self._classes:
             return self._classes[name]
-        except KeyError:
-            known = ", ".join(sorted(self._classes))
-            broken = "".join(f" {module} could not be loaded: {reason}." for module, reason in self._broken.items())
-            raise UnknownComponentError(f"Unknown type {name!r}; choose one of: {known}.{broken}") from None
+        if name in self._broken:
+            raise BrokenComponentError(f"The type {name!r} cannot be used. {self._broken[name]}")
+        known = ", ".join(sorted(self._classes))
+        # One whose module failed before it named its type may be the one that is looked for.
+        broken = "".join(f" {reason}" for reason in dict.fromkeys(self._broken.values()))
+        raise UnknownComponentError(f"Unknown type {name!r}; choose one of: {known}.{broken}")
 
     @property
     def broken(self) -> dict[str, str]:
-        """Modules that could not be imported, each with its reason."""
+        """The types whose modules cannot be imported, each with the reason in a sentence. A module that failed before
+        it registered a type stands there under its own name."""
         self._discover()
         return dict(self._broken)
 
@@ -74,6 +83,7 @@ class Registry(Generic[T]):
         package = importlib.import_module(self._package)
         if plugins := os.environ.get(PLUGINS):
             package.__path__.append(str(Path(plugins) / self._package.rpartition(".")[2]))
+        failed: dict[str, str] = {}
         for module in pkgutil.iter_modules(package.__path__, self._package + "."):
             try:
                 importlib.import_module(module.name)
@@ -81,5 +91,16 @@ class Registry(Generic[T]):
                 if not self._skip_broken:
                     raise
                 log.exception("%s cannot be loaded.", module.name)
-                self._broken[module.name] = f"{type(error).__name__}: {error}"
+                failed[module.name] = f"The module {module.name} cannot be loaded: {error_sentence(error)}"
+        for name, reason in failed.items():
+            self._break(name, reason)
         self._discovered = True
+
+    def _break(self, module: str, reason: str) -> None:
+        """Takes out what the module registered before it failed, since what it was to do later is missing."""
+        types = [name for name, cls in self._classes.items() if f"{cls.__module__}.".startswith(f"{module}.")]
+        for name in types:
+            del self._classes[name]
+        own_name = module.rpartition(".")[2]
+        for name in types or [module if own_name in self._classes else own_name]:
+            self._broken[name] = reason

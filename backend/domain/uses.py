@@ -21,7 +21,7 @@ from backend.domain.capabilities import Capability, DeliveryError, Register
 from backend.domain.connector import Connector, RuntimeConnector, connectors
 from backend.domain.model import StrictModel
 from backend.domain.reasons import Reason
-from backend.domain.registry import UnknownComponentError
+from backend.domain.registry import BrokenComponentError, UnknownComponentError
 
 CONNECTOR_IDS = "connector_ids"
 """Key of the validation context: ids of connectors by the names that a configuration file calls them."""
@@ -139,6 +139,8 @@ def bind(
             connector_type.connection_model.model_validate(connector.connection),
             capability.options_model.model_validate(options),
         )
+    except BrokenComponentError as error:
+        raise DeliveryError(Reason.CONFIGURATION, str(error), retryable=True) from None
     except (UnknownComponentError, ValidationError) as error:
         text = f"The configuration is rejected: {error}"
         raise DeliveryError(Reason.CONFIGURATION, text, retryable=False) from None

@@ -10,11 +10,11 @@ import pytest
 from pydantic import ValidationError
 
 from backend.domain.capabilities import DeliveryError
-from backend.domain.connector import Connector, RuntimeConnector, connectors
+from backend.domain.connector import RuntimeConnector, connectors
 from backend.domain.idle_cache import IdleCache
 from backend.domain.model import UnreadableConfigError
 from backend.domain.pipeline import OutputConfig, PipelineConfig, PipelineSnapshot
-from backend.domain.registry import Registry
+from backend.domain.registry import BrokenComponentError, Registry, UnknownComponentError
 from backend.domain.uses import CONNECTOR_IDS, CONNECTOR_NAMES
 
 HTTP, WEBHOOK, LINES = UUID(int=1), UUID(int=2), UUID(int=3)
@@ -128,19 +128,70 @@ def test_what_cannot_be_read_says_so_without_values() -> None:
         PipelineConfig.load_stored({"transforms": [{"no": "type"}]}, 1)
 
 
-def test_a_broken_component_is_left_out_with_its_reason(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    package = tmp_path / "broken_package"
-    package.mkdir()
-    (package / "__init__.py").write_text("")
-    (package / "sound.py").write_text("")
-    (package / "broken.py").write_text("import a_package_that_is_not_there")
+SOUND = """
+from tests.unit.test_uses import REGISTRIES
+@REGISTRIES[-1].register
+class Component:
+    type = "{type}"
+"""
+REGISTRIES: list[Registry[Any]] = []
+
+
+@pytest.fixture
+def half_broken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Registry[Any]:
+    """A registry over three sound modules, and others that fail: at once, after having registered a type, by taking
+    the type of a sound one, and under a name that is the type of a sound one."""
+    sources = {
+        "sound": SOUND.format(type="sound"),
+        "another": SOUND.format(type="another"),
+        "third": SOUND.format(type="shared_name"),
+        "broken": "import a_package_that_is_not_there",
+        "late": f"{SOUND.format(type='of_late')}\nraise RuntimeError('Line one.\\nLine two.')",
+        "z_taker": SOUND.format(type="sound"),
+        "shared_name": "1 / 0",
+    }
+    name = f"half_broken_{len(REGISTRIES)}"
+    (tmp_path / name).mkdir()
+    for module, source in {"__init__": "", **sources}.items():
+        (tmp_path / name / f"{module}.py").write_text(source)
     monkeypatch.syspath_prepend(str(tmp_path))
-    registry: Registry[Connector] = Registry("broken_package", skip_broken=True)
-    assert list(registry) == []
-    assert "a_package_that_is_not_there" in registry.broken["broken_package.broken"]
-    strict: Registry[Connector] = Registry("broken_package")
+    REGISTRIES.append(Registry(name, skip_broken=True))
+    return REGISTRIES[-1]
+
+
+def test_a_broken_component_is_kept_apart_with_its_reason(half_broken: Registry[Any]) -> None:
+    package = half_broken._package
+    assert [cls.type for cls in half_broken] == ["another", "shared_name", "sound"]
+    assert half_broken.broken == {
+        "broken": f"The module {package}.broken cannot be loaded: "
+        "ModuleNotFoundError: No module named 'a_package_that_is_not_there'.",
+        "of_late": f"The module {package}.late cannot be loaded: RuntimeError: Line one. Line two.",
+        f"{package}.shared_name": f"The module {package}.shared_name cannot be loaded: "
+        "ZeroDivisionError: division by zero.",
+        "z_taker": f"The module {package}.z_taker cannot be loaded: "
+        f"ValueError: Two components of {package} have the type 'sound'.",
+    }
     with pytest.raises(ModuleNotFoundError):
-        list(strict)
+        list(Registry(package))
+
+
+def test_who_asks_for_a_broken_component_learns_why(half_broken: Registry[Any]) -> None:
+    with pytest.raises(
+        BrokenComponentError, match=r"'of_late' cannot be used\. .* RuntimeError: Line one\. Line two\."
+    ):
+        half_broken.get("of_late")
+    with pytest.raises(UnknownComponentError, match="Unknown type 'other'; .*a_package_that_is_not_there"):
+        half_broken.get("other")
+
+
+def test_messages_wait_for_a_connector_whose_module_is_broken(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert not connectors.broken
+    monkeypatch.setitem(connectors._broken, "sap", "The module backend.connectors.sap cannot be loaded: OSError.")
+    with pytest.raises(DeliveryError, match="OSError") as refused:
+        OutputConfig.model_validate({"name": "out", "connector": str(HTTP)}).bind(
+            RuntimeConnector(type="sap", connection={})
+        )
+    assert refused.value.retryable
 
 
 def test_a_connector_whose_vendor_package_is_missing_is_unavailable_alone(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,5 +1,6 @@
 """Queries on connectors and their types."""
 
+import logging
 from collections.abc import Iterable
 from typing import Any
 
@@ -7,9 +8,13 @@ from django.db.models import QuerySet
 
 from backend.apps.connectors.models import Connector
 from backend.apps.workspaces.models import Workspace
+from backend.domain import connector as domain
 from backend.domain.connector import connectors
-from backend.domain.model import UnreadableConfigError
+from backend.domain.errors import error_sentence
+from backend.domain.model import UnreadableConfigError, label
 from backend.domain.registry import UnknownComponentError
+
+log = logging.getLogger(__name__)
 
 
 def connectors_of(workspace: Workspace) -> QuerySet[Connector]:
@@ -23,9 +28,16 @@ def connector_revisions(connector_ids: Iterable[str] | None = None) -> dict[str,
 
 
 def connector_types() -> list[dict[str, Any]]:
-    """Every installed type with the JSON Schemas that forms are generated from; secrets are ``writeOnly``."""
-    return [
-        {
+    """Every installed type with the JSON Schemas that forms are generated from; secrets are ``writeOnly``. One that is
+    broken is unavailable, and affects no other."""
+    types = [_described(cls) for cls in connectors]
+    types += [_broken(name, reason) for name, reason in connectors.broken.items()]
+    return sorted(types, key=lambda described: str(described["type"]))
+
+
+def _described(cls: type[domain.Connector]) -> dict[str, Any]:
+    try:
+        return {
             "type": cls.type,
             "title": cls.title,
             "description": cls.description(),
@@ -36,8 +48,20 @@ def connector_types() -> list[dict[str, Any]]:
                 for capability in cls.capabilities
             },
         }
-        for cls in connectors
-    ]
+    except Exception as error:
+        log.exception("The connector type %s cannot be described.", cls.type)
+        return _broken(cls.type, f"The connector type cannot be described: {error_sentence(error)}")
+
+
+def _broken(type: str, reason: str) -> dict[str, Any]:
+    return {
+        "type": type,
+        "title": label(type),
+        "description": "",
+        "unavailable": reason,
+        "connection_schema": {"type": "object", "properties": {}},
+        "capabilities": {},
+    }
 
 
 def connection_shown(connector: Connector) -> dict[str, Any]:

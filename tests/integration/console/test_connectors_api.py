@@ -159,6 +159,25 @@ def test_types_publish_their_schemas_with_secrets_marked(client: APIClient) -> N
     assert schema["$defs"]["BearerAuthentication"]["properties"]["token"]["writeOnly"] is True
 
 
+def test_a_broken_type_is_listed_with_its_reason_and_those_who_use_it_say_it(
+    client: APIClient, workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    connector = factories.make_connector(workspace)
+    pipeline = factories.make_pipeline(workspace, connector)
+    reason = "The module backend.connectors.sap cannot be loaded: OSError: No library."
+    monkeypatch.setitem(domain.connectors._broken, "sap", reason)
+    Connector.objects.filter(pk=connector.pk).update(type="sap")
+    types = {one["type"]: one for one in client.get("/api/v1/connector-types/").json()}
+    assert types["sap"]["unavailable"] == reason
+    assert types["http"]["unavailable"] == ""
+    sentence = f"The type 'sap' cannot be used. {reason}"
+    assert client.get(f"{URL}{connector.pk}/").json()["failure"] == sentence
+    created = client.post(URL, {"name": "SAP", "type": "sap", "connection": {}}, format="json")
+    assert created.json()["errors"]["type"] == [sentence]
+    published = client.post(f"/api/v1/pipelines/{pipeline.pk}/publish/")
+    assert published.json()["errors"] == {"config.outputs.0.connector": [sentence]}
+
+
 @pytest.mark.parametrize("host", ["10.0.0.1", "169.254.169.254", "167772161", "[::ffff:10.0.0.1]"])
 def test_addresses_inside_the_operators_network_are_refused(client: APIClient, host: str) -> None:
     http = {"name": "x", "type": "http", "connection": {"url": f"http://{host}:8080/"}}
