@@ -180,7 +180,7 @@ def test_who_asks_for_a_broken_component_learns_why(half_broken: Registry[Any]) 
         BrokenComponentError, match=r"'of_late' cannot be used\. .* RuntimeError: Line one\. Line two\."
     ):
         half_broken.get("of_late")
-    with pytest.raises(UnknownComponentError, match="Unknown type 'other'; .*a_package_that_is_not_there"):
+    with pytest.raises(UnknownComponentError, match=r"Unknown type 'other'; .*a_package_that_is_not_there"):
         half_broken.get("other")
 
 
