@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from typing import Annotated, Any, Literal
+from uuid import UUID
 
 import yaml
 from django.db import transaction
@@ -41,6 +42,7 @@ from backend.apps.pipelines.services import (
 )
 from backend.apps.workspaces.models import User, Workspace
 from backend.domain.capabilities import Connection
+from backend.domain.connector import connectors as connector_types
 from backend.domain.diff import changes
 from backend.domain.errors import ConfigError, ConflictError
 from backend.domain.masking import (
@@ -56,6 +58,7 @@ from backend.domain.masking import (
 )
 from backend.domain.model import StrictModel, UnreadableConfigError
 from backend.domain.pipeline import PipelineConfig
+from backend.domain.registry import UnknownComponentError
 from backend.domain.uses import CONNECTOR_NAMES
 
 _ENV = "env:"
@@ -83,7 +86,16 @@ class PipelineDocument(StrictModel):
     config: dict[str, Any]
 
 
-Document = ConnectorDocument | PipelineDocument
+class LeftOutDocument(StrictModel):
+    """What is there and could not be exported. Applying it changes nothing, and does not prune that object."""
+
+    kind: Literal["left_out"]
+    object: Literal["connector", "pipeline"]
+    name: str = Field(min_length=1, max_length=100)
+    reason: str = Field("", description="Why, in a sentence.")
+
+
+Document = ConnectorDocument | PipelineDocument | LeftOutDocument
 _DOCUMENT: TypeAdapter[Document] = TypeAdapter(Annotated[Document, Field(discriminator="kind")])
 
 
@@ -102,35 +114,56 @@ class _DryRun(Exception):
 
 
 def export(workspace: Workspace) -> list[dict[str, Any]]:
-    """Every connector and pipeline, each as it would be applied, ordered by kind and name."""
+    """Every connector and pipeline, each as it would be applied, ordered by kind and name. One that cannot be read is
+    left out, which a document at the end says."""
+    documents: list[dict[str, Any]] = []
+    left_out: list[dict[str, Any]] = []
     connectors = list(Connector.objects.filter(workspace=workspace).order_by("name"))
+    for connector in connectors:
+        try:
+            documents.append(_connector_document(connector))
+        except (UnknownComponentError, UnreadableConfigError) as error:
+            left_out.append(_left_out("connector", connector.name, error))
     names = {connector.pk: connector.name for connector in connectors}
-    documents: list[dict[str, Any]] = [
-        {
-            "kind": "connector",
-            "name": connector.name,
-            "type": connector.type,
-            "schema_version": connector_type(connector.type).connection_model.schema_version,
-            "connection": _with_references(connector),
-        }
-        for connector in connectors
-    ]
     for pipeline in Pipeline.objects.filter(workspace=workspace).select_related("published").order_by("name"):
-        # The published version; the newest draft only if none is published.
-        version = pipeline.published or pipeline.versions.first()
-        assert version is not None
-        documents.append(
-            {
-                "kind": "pipeline",
-                "name": pipeline.name,
-                "published": pipeline.published is not None,
-                "paused": pipeline.paused,
-                "schema_version": PipelineConfig.schema_version,
-                # Fields keep their declaration order, which is also that of the documentation.
-                "config": version.load().model_dump(mode="json", context={CONNECTOR_NAMES: names}),
-            }
-        )
-    return documents
+        try:
+            documents.append(_pipeline_document(pipeline, names))
+        except UnreadableConfigError as error:
+            left_out.append(_left_out("pipeline", pipeline.name, error))
+    return documents + left_out
+
+
+def _connector_document(connector: Connector) -> dict[str, Any]:
+    """Raises UnknownComponentError and UnreadableConfigError."""
+    model = connector_types.get(connector.type).connection_model
+    model.upgraded(connector.connection, connector.schema_version)
+    return {
+        "kind": "connector",
+        "name": connector.name,
+        "type": connector.type,
+        "schema_version": model.schema_version,
+        "connection": _with_references(connector, model),
+    }
+
+
+def _pipeline_document(pipeline: Pipeline, connector_names: dict[UUID, str]) -> dict[str, Any]:
+    """Raises UnreadableConfigError."""
+    # The published version; the newest draft only if none is published.
+    version = pipeline.published or pipeline.versions.first()
+    assert version is not None
+    return {
+        "kind": "pipeline",
+        "name": pipeline.name,
+        "published": pipeline.published is not None,
+        "paused": pipeline.paused,
+        "schema_version": PipelineConfig.schema_version,
+        # Fields keep their declaration order, which is also that of the documentation.
+        "config": version.load().model_dump(mode="json", context={CONNECTOR_NAMES: connector_names}),
+    }
+
+
+def _left_out(object: str, name: str, error: Exception) -> dict[str, Any]:
+    return {"kind": "left_out", "object": object, "name": name, "reason": str(error)}
 
 
 def dump(documents: Iterable[dict[str, Any]]) -> str:
@@ -167,8 +200,8 @@ def apply(
 ) -> list[Step]:
     """Brings the workspace to the state that the documents describe: all of it, or nothing if any is rejected.
 
-    With ``prune``, what no document names is deleted. With ``dry_run``, everything is executed and rolled back,
-    and nothing is written outside of the transaction. Raises ConfigError.
+    With ``prune``, what no document names is deleted; one that says what was left out names it. With ``dry_run``,
+    everything is executed and rolled back, and nothing is written outside of the transaction. Raises ConfigError.
     """
     steps: list[Step] = []
     secrets = StagedSecrets()
@@ -267,7 +300,10 @@ def _apply_pipeline(workspace: Workspace, actor: User, document: PipelineDocumen
 
 
 def _prune(workspace: Workspace, actor: User, documents: list[Document]) -> list[Step]:
-    named = {(document.kind, document.name) for document in documents}
+    named = {
+        (document.object if isinstance(document, LeftOutDocument) else document.kind, document.name)
+        for document in documents
+    }
     steps: list[Step] = []
     for pipeline in Pipeline.objects.filter(workspace=workspace).select_related("published"):
         if ("pipeline", pipeline.name) not in named:
@@ -287,11 +323,11 @@ def _changes(before: dict[str, Any], after: dict[str, Any]) -> list[dict[str, An
     return [asdict(change) for change in changes(before, after)]
 
 
-def _with_references(connector: Connector) -> dict[str, Any]:
+def _with_references(connector: Connector, model: type[Connection]) -> dict[str, Any]:
     shown, stored = connection_load(connector)
     connection = copy.deepcopy(shown)
     names: set[str] = set()
-    for path in secret_paths(connector_type(connector.type).connection_model, connection):
+    for path in secret_paths(model, connection):
         name = re.sub(r"[^A-Z0-9]+", "_", "_".join((connector.name, *map(str, path))).upper()).strip("_")
         while name in names:  # names that differ only in characters not allowed in variable names
             name += "_2"

@@ -17,13 +17,15 @@ from django.db.models import Q, QuerySet
 from django.utils import timezone
 
 from backend.apps.connectors.models import Connector
-from backend.apps.connectors.services import connector_type
 from backend.apps.manager.models import InputLease
 from backend.apps.pipelines.models import Pipeline
 from backend.domain import json
 from backend.domain.capabilities import ReadBatch, Reading, ReadStream
+from backend.domain.connector import connectors
 from backend.domain.errors import ConflictError
 from backend.domain.inputs.connector import ConnectorInput
+from backend.domain.pipeline import PipelineConfig
+from backend.domain.registry import UnknownComponentError
 
 LOCK = timedelta(seconds=60)
 """A reader without a heartbeat for this long loses its lease."""
@@ -51,38 +53,42 @@ class Progress:
     failure: str | None = None
 
 
-def lease_follow(*, pipeline: Pipeline, **_: Any) -> None:
+def lease_follow(*, pipeline: Pipeline, config: PipelineConfig | None, **_: Any) -> None:
     """Creates the lease that the published version needs, or deletes it. When the input changes, its reader loses the
     lease; the breakpoint is kept as long as connector and options are the same."""
-    reading, config = _read_input(pipeline)
-    if reading is None:
+    source = config.input if config is not None else None
+    if not isinstance(source, ConnectorInput):
         InputLease.objects.filter(pipeline=pipeline).delete()
         return
+    reading = _reading_of(source)
+    if reading is None:
+        return  # the lease keeps its breakpoint until the connector's type is there again
+    input = source.model_dump(mode="json")
     with transaction.atomic():
         lease = InputLease.objects.select_for_update().filter(pipeline=pipeline).first()
-        if lease is not None and lease.input == config:
+        if lease is not None and lease.input == input:
             return
-        same_source = lease is not None and _source(lease.input) == _source(config)
+        same_source = lease is not None and _source(lease.input) == _source(input)
         breakpoint = lease.breakpoint if lease is not None and same_source else ""
-        InputLease(pipeline=pipeline, reading=reading, input=config, breakpoint=breakpoint).save()
+        InputLease(pipeline=pipeline, reading=reading, input=input, breakpoint=breakpoint).save()
 
 
-def _source(config: dict[str, Any]) -> tuple[Any, Any]:
+def _source(input: dict[str, Any]) -> tuple[Any, Any]:
     """The parts of an input that its breakpoint depends on."""
-    return config.get("connector"), config.get("options")
+    return input.get("connector"), input.get("options")
 
 
-def _read_input(pipeline: Pipeline) -> tuple[Reading | None, dict[str, Any]]:
-    """How the published input is read, or None if it is not, and its configuration."""
-    version = pipeline.published
-    source = version.load().input if version is not None else None
-    if not isinstance(source, ConnectorInput):
-        return None, {}
+def _reading_of(source: ConnectorInput) -> Reading | None:
+    """How the input is read, or None when its connector's type is gone, or is no longer one that can be read."""
     connector = Connector.objects.get(pk=source.connector)
-    capability = source.capability_of(connector_type(connector.type))
-    assert capability is not None
+    try:
+        capability = source.capability_of(connectors.get(connector.type))
+    except UnknownComponentError:
+        return None
+    if capability is None:
+        return None
     assert issubclass(capability, ReadBatch | ReadStream)
-    return capability.reading, source.model_dump(mode="json")
+    return capability.reading
 
 
 def leases_claim(*, reading: Reading, holder: str, limit: int) -> list[InputLease]:

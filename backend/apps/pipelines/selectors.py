@@ -171,10 +171,23 @@ def latest_config(pipeline: Pipeline) -> dict[str, Any]:
 
 def is_posted(config: dict[str, Any]) -> bool:
     """Whether messages are posted to a pipeline with that configuration, which may be one that cannot be read."""
+    source = config.get("input", {})
+    type = source.get("type", DEFAULT_INPUT.type) if isinstance(source, dict) else None
     try:
-        return inputs.get(config.get("input", {}).get("type", DEFAULT_INPUT.type)).posted
+        return isinstance(type, str) and inputs.get(type).posted
     except UnknownComponentError:
         return False
+
+
+def pipeline_failure(pipeline: Pipeline) -> str:
+    """Why the published version cannot run, in a sentence; empty when it can."""
+    if pipeline.failure or pipeline.published is None:
+        return pipeline.failure
+    try:
+        pipeline.published.load()
+    except UnreadableConfigError as error:
+        return str(error)
+    return ""
 
 
 def _config(pipeline: Pipeline, number: int) -> dict[str, Any]:

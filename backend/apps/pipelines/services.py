@@ -303,7 +303,13 @@ def _change(
 def _notify(pipeline_id: UUID) -> None:
     """Notifies receivers of the signal, and the data plane after commit."""
     pipeline = Pipeline.objects.select_related("published").get(pk=pipeline_id)
-    pipeline_changed.send(Pipeline, pipeline=pipeline)
+    try:
+        config = pipeline.published.load() if pipeline.published is not None else None
+    except UnreadableConfigError as error:
+        # It has to be paused, and deleted, all the same.
+        log.warning("Pipeline %s changes, and its published version cannot be read: %s", pipeline_id, error)
+    else:
+        pipeline_changed.send(Pipeline, pipeline=pipeline, config=config)
     transaction.on_commit(lambda: pipeline_announce(pipeline_id=pipeline_id))
 
 

@@ -35,9 +35,8 @@ def stage_check(*, pipeline: Pipeline, config: PipelineConfig, **_: Any) -> None
         raise ConfigError({"config.stream_processing.sql": [text]})
 
 
-def stage_follow(*, pipeline: Pipeline, **_: Any) -> None:
+def stage_follow(*, pipeline: Pipeline, config: PipelineConfig | None, **_: Any) -> None:
     """Lets the query of the published version run."""
-    config = pipeline.published.load() if pipeline.published is not None else None
     stage = config.stream_processing if config is not None else None
     running = SqlQuery.objects.filter(pipeline=pipeline).first()
     if stage is None or stage.sql is None:

@@ -16,6 +16,7 @@ from backend.apps.pipelines.models import Pipeline, PipelineVersion
 from backend.apps.pipelines.services import pipeline_pause, pipeline_publish
 from backend.apps.workspaces.models import Workspace
 from backend.domain.errors import ConfigError
+from backend.domain.pipeline import PipelineConfig
 from tests import factories
 
 pytestmark = pytest.mark.django_db
@@ -178,6 +179,68 @@ def test_an_unknown_connector_is_told(filled: Workspace) -> None:
         applied(filled, config_files.dump(documents))
     message = "There is no connector 'Nobody', neither here nor in what is applied."
     assert refused.value.errors == {"pipeline Draft: config.outputs.0.connector": [message]}
+
+
+LATER_RELEASE = "It was stored by a later release (version 99 of its schema; this one reads up to {}). Upgrade Headrace"
+
+
+def make_unreadable(workspace: Workspace) -> None:
+    """As when a later release saved them, and a plugin is gone."""
+    PipelineVersion.objects.filter(pipeline__workspace=workspace, pipeline__name="Orders").update(schema_version=99)
+    for name, changes in {"Later": {"schema_version": 99}, "Gone": {"type": "gone"}}.items():
+        connector = factories.make_connector(workspace)
+        Connector.objects.filter(pk=connector.pk).update(name=name, **changes)
+
+
+def test_what_cannot_be_read_is_left_out_and_named(filled: Workspace, client: APIClient) -> None:
+    make_unreadable(filled)
+    documents = list(yaml.safe_load_all(client.get("/api/v1/config-files/").content))
+    *exported, gone, later, orders = documents
+    assert [(document["kind"], document["name"]) for document in exported] == [
+        ("connector", "ERP"),
+        ("pipeline", "Draft"),
+        ("pipeline", "Paused"),
+    ]
+    left_out = [(document["kind"], document["object"], document["name"]) for document in (gone, later, orders)]
+    assert left_out == [
+        ("left_out", "connector", "Gone"),
+        ("left_out", "connector", "Later"),
+        ("left_out", "pipeline", "Orders"),
+    ]
+    assert gone["reason"].startswith("Unknown type 'gone'; choose one of: ")
+    assert later["reason"].startswith(LATER_RELEASE.format(1))
+    assert orders["reason"].startswith(LATER_RELEASE.format(PipelineConfig.schema_version))
+
+
+def test_what_was_left_out_is_neither_changed_nor_pruned(filled: Workspace) -> None:
+    make_unreadable(filled)
+    documents = config_files.export(filled)
+    assert applied(filled, config_files.dump(documents), prune=True) == []
+    without_notes = [document for document in documents if document["kind"] != "left_out"]
+    assert applied(filled, config_files.dump(without_notes), prune=True) == [
+        ("delete", "pipeline", "Orders"),
+        ("delete", "connector", "Gone"),
+        ("delete", "connector", "Later"),
+    ]
+
+
+def test_the_command_says_what_it_left_out(filled: Workspace, tmp_path: Path) -> None:
+    make_unreadable(filled)
+    complaints = io.StringIO()
+    call_command("pipelines_export", tmp_path, workspace=filled.slug, stdout=io.StringIO(), stderr=complaints)
+    assert (
+        f"pipeline Orders was left out. {LATER_RELEASE.format(PipelineConfig.schema_version)}" in complaints.getvalue()
+    )
+    assert len(complaints.getvalue().splitlines()) == 3
+    written = {str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*.yaml")}
+    assert written == {
+        "connectors/erp.yaml",
+        "pipelines/draft.yaml",
+        "pipelines/paused.yaml",
+        "left_out/gone.yaml",
+        "left_out/later.yaml",
+        "left_out/orders.yaml",
+    }
 
 
 def test_by_rest_a_plan_comes_first(filled: Workspace, client: APIClient) -> None:

@@ -35,6 +35,7 @@ from backend.apps.pipelines.services import (
 from backend.domain.capabilities import Reading
 from backend.domain.errors import ConflictError
 from backend.domain.json import InvalidJsonError
+from backend.domain.pipeline import PipelineConfig
 from backend.manager_api.generated import manager_pb2 as pb
 from backend.manager_api.generated.manager_pb2_grpc import ManagerStub
 from tests import factories
@@ -423,3 +424,29 @@ async def test_filters_are_listed(stub: Stub) -> None:
         1,
     )
     assert b'"country"' in listed.condition
+
+
+@pytest.mark.parametrize("broken", ["version", "connector"])
+def test_an_input_that_cannot_be_read_now_keeps_its_breakpoint_while_it_is_paused(broken: str) -> None:
+    pipeline = batching()
+    InputLease.objects.filter(pipeline=pipeline).update(breakpoint="7")
+    if broken == "version":
+        pipeline.versions.update(schema_version=99)
+    else:
+        Connector.objects.filter(type="toy_lines").update(type="gone")
+    actor = factories.admin_of(pipeline.workspace)
+    pipeline_pause(pipeline=pipeline, actor=actor)
+    assert leases_claim(reading=Reading.BATCHING, holder="reader", limit=1) == []
+    pipeline.versions.update(schema_version=PipelineConfig.schema_version)
+    Connector.objects.filter(type="gone").update(type="toy_lines")
+    pipeline_resume(pipeline=pipeline, actor=actor)
+    [lease] = leases_claim(reading=Reading.BATCHING, holder="reader", limit=1)
+    assert lease.breakpoint == "7"
+
+
+def test_one_that_cannot_be_read_is_deleted_with_its_lease() -> None:
+    pipeline = batching()
+    pipeline.versions.update(schema_version=99)
+    actor = factories.admin_of(pipeline.workspace)
+    pipeline_delete(pipeline=pipeline_pause(pipeline=pipeline, actor=actor), actor=actor)
+    assert not InputLease.objects.exists()

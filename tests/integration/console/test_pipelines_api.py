@@ -124,6 +124,41 @@ def test_pausing_stops_the_input_and_keeps_the_version(client: APIClient, worksp
         assert snapshot.accepting is accepting
 
 
+@pytest.mark.parametrize(
+    "stored",
+    [
+        {"schema_version": 99, "config": {"input": ["of", "a", "later", "release"], "outputs": {}}},
+        {"config": {"outputs": [], "transforms": [{"type": "step_of_a_plugin_that_is_gone"}]}},
+    ],
+)
+def test_one_that_cannot_be_read_is_shown_paused_and_deleted(
+    client: APIClient, workspace: Workspace, on_commit: Any, stored: dict[str, Any]
+) -> None:
+    pipeline, neighbour = factories.make_pipeline(workspace), factories.make_pipeline(workspace)
+    url = f"{URL}{pipeline.pk}/"
+    for each in (pipeline, neighbour):
+        with on_commit():
+            assert client.post(f"{URL}{each.pk}/publish/").status_code == 200
+    PipelineVersion.objects.filter(pipeline=pipeline).update(**stored)
+    listed = {one["id"]: one for one in client.get(URL).json()["results"]}
+    assert listed[str(neighbour.pk)]["failure"] == ""
+    shown = client.get(url).json()
+    assert shown["failure"] == listed[str(pipeline.pk)]["failure"]
+    assert ("a later release" if "schema_version" in stored else "cannot be read") in shown["failure"]
+    assert shown["config"] == stored["config"]
+    for place in ("versions/", "versions/1/changes/", "outputs/"):
+        assert client.get(url + place).status_code == 200
+    for action in ("pause", "resume", "pause"):
+        with on_commit():
+            answer = client.post(f"{url}{action}/")
+        assert (answer.status_code, answer.json()["paused"]) == (200, action == "pause")
+    with on_commit():
+        assert client.delete(url).status_code == 204
+    assert published(str(pipeline.pk)) is None
+    assert not Pipeline.objects.filter(pk=pipeline.pk).exists()
+    assert published(str(neighbour.pk)) is not None
+
+
 def test_an_accepting_pipeline_is_not_deleted(client: APIClient, workspace: Workspace, on_commit: Any) -> None:
     pipeline = factories.make_pipeline(workspace)
     url = f"{URL}{pipeline.pk}/"

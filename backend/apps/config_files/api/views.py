@@ -15,7 +15,10 @@ class ConfigFilesView(APIView):
 
     @extend_schema(responses={(200, "application/yaml"): OpenApiTypes.STR})
     def get(self, request: Request) -> HttpResponse:
-        """Export everything, with secrets as references to environment variables."""
+        """Export everything, with secrets as references to environment variables.
+
+        What cannot be read is left out: a document of the kind left_out names it, with the reason.
+        """
         text = services.dump(services.export(workspace_of(request)))
         return HttpResponse(text, content_type="application/yaml; charset=utf-8")
 

@@ -6,7 +6,7 @@ from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
 from backend.apps.pipelines.models import Pipeline, PipelineVersion, Provisioning, ProvisioningStep
-from backend.apps.pipelines.selectors import is_posted, latest_config, shown_config
+from backend.apps.pipelines.selectors import is_posted, latest_config, pipeline_failure, shown_config
 from backend.apps.pipelines.services import config_validate
 from backend.apps.rest.etag import ETagField
 from backend.apps.rest.strict import DocumentSerializer, StrictSerializer
@@ -52,6 +52,7 @@ class PipelineSerializer(DocumentSerializer):
         read_only=True,
         help_text="What endangers what was made for it in other systems, or endangers them.",
     )
+    failure = serializers.SerializerMethodField(help_text="Why the published version cannot run; empty when it can.")
     etag = ETagField()
     ingest_url = serializers.SerializerMethodField(
         help_text="The address to which messages are posted, if its input takes them there."
@@ -74,13 +75,16 @@ class PipelineSerializer(DocumentSerializer):
             "updated_at",
             "etag",
         ]
-        read_only_fields = ["id", "paused", "failure", "created_at", "updated_at"]
+        read_only_fields = ["id", "paused", "created_at", "updated_at"]
 
     @extend_schema_field(ProvisioningSerializer(allow_null=True))  # type: ignore[misc]
     def get_provisioning(self, pipeline: Pipeline) -> Any:
         newest = next(iter(pipeline.provisionings.all()), None)
         shown = newest is not None and newest.state != Provisioning.State.ACTIVE
         return ProvisioningSerializer(newest).data if shown else None
+
+    def get_failure(self, pipeline: Pipeline) -> str:
+        return pipeline_failure(pipeline)
 
     def get_ingest_url(self, pipeline: Pipeline) -> str | None:
         if not is_posted(pipeline.config):  # type: ignore[attr-defined]

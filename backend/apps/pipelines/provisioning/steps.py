@@ -14,6 +14,8 @@ from backend.apps.pipelines.provisioning import registrations, schema_registry
 from backend.apps.pipelines.provisioning.registrations import RegistrationFailedError
 from backend.apps.pipelines.provisioning.schema_registry import RegistryError
 from backend.domain import routing
+from backend.domain.model import UnreadableConfigError
+from backend.domain.pipeline import PipelineConfig
 from backend.kafka.client.topics import own_topic, topic_create
 from backend.settings import platform_settings
 
@@ -42,6 +44,14 @@ class Step:
     undone_if_failed: bool = False
 
 
+def _config(provisioning: Provisioning) -> PipelineConfig:
+    """Raises StepFailedError when another release stored it, so that it does not hold up other pipelines."""
+    try:
+        return provisioning.version.load()
+    except UnreadableConfigError as error:
+        raise StepFailedError(str(error), final=True) from None
+
+
 def _create_topic(provisioning: Provisioning, _: ProvisioningStep) -> dict[str, Any]:
     topic = own_topic(routing.processing_source(str(provisioning.pipeline_id)), settings.CONSOLE)
     try:
@@ -65,7 +75,7 @@ def topic_delete(pipeline_id: str) -> None:
 
 
 def _register_schema(provisioning: Provisioning, _: ProvisioningStep) -> dict[str, Any]:
-    stage = provisioning.version.load().stream_processing
+    stage = _config(provisioning).stream_processing
     assert stage is not None
     try:
         schema_id, added = schema_registry.register(str(provisioning.pipeline_id), stage.avro_schema)
@@ -86,7 +96,7 @@ def _undo_schema(provisioning: Provisioning, step: ProvisioningStep) -> None:
 
 
 def _register_use(provisioning: Provisioning, step: ProvisioningStep) -> dict[str, Any]:
-    config = provisioning.version.load()
+    config = _config(provisioning)
     try:
         return registrations.registration_make(pipeline_id=provisioning.pipeline_id, config=config, place=step.place)
     except RegistrationFailedError as error:

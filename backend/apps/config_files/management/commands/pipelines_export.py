@@ -19,7 +19,9 @@ class Command(BaseCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         written: set[Path] = set()
         for document in services.export(workspace_named(options["workspace"])):
-            folder: Path = options["directory"] / f"{document['kind']}s"
+            if is_left_out := document["kind"] == "left_out":
+                self.stderr.write(f"{document['object']} {document['name']} was left out. {document['reason']}")
+            folder: Path = options["directory"] / ("left_out" if is_left_out else f"{document['kind']}s")
             folder.mkdir(parents=True, exist_ok=True)
             name = slugify(document["name"]) or "unnamed"
             path = folder / f"{name}.yaml"

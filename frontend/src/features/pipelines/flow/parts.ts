@@ -11,7 +11,8 @@ export interface Part {
 
 type Value = Record<string, unknown>
 
-const listOf = (config: Config, field: string) => (config[field] ?? []) as Value[]
+/** Of what another release stored, a field may be anything. */
+const listOf = (config: Config, field: string) => (Array.isArray(config[field]) ? (config[field] as Value[]) : [])
 
 /** Every part, in the order in which messages meet them. */
 export function partsOf(config: Config): Part[] {
