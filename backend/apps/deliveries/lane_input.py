@@ -12,6 +12,8 @@ from confluent_kafka import Message as KafkaRecord
 from backend.apps.pipelines.models import PipelineVersion
 from backend.domain import routing
 from backend.domain.message import Message
+from backend.domain.model import UnreadableConfigError
+from backend.domain.pipeline import PipelineConfig
 from backend.domain.stages import SYNDICATING
 from backend.kafka.client.positions import Part, Positions
 from backend.settings import platform_settings
@@ -21,7 +23,8 @@ _BATCH = 2000
 
 
 class LaneMessage(NamedTuple):
-    """A message, and the outputs that it goes to; none are known when its version no longer exists."""
+    """A message, and the outputs that it goes to; none are known when its version no longer exists,
+    or was stored by another release."""
 
     position: str
     pipeline_id: UUID
@@ -104,7 +107,10 @@ def _message(record: KafkaRecord) -> LaneMessage | None:
 
 @lru_cache(maxsize=10_000)
 def _outputs(pipeline_id: UUID, version: int) -> tuple[str, ...] | None:
-    config = (
-        PipelineVersion.objects.filter(pipeline_id=pipeline_id, number=version).values_list("config", flat=True).first()
-    )
-    return None if config is None else tuple(output["name"] for output in config.get("outputs", ()))
+    """None when it is not known: the version was deleted, or stored by another release."""
+    versions = PipelineVersion.objects.filter(pipeline_id=pipeline_id, number=version)
+    try:
+        upgraded = [PipelineConfig.upgraded(*stored) for stored in versions.values_list("config", "schema_version")]
+    except UnreadableConfigError:
+        return None
+    return tuple(output["name"] for output in upgraded[0].get("outputs", ())) if upgraded else None

@@ -11,12 +11,12 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 from django.db import DatabaseError, InterfaceError, close_old_connections, connection, transaction
 from django.db.models import Q, QuerySet
 from msgspec.structs import replace
-from pydantic import ValidationError
 from redis.exceptions import RedisError
 
 from backend.apps.deliveries.breakers import breaker_of
 from backend.apps.deliveries.locking import letters_update
 from backend.apps.deliveries.models import DeadLetter
+from backend.apps.deliveries.selectors import rate_limits_of
 from backend.apps.kafka_sink.faults import is_data_fault, storable
 from backend.apps.pipelines.models import Pipeline
 from backend.apps.pipelines.selectors import snapshot_by_number
@@ -295,13 +295,9 @@ def _outputs(condition: str, due: datetime | None = None) -> list[Output]:
 
 
 def _rate_limit_of(pipeline_id: Any, name: str) -> RateLimitPolicy | None:
-    config = Pipeline.objects.filter(pk=pipeline_id).values_list("published__config", flat=True).first()
-    for output in (config or {}).get("outputs", []):
-        if output["name"] == name and output.get("rate_limit"):
-            # Under a version that cannot be read, the message fails again in its stage, with that reason.
-            with contextlib.suppress(ValidationError):
-                return RateLimitPolicy.model_validate(output["rate_limit"])
-    return None
+    """None under a version that cannot be read as well: the message fails again in its stage, with that reason."""
+    version_id = Pipeline.objects.filter(pk=pipeline_id).values_list("published", flat=True).first()
+    return rate_limits_of(version_id).get(name) if version_id is not None else None
 
 
 def _current_versions(rows: list[DeadLetter]) -> dict[Any, PipelineSnapshot]:

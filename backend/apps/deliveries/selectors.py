@@ -105,15 +105,16 @@ def limits_of(workspace: Workspace, pipelines: Iterable[str]) -> dict[OutputKey,
     """The published outputs and external calls of these pipelines of the workspace, each with its rate limit."""
     published = Pipeline.objects.filter(workspace=workspace, pk__in=pipelines).exclude(published=None)
     return {
-        OutputKey(str(pipeline_id), name): _limits(version_id).get(name)
+        OutputKey(str(pipeline_id), name): rate_limits_of(version_id).get(name)
         for pipeline_id, version_id, names in published.values_list("pk", "published", "published__breakers")
         for name in names
     }
 
 
 @lru_cache(maxsize=4096)
-def _limits(version_id: int) -> dict[str, RateLimitPolicy]:
-    """The rate limits of a version, which is never changed, by the names of outputs and external calls."""
+def rate_limits_of(version_id: int) -> dict[str, RateLimitPolicy]:
+    """The rate limits of a version, which is never changed, by the names of outputs and external calls; none if it
+    cannot be read."""
     try:
         uses = [placed.use for placed in PipelineVersion.objects.get(pk=version_id).load().uses()]
     except (UnreadableConfigError, PipelineVersion.DoesNotExist):

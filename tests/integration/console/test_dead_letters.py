@@ -7,6 +7,7 @@ import uuid
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 import redis
@@ -368,6 +369,27 @@ def test_a_rate_limit_lets_as_many_through_as_it_has_tokens(adapted: int, redis_
     assert Redelivery().round() == 5
     assert Redelivery().round() == 0
     assert redis.from_url(REDIS_URL).exists(OutputKey(str(pipeline.pk), "out").backlog)
+
+
+def test_the_rate_limit_of_a_version_that_an_earlier_release_stored_holds(
+    adapted: int, redis_server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pipeline = factories.make_pipeline(factories.make_workspace())
+    publish(pipeline)
+    version = pipeline.published
+    assert version is not None
+    version.config["outputs"][0]["limit_of_a_second"] = 5
+    version.save()
+
+    def upgrade(data: dict[str, Any], _: int) -> dict[str, Any]:
+        output = dict(data["outputs"][0])
+        limit = {"messages": output.pop("limit_of_a_second"), "period_seconds": 1}
+        return data | {"outputs": [output | {"rate_limit": limit}]}
+
+    monkeypatch.setattr(PipelineConfig, "schema_version", PipelineConfig.schema_version + 1)
+    monkeypatch.setattr(PipelineConfig, "upgrade", upgrade)
+    waiting(pipeline.pk, 20, reason="rate_limited")
+    assert Redelivery().round() == 5
 
 
 def test_neighbours_9_a_hold_keeps_back_what_is_redelivered(adapted: int, redis_server: Server) -> None:
