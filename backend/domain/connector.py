@@ -6,16 +6,24 @@ its own use.
 
 import asyncio
 import builtins
+import json
+import logging
+import traceback
 from abc import ABC, abstractmethod
+from collections.abc import Iterable
 from importlib.util import find_spec
 from typing import Any, ClassVar, TypeVar
+from urllib.parse import quote
 
 from pydantic import Field
 
 from backend.domain.capabilities import Capability, Connection
 from backend.domain.errors import error_sentence
+from backend.domain.masking import redacted, secret_values
 from backend.domain.model import StrictModel
 from backend.domain.registry import Registry
+
+log = logging.getLogger(__name__)
 
 CHECK_SECONDS = 15.0
 """A connection test that takes longer has failed."""
@@ -102,17 +110,34 @@ class RuntimeConnector(StrictModel):
 
 
 async def check_connection(connector: type[Connector], connection: Connection) -> str:
-    """``connector.check`` with a time limit around it. Raises CheckFailedError."""
+    """``connector.check`` with a time limit around it. Raises CheckFailedError, whatever the check raises."""
     if reason := connector.unavailable():
         raise CheckFailedError(reason)
     try:
         async with asyncio.timeout(CHECK_SECONDS):
             return await connector.check(connection)
+    except CheckFailedError:
+        raise
     except TimeoutError:
-        raise CheckFailedError(
-            f"No answer within {CHECK_SECONDS:g} seconds: check the address, and that no firewall is in between.",
-            field=next(iter(connection.hosts()), None),
-        ) from None
+        raise no_answer(connection) from None
+    except (Exception, SystemExit) as error:
+        secrets = [form for secret in secret_values(connection) for form in _written_forms(secret)]
+        trace = redacted("".join(traceback.format_exception(error)), secrets)
+        log.error("The check of a connector of type %s failed unexpectedly.\n%s", connector.type, trace)
+        raise CheckFailedError(f"The check failed unexpectedly: {error_sentence(error, secrets)}") from None
+
+
+def no_answer(connection: Connection) -> CheckFailedError:
+    """What a check that takes longer than ``CHECK_SECONDS`` ends with."""
+    return CheckFailedError(
+        f"No answer within {CHECK_SECONDS:g} seconds: check the address, and that no firewall is in between.",
+        field=next(iter(connection.hosts()), None),
+    )
+
+
+def _written_forms(secret: str) -> Iterable[str]:
+    """How the texts of exceptions write it: as it is, as a Python or JSON string, and within an address."""
+    return dict.fromkeys((secret, repr(secret)[1:-1], json.dumps(secret)[1:-1], quote(secret, safe=""), quote(secret)))
 
 
 connectors: Registry[Connector] = Registry("backend.connectors", skip_broken=True)

@@ -1,11 +1,12 @@
 """Errors of configurations, with sentences for each field, and conflicts."""
 
-import textwrap
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
+
+from backend.domain.masking import redacted
 
 UNKNOWN_FIELD = "Unknown field: remove it, or check its spelling."
 
@@ -21,10 +22,13 @@ _SENTENCES = {
 _SHOWN_CHARACTERS = 300
 
 
-def error_sentence(error: BaseException) -> str:
-    """Type and text of an exception that nobody foresaw, for people: on one line, shortened and with a period."""
-    text = textwrap.shorten(str(error), _SHOWN_CHARACTERS, placeholder="…")
-    return f"{type(error).__name__}: {text.rstrip('.')}." if text else f"{type(error).__name__}."
+def error_sentence(error: BaseException, secrets: Iterable[str] = ()) -> str:
+    """Type and text of an exception that nobody foresaw, for people: on one line, shortened and with a period, without
+    the secrets."""
+    text = " ".join(redacted(str(error), secrets).split()).rstrip(".")
+    if len(text) > _SHOWN_CHARACTERS:
+        text = f"{text[:_SHOWN_CHARACTERS]}…"
+    return f"{type(error).__name__}: {text}." if text else f"{type(error).__name__}."
 
 
 class ConfigError(Exception):

@@ -3,7 +3,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from backend.domain.errors import ConfigError
+from backend.domain.errors import ConfigError, error_sentence
 from backend.domain.pipeline import PipelineConfig
 
 CONNECTOR = "0198a7e5-0000-7000-8000-000000000000"
@@ -35,3 +35,16 @@ def test_a_rule_over_several_fields_is_told_at_the_object() -> None:
 def test_output_names_must_differ() -> None:
     output = {"name": "a", "connector": CONNECTOR}
     assert "repeated: a" in errors_of({"outputs": [output, output]})["config.outputs"][0]
+
+
+@pytest.mark.parametrize(
+    ("error", "sentence"),
+    [
+        (OSError("No  driver.\nInstall it."), "OSError: No driver. Install it."),
+        (OSError(), "OSError."),
+        (OSError("a" * 400), f"OSError: {'a' * 300}…."),
+        (OSError("a" * 298 + "t0p-secret"), f"OSError: {'a' * 298}**…."),
+    ],
+)
+def test_an_exception_that_nobody_foresaw_becomes_a_sentence(error: Exception, sentence: str) -> None:
+    assert error_sentence(error, ["t0p-secret"]) == sentence

@@ -1,6 +1,6 @@
 """Changes to connectors."""
 
-import asyncio
+import logging
 from typing import Any
 
 from django.db import transaction
@@ -33,6 +33,12 @@ from backend.domain.masking import (
 from backend.domain.registry import UnknownComponentError
 from backend.manager_api.snapshot import announce_connector
 from backend.network.outbound import ForbiddenAddressError, outbound_policy
+from backend.network.threads import run_with_limit
+
+log = logging.getLogger(__name__)
+
+_GRACE_SECONDS = 1.0
+"""For a connection test that is cut at its time limit and closes what it opened."""
 
 StoredConnection = tuple[dict[str, Any], dict[str, str]]
 """A stored connection: masked, and its secrets by path."""
@@ -140,12 +146,17 @@ def connector_check(
 ) -> str:
     """Really connects, and returns a sentence on what was reached.
 
-    With ``stored``, masks stand for its secrets. Raises ConfigError at the field that caused the failure.
+    With ``stored``, masks stand for its secrets. Raises ConfigError at the field that caused the failure, within
+    seconds whatever the connector does.
     """
     cls = connector_type(type)
     model, _ = _checked(workspace, cls, connection, _stored_connection(stored))
     try:
-        return asyncio.run(domain.check_connection(cls, model))
+        try:
+            return run_with_limit(domain.check_connection(cls, model), domain.CHECK_SECONDS + _GRACE_SECONDS)
+        except TimeoutError:
+            log.error("The check of a connector of type %s hangs, and its thread is left behind.", type)
+            raise domain.no_answer(model) from None
     except domain.CheckFailedError as error:
         raise ConfigError({f"connection.{error.field}" if error.field else "connection": [str(error)]}) from None
 

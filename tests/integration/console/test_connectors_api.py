@@ -288,3 +288,18 @@ def test_secrets_in_lists_stay_with_their_items(client: APIClient, monkeypatch: 
         assert answer.status_code == 400
         assert set(answer.json()["errors"]) == {"connection.tenants.0.token", "connection.keys.0"}
         assert "enter it again" in answer.json()["errors"]["connection.keys.0"][0]
+
+
+def test_a_check_that_fails_in_an_undeclared_way_is_answered_in_a_sentence(
+    client: APIClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def fails(connection: _Tenants) -> str:
+        raise LookupError(f"No tenant has {connection.tenants[0].token.get_secret_value()}")
+
+    monkeypatch.setitem(domain.connectors._classes, "tenants", _TenantsConnector)
+    monkeypatch.setattr(_TenantsConnector, "check", staticmethod(fails))
+    body = {"type": "tenants", "connection": {"tenants": [{"name": "a", "token": "t0p-a"}]}}
+    answer = client.post(f"{URL}test/", body, format="json")
+    assert answer.status_code == 400
+    sentence = f"The check failed unexpectedly: LookupError: No tenant has {MASK}."
+    assert answer.json()["errors"] == {"connection": [sentence]}
