@@ -95,6 +95,8 @@ class WebhookConnection(Connection):
 
 
 class WebhookVerify(Verify[WebhookConnection, Options]):
+    computes_only = True
+
     def verify(self, headers: Headers, body: bytes) -> None:
         self.connection.scheme.verify(headers, body)
 

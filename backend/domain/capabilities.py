@@ -276,6 +276,9 @@ class Verify(Capability[ConnectionT, OptionsT]):
 
     name = "verify"
     purpose = "verify requests"
+    computes_only: ClassVar[bool] = False
+    """Whether ``verify`` waits for nothing and takes less than a millisecond or so. It is called on the event loop of
+    all requests then, otherwise in a thread, and given up after some seconds."""
 
     @abstractmethod
     def verify(self, headers: Mapping[str, Sequence[str]], body: bytes) -> None:

@@ -6,20 +6,16 @@ its own use.
 
 import asyncio
 import builtins
-import json
 import logging
-import traceback
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
 from importlib.util import find_spec
 from typing import Any, ClassVar, TypeVar
-from urllib.parse import quote
 
 from pydantic import Field
 
 from backend.domain.capabilities import Capability, Connection
-from backend.domain.errors import error_sentence
-from backend.domain.masking import redacted, secret_values
+from backend.domain.errors import error_sentence, error_trace
+from backend.domain.masking import written_secrets
 from backend.domain.model import StrictModel
 from backend.domain.registry import Registry
 
@@ -121,8 +117,8 @@ async def check_connection(connector: type[Connector], connection: Connection) -
     except TimeoutError:
         raise no_answer(connection) from None
     except (Exception, SystemExit) as error:
-        secrets = [form for secret in secret_values(connection) for form in _written_forms(secret)]
-        trace = redacted("".join(traceback.format_exception(error)), secrets)
+        secrets = written_secrets(connection)
+        trace = error_trace(error, secrets)
         log.error("The check of a connector of type %s failed unexpectedly.\n%s", connector.type, trace)
         raise CheckFailedError(f"The check failed unexpectedly: {error_sentence(error, secrets)}") from None
 
@@ -133,11 +129,6 @@ def no_answer(connection: Connection) -> CheckFailedError:
         f"No answer within {CHECK_SECONDS:g} seconds: check the address, and that no firewall is in between.",
         field=next(iter(connection.hosts()), None),
     )
-
-
-def _written_forms(secret: str) -> Iterable[str]:
-    """How the texts of exceptions write it: as it is, as a Python or JSON string, and within an address."""
-    return dict.fromkeys((secret, repr(secret)[1:-1], json.dumps(secret)[1:-1], quote(secret, safe=""), quote(secret)))
 
 
 connectors: Registry[Connector] = Registry("backend.connectors", skip_broken=True)

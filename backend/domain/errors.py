@@ -1,5 +1,6 @@
 """Errors of configurations, with sentences for each field, and conflicts."""
 
+import traceback
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -29,6 +30,11 @@ def error_sentence(error: BaseException, secrets: Iterable[str] = ()) -> str:
     if len(text) > _SHOWN_CHARACTERS:
         text = f"{text[:_SHOWN_CHARACTERS]}…"
     return f"{type(error).__name__}: {text}." if text else f"{type(error).__name__}."
+
+
+def error_trace(error: BaseException, secrets: Iterable[str]) -> str:
+    """Its traceback for the log, without the secrets."""
+    return redacted("".join(traceback.format_exception(error)), secrets)
 
 
 class ConfigError(Exception):

@@ -9,6 +9,7 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Any
+from urllib.parse import quote
 
 from pydantic import BaseModel, SecretStr
 
@@ -108,6 +109,18 @@ def secret_values(value: Any) -> Iterator[str]:
     elif isinstance(value, dict | list | tuple | set | frozenset):
         for part in value.values() if isinstance(value, dict) else value:
             yield from secret_values(part)
+
+
+def written_secrets(value: Any) -> list[str]:
+    """Every secret of a validated configuration in each form in which the text of an exception may write it: as it is,
+    as a Python or JSON string, and within an address."""
+    return [
+        form
+        for secret in secret_values(value)
+        for form in dict.fromkeys(
+            (secret, repr(secret)[1:-1], json.dumps(secret)[1:-1], quote(secret, safe=""), quote(secret))
+        )
+    ]
 
 
 def redacted(text: str, secrets: Iterable[str]) -> str:

@@ -17,6 +17,7 @@ from backend.ingest import idempotency, requests
 from backend.ingest.idempotency import IdempotentRequests
 from backend.ingest.problems import Problem
 from backend.ingest.requests import RequestBody
+from backend.ingest.verification import Verifier
 from backend.kafka.client.producer import AsyncProducer
 from backend.manager_api.client import ConfigClient, ConfigUnavailableError
 from backend.manager_api.credentials import manager_access
@@ -76,6 +77,7 @@ class Ingest:
         self._recorder = Recorder(settings.redis_url)
         self._idempotent = IdempotentRequests(settings.redis_url)
         self._config = ConfigClient(redis_url=settings.redis_url, **manager_access(settings))
+        self._verifier = Verifier(self._config)
         self._producer = AsyncProducer(
             {
                 **settings.kafka.client(),
@@ -124,7 +126,7 @@ class Ingest:
         pipeline = verified or requests.authorized_pipeline(self._config, pipeline_id, headers)
         body = requests.unpacked(headers, await request_body.read())
         if verified:
-            await requests.verify(self._config, pipeline, headers, body)
+            await self._verifier.verify(pipeline, headers, body)
         key = idempotency.key_of(headers)
         assert isinstance(pipeline.config.input, HttpInput)
         window = pipeline.config.input.deduplicate_seconds

@@ -6,14 +6,13 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from backend.domain import http_text, json, limits
-from backend.domain.capabilities import DeliveryError, VerificationError, Verify
 from backend.domain.inputs.http import HttpInput, Verification
 from backend.domain.message import TRACEPARENT, Message, utc_now
 from backend.domain.message_maker import MessageMaker
 from backend.domain.pipeline import PipelineSnapshot
 from backend.ingest import encodings
 from backend.ingest.problems import Problem
-from backend.manager_api.client import ConfigClient, ConfigUnavailableError, UnknownPipelineError
+from backend.manager_api.client import ConfigClient
 
 MAX_BODY_BYTES = 1024 * 1024 - 1
 """Largest body, a whole NDJSON batch included, as it is sent and once it is unpacked: it is below 1 MiB."""
@@ -55,26 +54,6 @@ def verification_of(pipeline: PipelineSnapshot) -> Verification | None:
     """How the pipeline's requests are verified, unless an API key does it."""
     source = pipeline.config.input
     return source.verification if isinstance(source, HttpInput) else None
-
-
-async def verify(config: ConfigClient, pipeline: PipelineSnapshot, headers: Headers, body: bytes) -> None:
-    """Raises Problem 401 when the request does not prove where it comes from, 503 when that cannot be determined."""
-    try:
-        runtime = await config.runtime(str(pipeline.id), pipeline.version)
-    except (ConfigUnavailableError, UnknownPipelineError) as error:
-        raise Problem(503, "Verification unavailable", f"{error} Send the request again.", retry_after=2) from None
-    verification = verification_of(runtime.snapshot)
-    assert verification is not None
-    try:
-        verifier: Verify[Any, Any] = verification.bind(runtime.connectors[verification.connector])
-    except DeliveryError as error:
-        raise Problem(
-            503, "Verification unavailable", f"The pipeline's verification does not work: {error}", retry_after=60
-        ) from None
-    try:
-        verifier.verify({n.decode("latin-1"): [v.decode("latin-1") for v in vs] for n, vs in headers.items()}, body)
-    except VerificationError as error:
-        raise Problem(401, "Not verified", str(error)) from None
 
 
 def authorized_pipeline(config: ConfigClient, pipeline_id: str, headers: Headers) -> PipelineSnapshot:
