@@ -31,6 +31,14 @@ FAN_OUT_BYTES = 16 * 1024 * 1024
 TRANSACTION_BYTES = 64 * 1024 * 1024
 """Limit of the records that are written in one transaction, with their headers, and so of those that follow from one
 message."""
+PATTERN_SIZE = 20_000
+"""Limit of a regular expression's size (``patterns.pattern_size``): ``.{0,1000}`` has 3,000."""
+MATCHING = 3_000_000_000
+"""Limit of the bytes of a message's texts times the size of the regular expressions that each is matched with. The
+engines take some 4 nanoseconds for each in the worst case."""
+CHECKS = 300_000_000
+"""Limit of a message's values times the parts of a JSON Schema that each is checked with, which take some 10
+nanoseconds."""
 ERROR_CHARACTERS = 2000
 """Limit of a dead letter's error, which may quote the message."""
 HEADER_BYTES = 1024
@@ -77,6 +85,21 @@ def count_values(document: object, most: int) -> int:
         value = rest.pop()
         count += 1
         if isinstance(value, dict):
+            rest += value.values()
+        elif isinstance(value, list):
+            rest += value
+    return count
+
+
+def count_text(document: object) -> int:
+    """How many characters the document's texts have, the names of objects among them."""
+    count, rest = 0, [document]
+    while rest:
+        value = rest.pop()
+        if isinstance(value, str):
+            count += len(value)
+        elif isinstance(value, dict):
+            count += sum(map(len, value))
             rest += value.values()
         elif isinstance(value, list):
             rest += value

@@ -16,6 +16,7 @@ from backend.domain import limits
 from backend.domain.connect_sql import expressions as e
 from backend.domain.connect_sql import types as t
 from backend.domain.connect_sql.translation import Scope, Translator, member_named
+from backend.domain.patterns import check_pattern, pattern_size
 
 Row = Mapping[str, Any]
 """The values of one stream's or table's columns."""
@@ -229,10 +230,18 @@ def _remainder(left: Any, right: Any) -> Any:
 
 
 def _like(value: str, pattern: str) -> bool:
+    """Raises ValueError for a pattern with which it would take too long."""
+    expression = _expression(pattern)
+    check_pattern(expression)
+    if pattern_size(expression) * len(value) > limits.MATCHING:
+        raise ValueError("the text is too long for this pattern of LIKE")
+    return re2.fullmatch(expression, value) is not None
+
+
+def _expression(like: str) -> str:
     wild = {"%": ".*", "_": "."}
-    parts = re.findall(r"\\.|.", pattern, re.DOTALL)
-    expression = "".join(wild.get(part) or re2.escape(part[-1]) for part in parts)
-    return re2.fullmatch(f"(?s:{expression})", value) is not None
+    parts = re.findall(r"\\.|.", like, re.DOTALL)
+    return "(?s:" + "".join(wild.get(part) or re2.escape(part[-1]) for part in parts) + ")"
 
 
 def _item(container: Any, key: Any) -> Any:

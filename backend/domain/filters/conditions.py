@@ -10,6 +10,7 @@ import re2
 from pydantic import Field, field_validator
 
 from backend.domain.model import StrictModel
+from backend.domain.patterns import check_pattern
 
 Index = dict[str, Any]
 """The indexed fields of a message, by name."""
@@ -118,6 +119,7 @@ class Regex(FieldCondition):
             re2.compile(pattern, _NO_BACKTRACKING)
         except re2.error as error:
             raise ValueError(f"This is not a valid RE2 regular expression: {error}") from None
+        check_pattern(pattern)
         return pattern
 
     def compile(self) -> Predicate:

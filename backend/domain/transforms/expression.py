@@ -3,6 +3,7 @@ import math
 import re
 import sys
 import threading
+from collections.abc import Iterator
 from datetime import datetime, timedelta
 from decimal import Decimal
 from functools import cache
@@ -12,11 +13,16 @@ from typing import Any, Literal
 from pydantic import Field, field_validator
 
 from backend.domain import json, limits, paths
+from backend.domain.patterns import check_pattern, compiled_size, pattern_size
 from backend.domain.transforms.base import Step, Transform, TransformError, transforms
 
 _LOOPS = re.compile(r"\.\s*(all|exists|exists_one|existsOne|map|filter)\s*\(")
 _MATCHES = re.compile(r"\bmatches\s*\((?!([^()]*,)?\s*''\s*\))")
 """With another regular expression than a text, which is from the message then."""
+_LITERAL_PATTERN = re.compile(r"\bmatches\s*\((?:[^()]*,)?\s*''\s*\)")
+_COUNTED = re.compile(r"\{\s*\d")
+_ESCAPES = re.compile(r"\\(x[0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|U[0-9a-fA-F]{8}|[0-7]{3}|.)", re.DOTALL)
+_CONTROLS = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"}
 _FIELDS = re.compile(r"\bmessage\b(?:\s*\.\s*([A-Za-z_]\w*)\b(?!\s*\())?")
 _TEXTS_AND_COMMENTS = re.compile(
     r"""
@@ -35,6 +41,9 @@ _MAX_COPIED_VALUES = 100_000_000
 """One after the other, which takes a second or two."""
 _FEW_COPIES = 10
 _MAX_PATTERN_BYTES = 64 * 1024
+_MAX_COMPILED = 1_000_000
+_COMPILING = 50
+"""How much longer a step of a regular expression takes to compile than to match; each call compiles it anew."""
 _importing = threading.Lock()
 
 
@@ -75,6 +84,10 @@ class Expression(Transform):
             raise ValueError(
                 "A loop (all, exists, exists_one, map, filter) cannot be nested in another one. Use two steps instead."
             )
+        for pattern in code.patterns:
+            check_pattern(pattern)
+        if sum(map(compiled_size, code.patterns)) > _MAX_COMPILED:
+            raise ValueError("The regular expressions are too large. Lower their repetitions, or write [a-z] for \\w.")
         if code.loops and code.takes_patterns:
             raise ValueError("In a loop, the regular expression of matches has to be a text.")
         return text
@@ -133,11 +146,26 @@ class _Code:
 
     def __init__(self, text: str) -> None:
         # Texts and comments may hold anything that looks like code.
-        code = _TEXTS_AND_COMMENTS.sub(lambda found: " " if found.group().startswith("/") else "''", text)
+        literals: list[str] = []
+
+        def blanked(found: re.Match[str]) -> str:
+            if found.group().startswith("/"):
+                return " "
+            literals.append(found.group())
+            return "''"
+
+        code = _TEXTS_AND_COMMENTS.sub(blanked, text)
         outside, loops, self.nests_loops = _parts(code)
         maps = " ".join(body for name, body in loops if name == "map")
         self.loops = bool(loops)
         self.takes_patterns = _MATCHES.search(code) is not None
+        self._texts = [_value(literal) for literal in literals]
+        self.patterns = [self._texts[code.count("''", 0, found.end()) - 1] for found in _LITERAL_PATTERN.finditer(code)]
+        """Regular expressions that are written in the expression."""
+        self._matched = sum(map(pattern_size, self.patterns))
+        self._compiled = sum(map(compiled_size, self.patterns))
+        self._matches = len(re.findall(r"\bmatches\s*\(", code))
+        self._is_joined = "+" in code
         self.fields = _fields(code)
         """The message's fields that the expression uses; None if it uses the message as a whole."""
         # Each + and each comma makes a value of one more, and each loop does so with what a former one made.
@@ -151,12 +179,16 @@ class _Code:
     def check(self, seen: Any, values: int) -> None:
         """``seen`` are the fields of the message that the expression uses, ``values`` those of the whole message if
         there are loops. Raises TooLargeError for a message with which it could take too much memory or time."""
-        if not self.loops and not self.takes_patterns and max(self._joins, self._uses) <= _FEW_COPIES:
+        matching = self._joins * self._matched
+        harmless = not self.loops and not self.takes_patterns and max(self._joins, self._uses) <= _FEW_COPIES
+        if harmless and matching * limits.BODY_BYTES <= limits.MATCHING:
             return
         size = len(json.dumps(seen))
-        if self.takes_patterns and size > _MAX_PATTERN_BYTES:
-            raise limits.TooLargeError("The message is too large to take regular expressions from it.")
+        if self.takes_patterns:
+            self._check_patterns(seen, size)
         if not self.loops:
+            if matching * size > limits.MATCHING:
+                raise limits.TooLargeError(_TOO_LARGE)
             # Counting values takes longer than their size, with which there are two bytes for each at least.
             most = min(_MAX_HELD_VALUES // self._joins, _MAX_COPIED_VALUES // max(1, self._uses))
             if self._joins * size > _MAX_HELD_BYTES or (size // 2 > most < limits.count_values(seen, most)):
@@ -175,11 +207,56 @@ class _Code:
             or held_values > _MAX_HELD_VALUES
             or times * held_bytes + read * loop_bytes > _MAX_COPIED_BYTES
             or times * held_values + read * loop_values > _MAX_COPIED_VALUES
+            or self._matched * held_bytes + _COMPILING * self._compiled * items > limits.MATCHING
         ):
+            raise limits.TooLargeError(_TOO_LARGE)
+
+    def _check_patterns(self, seen: Any, size: int) -> None:
+        """Any text of the message or of the expression may be a regular expression, or a part of one."""
+        if size > _MAX_PATTERN_BYTES:
+            raise limits.TooLargeError("The message is too large to take regular expressions from it.")
+        texts = [text for text in (*_texts(seen), *self._texts) if "{" in text]
+        if self._is_joined and texts:
+            raise limits.TooLargeError("A regular expression that is joined with + cannot have repetitions in braces.")
+        for text in texts:
+            if _COUNTED.search(text):
+                check_pattern(text)
+        # Without repetitions, a regular expression has as many steps as bytes.
+        if self._matches * size * max(size, limits.PATTERN_SIZE if texts else 0) > limits.MATCHING:
             raise limits.TooLargeError(_TOO_LARGE)
 
 
 _TOO_LARGE = "The message is too large for this expression."
+
+
+def _texts(document: Any) -> Iterator[str]:
+    rest = [document]
+    while rest:
+        value = rest.pop()
+        if isinstance(value, str):
+            yield value
+        elif isinstance(value, dict):
+            rest += [*value, *value.values()]
+        elif isinstance(value, list):
+            rest += value
+
+
+def _value(literal: str) -> str:
+    """The text that a literal of CEL stands for."""
+    prefix = re.match("[bBrR]*", literal)
+    assert prefix is not None
+    quoted = literal[prefix.end() :]
+    quotes = 3 if quoted[:3] in ('"""', "'''") and len(quoted) >= 6 else 1
+    content = quoted[quotes:-quotes]
+    return content if "r" in prefix[0].lower() else _ESCAPES.sub(_unescaped, content)
+
+
+def _unescaped(found: re.Match[str]) -> str:
+    code = found[1]
+    if len(code) == 1:
+        return _CONTROLS.get(code, code)
+    number = int(code[1:], 16) if code[0] in "xuU" else int(code, 8)
+    return chr(number) if number <= sys.maxunicode else ""
 
 
 def _fields(code: str) -> list[str] | None:

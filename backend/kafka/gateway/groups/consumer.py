@@ -14,6 +14,8 @@ from uuid import UUID
 
 import re2
 
+from backend.domain.limits import TooLargeError
+from backend.domain.patterns import check_pattern
 from backend.kafka.gateway.errors import KafkaError
 from backend.kafka.gateway.groups.assignors import ASSIGNORS, Partition
 from backend.kafka.gateway.groups.consumer_member import ConsumerMember, dump_partitions, load_partitions
@@ -73,6 +75,10 @@ class ConsumerMembers(Members):
                 re2.compile(request.subscribed_topic_regex)
             except re2.error as error:
                 raise KafkaError(ErrorCode.INVALID_REGULAR_EXPRESSION, f"It is not of RE2: {error}.") from None
+            try:
+                check_pattern(request.subscribed_topic_regex)
+            except TooLargeError as error:
+                raise KafkaError(ErrorCode.INVALID_REGULAR_EXPRESSION, str(error)) from None
         says_nothing = request.subscribed_topic_names is None and request.subscribed_topic_regex is None
         if request.member_epoch == _JOIN and says_nothing:
             raise KafkaError(ErrorCode.INVALID_REQUEST, "A member that joins has to say what it subscribes to.")
