@@ -1,21 +1,19 @@
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, Literal
-from urllib.parse import unquote
 
 import jsonschema_rs
 from pydantic import Field, JsonValue, field_validator
 
 from backend.domain import limits, paths
+from backend.domain.json_schemas import SchemaWork, schema_work
 from backend.domain.transforms.base import Step, Transform, TransformError, transforms
 
 _MAX_ERRORS = 5
 _MAX_COMPARISONS = 100_000
 """Of values with parts of the schema. The library makes all errors before it gives the first, each with what it is
-about, and within anyOf and oneOf those of every branch: with recursion, exponentially many."""
+about, and within anyOf and oneOf those of every branch."""
 _ALTERNATIVES = frozenset({"anyOf", "oneOf"})
-_REFERENCES = frozenset({"$ref", "$dynamicRef", "$recursiveRef"})
-_MAX_REFERENCES = 1000
 
 
 def _validator(schema: dict[str, Any]) -> Any:
@@ -55,16 +53,21 @@ class Validate(Transform):
     def _check_schema(cls, schema: dict[str, Any]) -> dict[str, Any]:
         try:
             _validator(schema)
+            schema_work(schema)
+        except limits.TooLargeError:
+            raise
         except (ValueError, TypeError) as error:
             raise ValueError(f"This is not a valid JSON Schema: {str(error).splitlines()[0]}") from None
         return schema
 
     def compile(self) -> Step:
         validator = _validator(self.json_schema)
-        explain = _explanation(self.json_schema, validator)
+        work = schema_work(self.json_schema)
+        explain = _explanation(self.json_schema, validator, work)
         target = paths.parse_path(self.flag)
 
         def step(document: Any) -> Any:
+            work.check(document)
             if validator.is_valid(document):
                 return (document,)
             if self.invalid == "drop":
@@ -78,16 +81,15 @@ class Validate(Transform):
         return step
 
 
-def _explanation(schema: dict[str, Any], validator: Any) -> Callable[[Any], list[str]]:
+def _explanation(schema: dict[str, Any], validator: Any, work: SchemaWork) -> Callable[[Any], list[str]]:
     """What is wrong with an invalid document: the first errors, or fewer of a document that has too many values."""
-    places = [place for place, _ in _places(schema)]
-    has_alternatives = any(place and place[-1] in _ALTERNATIVES for place in places)
-    most = 0 if has_alternatives and _may_be_recursive(schema) else _MAX_COMPARISONS // len(places)
+    only_whether = work.doubles or _has_alternatives(schema)
+    most = 0 if work.doubles else _MAX_COMPARISONS // max(work.checks, limits.count_values(schema, _MAX_COMPARISONS))
 
     def explain(document: Any) -> list[str]:
         if limits.count_values(document, most) <= most:
             return [_text(error) for error in itertools.islice(validator.iter_errors(document), _MAX_ERRORS)]
-        if has_alternatives:
+        if only_whether:
             return ["The message does not fit the JSON Schema, and is too large for it to say where."]
         try:
             validator.validate(document)
@@ -103,35 +105,14 @@ def _text(error: Any) -> str:
     return f"{where}: {error.message}"[:300] if where else str(error.message[:300])
 
 
-Place = tuple[str, ...]
-
-
-def _places(schema: Any) -> Iterator[tuple[Place, Any]]:
-    """The schema and all values in it, with the names and positions that lead to them."""
-    rest: list[tuple[Place, Any]] = [((), schema)]
+def _has_alternatives(schema: Any) -> bool:
+    rest = [schema]
     while rest:
-        place, part = rest.pop()
-        yield place, part
+        part = rest.pop()
         if isinstance(part, dict):
-            rest += [((*place, name), value) for name, value in part.items()]
-        elif isinstance(part, list):
-            rest += [((*place, str(position)), value) for position, value in enumerate(part)]
-
-
-def _may_be_recursive(schema: dict[str, Any]) -> bool:
-    """Whether a reference may lead to where it stands. One that is no pointer into this schema may, too."""
-    leads: list[tuple[Place, Place]] = []
-    for place, part in _places(schema):
-        if place and place[-1] in _REFERENCES and isinstance(part, str):
-            if place[-1] != "$ref" or not part.startswith("#/"):
+            if not _ALTERNATIVES.isdisjoint(part):
                 return True
-            leads.append((place, tuple(paths.parse_path(unquote(part[1:])))))
-        elif len(place) > 1 and place[-1] == "$id":
-            return True
-    if len(leads) > _MAX_REFERENCES:
-        return True
-    following = {target: {other for place, other in leads if place[: len(target)] == target} for _, target in leads}
-    while ends := [target for target, others in following.items() if not others & following.keys()]:
-        for target in ends:
-            del following[target]
-    return bool(following)
+            rest += part.values()
+        elif isinstance(part, list):
+            rest += part
+    return False
