@@ -9,7 +9,7 @@ from confluent_kafka import Message as Record
 from pydantic import Field, field_validator
 
 from backend.connectors.parts.kafka_cluster import Cluster, KafkaConnection, Topic, check_brokers, check_cluster
-from backend.domain import json, message_templates
+from backend.domain import json, limits, message_templates
 from backend.domain.capabilities import Batch, Deliver, InputRecord, Options, ReadStream, Receipt
 from backend.domain.connector import Connector, connectors
 from backend.domain.message import CONTENT_TYPE, MESSAGE_ID, Message
@@ -87,8 +87,10 @@ class KafkaDeliver(Deliver[KafkaConnection, KafkaOptions]):
         topic, value = self._written(message)
         headers = [(MESSAGE_ID, message.id.encode()), (CONTENT_TYPE, message.content_type.encode())]
         try:
+            # What the producer refuses at once, as larger than any record may be, it would refuse alone, too.
+            sent = self._producer.send(topic, key=message.key, value=value, headers=headers)
             try:
-                record = await self._producer.send(topic, key=message.key, value=value, headers=headers)
+                record = await sent
             except KafkaException as error:
                 if error.args[0].code() not in _BATCH_REFUSED:
                     raise
@@ -104,13 +106,13 @@ class KafkaDeliver(Deliver[KafkaConnection, KafkaOptions]):
                 await producer.close()
 
     def _new_producer(self, **batches: Any) -> AsyncProducer:
-        limits = {
+        settings = {
             # As large as messages may be here; the cluster has its own limit.
-            "message.max.bytes": 4 * 1024 * 1024,
+            "message.max.bytes": limits.TOPIC_BYTES,
             # A missing topic is reported before an attempt's default time limit ends.
             "topic.metadata.propagation.max.ms": 3000,
         }
-        return AsyncProducer(self._cluster.config(**limits, **batches))
+        return AsyncProducer(self._cluster.config(**settings, **batches))
 
     def _written(self, message: Message) -> tuple[str, bytes | None]:
         """The record's topic and value."""
