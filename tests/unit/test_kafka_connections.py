@@ -26,6 +26,7 @@ from backend.kafka.wire.framing import SMALL, FrameProtocol
 from backend.kafka.wire.primitives import MalformedError
 from tests.certificates import Authority
 from tests.ports import free_ports
+from tests.stream_client import StreamClient
 from tests.waiting import LIMIT_SECONDS, wait_until_async
 
 MIB = 1024 * 1024
@@ -108,10 +109,7 @@ class Service:
                 client.answer(client.kept.pop())
 
 
-class Client:
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self.reader, self.writer = reader, writer
-
+class Client(StreamClient):
     def send(self, data: bytes) -> None:
         self.writer.write(data)
 
@@ -123,13 +121,6 @@ class Client:
     async def answer(self, size: int = 20) -> bytes:
         async with asyncio.timeout(LIMIT_SECONDS):
             return await self.reader.readexactly(size)
-
-    async def is_closed(self) -> bool:
-        """Waits until the service closes the connection; nothing may come before."""
-        async with asyncio.timeout(LIMIT_SECONDS):
-            with contextlib.suppress(ConnectionError):
-                return await self.reader.read() == b""
-        return True
 
 
 @contextlib.asynccontextmanager

@@ -15,6 +15,7 @@ from backend.kafka.wire.framing import SMALL, FrameProtocol
 from backend.kafka.wire.primitives import MalformedError
 from backend.kafka.wire.structs import Struct
 from tests.ports import free_ports
+from tests.stream_client import StreamClient
 from tests.waiting import LIMIT_SECONDS, wait_until_async
 
 VERSIONS = {
@@ -90,10 +91,7 @@ class Front:
             writer.transport.abort()
 
 
-class Client:
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self.reader, self.writer = reader, writer
-
+class Client(StreamClient):
     async def ask(self, api_key: ApiKey, **fields: Any) -> Struct:
         """Raises IncompleteReadError or ConnectionError when the connection is closed instead."""
         version = VERSIONS[api_key]
@@ -118,12 +116,6 @@ class Client:
     async def announce(self, size: int) -> None:
         self.writer.write(struct.pack(">i", size) + bytes(10))
         await self.writer.drain()
-
-    async def is_closed(self) -> bool:
-        async with asyncio.timeout(LIMIT_SECONDS):
-            with contextlib.suppress(ConnectionError):
-                return await self.reader.read() == b""
-        return True
 
 
 @contextlib.asynccontextmanager
