@@ -33,12 +33,12 @@ TRANSACTION_BYTES = 64 * 1024 * 1024
 message."""
 PATTERN_SIZE = 20_000
 """Limit of a regular expression's size (``patterns.pattern_size``): ``.{0,1000}`` has 3,000."""
-MATCHING = 3_000_000_000
+MATCHING = 2_000_000_000
 """Limit of the bytes of a message's texts times the size of the regular expressions that each is matched with. The
 engines take some 4 nanoseconds for each in the worst case."""
-CHECKS = 300_000_000
-"""Limit of a message's values times the parts of a JSON Schema that each is checked with, which take some 10
-nanoseconds."""
+CHECKS = 200_000_000
+"""Limit of a message's values times the parts of a JSON Schema that each is checked with, which take 10 to
+40 nanoseconds."""
 ERROR_CHARACTERS = 2000
 """Limit of a dead letter's error, which may quote the message."""
 HEADER_BYTES = 1024

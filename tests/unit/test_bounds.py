@@ -215,7 +215,7 @@ def test_neighbours_4_alternatives_that_are_not_recursive_are_explained() -> Non
 @pytest.mark.parametrize(
     ("schema", "document", "text"),
     [
-        ({"items": {"enum": [[-number] for number in range(1, 1000)]}}, [[n] for n in range(100_000)], "0: [0] is not"),
+        ({"items": {"enum": [[-number] for number in range(1, 1000)]}}, [[n] for n in range(90_000)], "0: [0] is not"),
         ({"items": {"type": "string"}}, list(range(300_000)), '0: 0 is not of type "string"'),
         ({"items": {"anyOf": [{"items": {"type": "string"}}] * 20}}, [list(range(300_000))], "too large for it to say"),
     ],
