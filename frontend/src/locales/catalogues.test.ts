@@ -9,7 +9,7 @@ function texts(node: object, path = ''): [string, string][] {
   )
 }
 
-const placeholders = (text: string) => [...text.matchAll(/{{\w+}}/g)].map(([placeholder]) => placeholder).sort()
+const placeholders = (text: string) => [...text.matchAll(/{{\w+(, number)?}}/g)].map(([placeholder]) => placeholder).sort()
 
 test('both languages say the same things with the same placeholders', () => {
   const english = new Map(texts(en))

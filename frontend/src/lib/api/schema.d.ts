@@ -291,7 +291,11 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** @description Export everything, with secrets as references to environment variables. */
+        /**
+         * @description Export everything, with secrets as references to environment variables.
+         *
+         *     What cannot be read is left out: a document of the kind left_out names it, with the reason.
+         */
         get: operations["config_files_retrieve"];
         put?: never;
         /**
@@ -3835,6 +3839,7 @@ export interface components {
             /** @description Published version. */
             readonly published_version: number | null;
             readonly paused: boolean;
+            /** @description Why the published version cannot run; empty when it can. */
             readonly failure: string;
             /** @description The version that waits for other systems, or could not be published. */
             readonly provisioning: components["schemas"]["Provisioning"] | null;

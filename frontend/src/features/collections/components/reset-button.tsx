@@ -5,11 +5,10 @@ import { useTranslation } from 'react-i18next'
 
 import { toastDone, toastFailed } from '@/components/toasts'
 import { useResetCollection, type CollectionDetail } from '@/features/collections/api/collections'
-import { count } from '@/lib/format'
 
 /** Empties a collection, once its name has been typed. */
 export function ResetButton({ collection }: { collection: CollectionDetail }) {
-  const { t, i18n } = useTranslation()
+  const { t } = useTranslation()
   const [opened, { open, close }] = useDisclosure()
   const [typed, setTyped] = useState('')
   const reset = useResetCollection()
@@ -25,7 +24,7 @@ export function ResetButton({ collection }: { collection: CollectionDetail }) {
       },
       onError: toastFailed,
     })
-  const documents = t('collections.resetCount', { count: collection.documents, number: count(collection.documents, i18n.language) })
+  const documents = t('collections.resetCount', { count: collection.documents })
   return (
     <>
       <Button color="red" variant="default" onClick={show}>

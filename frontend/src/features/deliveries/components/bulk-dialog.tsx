@@ -41,7 +41,7 @@ export function BulkDialog({ action, filter, onClose, onDone }: Props) {
     try {
       if (action === 'discard') {
         const { count: reached } = await discard.mutateAsync({ filter, reason })
-        toastDone(t('deadLetters.discardDone', { count: written(reached) }))
+        toastDone(t('deadLetters.discardDone', { count: reached }))
         onDone()
         return
       }
@@ -64,7 +64,7 @@ export function BulkDialog({ action, filter, onClose, onDone }: Props) {
         {(reach) => (
           <Stack>
             <Text data-preview={reach.count}>
-              {t(`deadLetters.${action}Preview`, { count: written(reach.count), outputs: written(reach.outputs) })}
+              {t(`deadLetters.${action}Preview`, { count: reach.count, outputs: reach.outputs })}
             </Text>
             <List size="sm">
               {reach.groups.map((group) => (
@@ -116,7 +116,7 @@ export function BulkDialog({ action, filter, onClose, onDone }: Props) {
                 loading={redrive.isPending || discard.isPending || breaker.isPending}
                 onClick={() => void act()}
               >
-                {t(`deadLetters.${action}`, { count: written(reach.count) })}
+                {t(`deadLetters.${action}`, { count: reach.count })}
               </Button>
             </Group>
           </Stack>
@@ -136,17 +136,16 @@ function openBreakers(groups: DeadLetterGroup[], conditions: Map<string, Conditi
 
 /** How far a redrive is: what is delivered, what is on its way, and what waits again. */
 function Progressing({ filter, total, onDone }: { filter: Filter; total: number; onDone: () => void }) {
-  const { t, i18n } = useTranslation()
+  const { t } = useTranslation()
   const sumOf = (groups: DeadLetterGroup[] | undefined) => groups?.reduce((sum, group) => sum + group.count, 0)
   const moving = sumOf(useDeadLetterSummary({ ...filter, state: 'redelivering' }).data)
   const waiting = sumOf(useDeadLetterSummary({ ...filter, state: 'waiting' }).data)
-  const written = (value: number) => count(Math.max(value, 0), i18n.language)
-  const done = total - (moving ?? total) - (waiting ?? 0)
+  const done = Math.max(total - (moving ?? total) - (waiting ?? 0), 0)
   return (
     <Stack aria-live="polite">
-      <Progress value={(Math.max(done, 0) / Math.max(total, 1)) * 100} aria-label={t('deadLetters.progressTitle')} />
+      <Progress value={(done / Math.max(total, 1)) * 100} aria-label={t('deadLetters.progressTitle')} />
       <Text size="sm">
-        {t('deadLetters.progress', { done: written(done), total: written(total), moving: written(moving ?? total), waiting: written(waiting ?? 0) })}
+        {t('deadLetters.progress', { done, total, moving: moving ?? total, waiting: waiting ?? 0 })}
       </Text>
       <Group justify="flex-end">
         <Button onClick={onDone}>{t('deadLetters.progressClose')}</Button>

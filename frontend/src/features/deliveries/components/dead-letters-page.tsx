@@ -23,7 +23,7 @@ const BulkDialog = lazy(async () => ({ default: (await import('@/features/delive
 const states = ['waiting', 'redelivering', 'delivered', 'discarded', 'expired'] as const
 
 export function DeadLettersPage() {
-  const { t, i18n } = useTranslation()
+  const { t } = useTranslation()
   const { filter, set } = useFilter({ state: 'waiting' })
   const letters = useDeadLetters(filter)
   const summary = useDeadLetterSummary(filter)
@@ -34,7 +34,6 @@ export function DeadLettersPage() {
   // Only what waits can be redriven or discarded.
   const waiting = filter.state === 'waiting' ? summary.data : []
   const total = chosen.size || (waiting?.reduce((sum, group) => sum + group.count, 0) ?? 0)
-  const reach = count(total, i18n.language)
   const done = () => {
     setAction(null)
     setChosen(new Set())
@@ -45,10 +44,10 @@ export function DeadLettersPage() {
       action={
         <Group gap="xs">
           <Button variant="default" disabled={!total} onClick={() => setAction('discard')}>
-            {total ? t('deadLetters.discard', { count: reach }) : t('deadLetters.discardOne')}
+            {total ? t('deadLetters.discard', { count: total }) : t('deadLetters.discardOne')}
           </Button>
           <Button disabled={!total} onClick={() => setAction('redrive')}>
-            {total ? t('deadLetters.redrive', { count: reach }) : t('deadLetters.redriveOne')}
+            {total ? t('deadLetters.redrive', { count: total }) : t('deadLetters.redriveOne')}
           </Button>
         </Group>
       }

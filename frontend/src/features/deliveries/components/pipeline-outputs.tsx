@@ -129,13 +129,12 @@ function OutputCard({ pipeline, output }: { pipeline: string; output: Output }) 
 
 /** What a rate limit allows now, and what waits for it. */
 function Tokens({ tokens, most, waiting }: NonNullable<OutputState['rate_limit']>) {
-  const { t, i18n } = useTranslation()
-  const written = (value: number) => count(value, i18n.language)
+  const { t } = useTranslation()
   return (
     <Text size="sm" c={waiting ? 'yellow' : 'dimmed'}>
-      {t('outputs.tokens', { count: tokens, tokens: written(tokens), most: written(most) })}
+      {t('outputs.tokens', { count: tokens, most })}
       {' · '}
-      {t('outputs.limited', { count: waiting, waiting: written(waiting) })}
+      {t('outputs.limited', { count: waiting })}
     </Text>
   )
 }

@@ -103,7 +103,7 @@ export function RateLimits({ pipelines }: { pipelines: Pipeline[] }) {
             <div style={{ textAlign: 'right', flexShrink: 0 }}>
               <Text size="sm">{allowed(pipeline, output) ?? t('overview.tokens', { tokens: count(limit.tokens, i18n.language), most: count(limit.most, i18n.language) })}</Text>
               <Text size="xs" c={limit.waiting ? 'yellow' : 'dimmed'}>
-                {t('overview.limited', { count: limit.waiting, waiting: count(limit.waiting, i18n.language) })}
+                {t('overview.limited', { count: limit.waiting })}
               </Text>
             </div>
           </Group>

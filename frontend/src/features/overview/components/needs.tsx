@@ -9,7 +9,6 @@ import { Countdown } from '@/components/countdown'
 import { Time } from '@/components/time'
 import { toastDone, toastFailed } from '@/components/toasts'
 import type { Need } from '@/features/overview/attention'
-import { count } from '@/lib/format'
 import { useSetBreaker } from '@/lib/queries/outputs'
 import { includes, useRole } from '@/lib/queries/session'
 import { reasonLabel } from '@/lib/reasons'
@@ -124,8 +123,8 @@ function BreakerNeed({ need: { pipeline, opened } }: { need: Extract<Need, { kin
 }
 
 function DeadLettersNeed({ need: { pipeline, condition, reason } }: { need: Extract<Need, { kind: 'deadLetters' }> }) {
-  const { t, i18n } = useTranslation()
-  const letters = t('overview.deadLetters', { count: condition.dead_letters, written: count(condition.dead_letters, i18n.language) })
+  const { t } = useTranslation()
+  const letters = t('overview.deadLetters', { count: condition.dead_letters })
   return (
     <Row
       pipeline={pipeline}

@@ -5,7 +5,6 @@ import { useTranslation } from 'react-i18next'
 
 import type { Failure } from '@/features/sql/api/sql'
 import { mostRows, type Outcome } from '@/features/sql/outcome'
-import { count } from '@/lib/format'
 import { serverText } from '@/lib/texts'
 
 const shortCharacters = 30
@@ -88,7 +87,7 @@ function Failed({ failure, onShow }: { failure: Failure; onShow: Props['onShow']
 
 /** A query's rows: those of one that goes on with the newest first. */
 function Rows({ reading, rows, count: all, ended }: Extract<Outcome, { kind: 'reading' }>) {
-  const { t, i18n } = useTranslation()
+  const { t } = useTranslation()
   const ordered = reading.id.startsWith('PULL') ? rows : rows.toReversed()
   return (
     <Card withBorder padding="sm">
@@ -105,8 +104,8 @@ function Rows({ reading, rows, count: all, ended }: Extract<Outcome, { kind: 're
         )}
         <Text size="sm">
           {all > mostRows
-            ? t('sql.someRows', { shown: count(mostRows, i18n.language), count: all, all: count(all, i18n.language) })
-            : t('sql.rows', { count: all, all: count(all, i18n.language) })}
+            ? t('sql.someRows', { shown: mostRows, count: all })
+            : t('sql.rows', { count: all })}
         </Text>
         {reading.message && ended === null && !all && (
           <Text size="sm" c="dimmed">

@@ -41,7 +41,7 @@ export function QueriesTable() {
                 title: t('sql.remembers'),
                 isNumber: true,
                 sortBy: (one) => one.state_bytes,
-                cell: (one) => (one.state_rows ? t('sql.rowsAndBytes', { count: one.state_rows, rows: number(one.state_rows), bytes: bytes(one.state_bytes, i18n.language) }) : '–'),
+                cell: (one) => (one.state_rows ? t('sql.rowsAndBytes', { count: one.state_rows, bytes: bytes(one.state_bytes, i18n.language) }) : '–'),
               },
             ]}
             actions={
