@@ -129,7 +129,7 @@ async def load(
     key: str,
     body: bytes,
     seconds: float,
-    rate: int | None,
+    rate: float | None,
     connections: int = 64,
     messages: int | None = None,
 ) -> None:
