@@ -26,7 +26,7 @@ def job(installation: Installation) -> dict[str, object]:
     return next(one for one in installation.api("GET", "jobs/")[1] if one["name"] == JOB)
 
 
-def test_hung_lane_workers_are_seen_and_replaced_within_a_minute(installation: Installation, inbox: Receiver) -> None:
+def test_neighbours_5_hung_lane_workers_are_seen_and_replaced_within_a_minute(installation: Installation, inbox: Receiver) -> None:
     pipeline = installation.publish_pipeline(name(), inbox.url)
     wait_until(lambda: installation.post(pipeline, order(0))[0] == 202)
     wait_until(lambda: len(inbox.bodies) == 1)
@@ -65,7 +65,7 @@ def test_a_killed_worker_takes_its_scheduler_along(installation: Installation) -
     wait_until(lambda: process_named(installation, "worker").is_running())
 
 
-def test_a_flushed_redis_restarts_nothing(installation: Installation, inbox: Receiver) -> None:
+def test_neighbours_5_a_flushed_redis_restarts_nothing(installation: Installation, inbox: Receiver) -> None:
     pipeline = installation.publish_pipeline(name(), inbox.url)
     wait_until(lambda: installation.post(pipeline, order(0))[0] == 202)
     driver = installation.spark()
@@ -101,7 +101,7 @@ def test_an_application_that_dies_while_redis_hangs_is_started_again(
     wait_until(lambda: set(installation.components().values()) == {"ok"})
 
 
-def test_a_stopped_job_leaves_the_console_up_and_can_be_started_there(
+def test_neighbours_1_a_stopped_job_leaves_the_console_up_and_can_be_started_there(
     installation: Installation, inbox: Receiver
 ) -> None:
     pipeline = installation.publish_pipeline(name(), inbox.url)
