@@ -26,7 +26,9 @@ def job(installation: Installation) -> dict[str, object]:
     return next(one for one in installation.api("GET", "jobs/")[1] if one["name"] == JOB)
 
 
-def test_neighbours_5_hung_lane_workers_are_seen_and_replaced_within_a_minute(installation: Installation, inbox: Receiver) -> None:
+def test_neighbours_5_hung_lane_workers_are_seen_and_replaced_within_a_minute(
+    installation: Installation, inbox: Receiver
+) -> None:
     pipeline = installation.publish_pipeline(name(), inbox.url)
     wait_until(lambda: installation.post(pipeline, order(0))[0] == 202)
     wait_until(lambda: len(inbox.bodies) == 1)
