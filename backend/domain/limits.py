@@ -4,6 +4,8 @@ The numbers depend on one another: a body leaves room in a record for the header
 for what Kafka adds, so that what keeps these limits is never refused by Kafka.
 """
 
+from collections.abc import Iterator
+
 from backend.domain import json
 
 TOPIC_BYTES = 4 * 1024 * 1024
@@ -91,19 +93,22 @@ def count_values(document: object, most: int) -> int:
     return count
 
 
-def count_text(document: object) -> int:
-    """How many characters the document's texts have, the names of objects among them."""
-    count, rest = 0, [document]
+def texts(document: object) -> Iterator[str]:
+    """The document's texts, the names of objects among them."""
+    rest = [document]
     while rest:
         value = rest.pop()
         if isinstance(value, str):
-            count += len(value)
+            yield value
         elif isinstance(value, dict):
-            count += sum(map(len, value))
-            rest += value.values()
+            rest += [*value, *value.values()]
         elif isinstance(value, list):
             rest += value
-    return count
+
+
+def count_text(document: object) -> int:
+    """How many characters the document's texts have."""
+    return sum(map(len, texts(document)))
 
 
 class FanOut:

@@ -3,7 +3,6 @@ import math
 import re
 import sys
 import threading
-from collections.abc import Iterator
 from datetime import datetime, timedelta
 from decimal import Decimal
 from functools import cache
@@ -215,7 +214,7 @@ class _Code:
         """Any text of the message or of the expression may be a regular expression, or a part of one."""
         if size > _MAX_PATTERN_BYTES:
             raise limits.TooLargeError("The message is too large to take regular expressions from it.")
-        texts = [text for text in (*_texts(seen), *self._texts) if "{" in text]
+        texts = [text for text in (*limits.texts(seen), *self._texts) if "{" in text]
         if self._is_joined and texts:
             raise limits.TooLargeError("A regular expression that is joined with + cannot have repetitions in braces.")
         for text in texts:
@@ -227,18 +226,6 @@ class _Code:
 
 
 _TOO_LARGE = "The message is too large for this expression."
-
-
-def _texts(document: Any) -> Iterator[str]:
-    rest = [document]
-    while rest:
-        value = rest.pop()
-        if isinstance(value, str):
-            yield value
-        elif isinstance(value, dict):
-            rest += [*value, *value.values()]
-        elif isinstance(value, list):
-            rest += value
 
 
 def _value(literal: str) -> str:

@@ -224,6 +224,10 @@ def test_what_was_left_out_is_neither_changed_nor_pruned(filled: Workspace) -> N
     ]
 
 
+def files_in(folder: Path) -> set[str]:
+    return {str(path.relative_to(folder)) for path in folder.rglob("*.yaml")}
+
+
 def test_the_command_says_what_it_left_out(filled: Workspace, tmp_path: Path) -> None:
     make_unreadable(filled)
     complaints = io.StringIO()
@@ -232,8 +236,7 @@ def test_the_command_says_what_it_left_out(filled: Workspace, tmp_path: Path) ->
         f"pipeline Orders was left out. {LATER_RELEASE.format(PipelineConfig.schema_version)}" in complaints.getvalue()
     )
     assert len(complaints.getvalue().splitlines()) == 3
-    written = {str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*.yaml")}
-    assert written == {
+    assert files_in(tmp_path) == {
         "connectors/erp.yaml",
         "pipelines/draft.yaml",
         "pipelines/paused.yaml",
@@ -261,8 +264,7 @@ def test_the_commands_write_and_read_a_folder(
     filled: Workspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     call_command("pipelines_export", tmp_path, workspace=filled.slug, stdout=io.StringIO())
-    written = {str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*.yaml")}
-    assert written == {
+    assert files_in(tmp_path) == {
         "connectors/erp.yaml",
         "pipelines/draft.yaml",
         "pipelines/orders.yaml",
