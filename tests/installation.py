@@ -46,9 +46,11 @@ class Installation:
     environment: dict[str, str] = field(default_factory=dict)
     facts: dict[str, Any] = field(default_factory=dict)
 
-    def up(self) -> None:
-        self.manage("up", "--detach", "--port-offset", str(self.offset))
+    def up(self) -> str:
+        """Returns what it says of what does not run."""
+        started = self._run("up", "--detach", "--port-offset", str(self.offset))
         self.facts = json.loads(self.manage("status", "--json"))
+        return started.stderr
 
     @classmethod
     def running(cls, var: Path) -> "Installation":
@@ -67,6 +69,9 @@ class Installation:
         return self.manage(*arguments, environment=environment)
 
     def manage(self, *arguments: str, environment: dict[str, str] | None = None) -> str:
+        return self._run(*arguments, environment=environment).stdout
+
+    def _run(self, *arguments: str, environment: dict[str, str] | None = None) -> "subprocess.CompletedProcess[str]":
         result = subprocess.run(
             [sys.executable, str(ROOT / "manage.py"), *arguments],
             env=_environment(self.var) | self.environment | (environment or {}),
@@ -76,7 +81,7 @@ class Installation:
             check=False,
         )
         assert result.returncode == 0, f"{arguments}: {result.stdout}\n{result.stderr}"
-        return result.stdout
+        return result
 
     def endpoint(self, name: str) -> str:
         return str(self.facts["endpoints"][name])

@@ -51,11 +51,14 @@ def up(layout: Layout) -> list[str]:
             problems = supervisor.wait_until_ready(others, limit=limit)
             wanted = preparing.finish()
         supervisor.start_processes(prepared.services)
-        problems |= supervisor.wait_until_ready(prepared.services, required=[_CONSOLE], limit=limit)
+        problems |= supervisor.wait_until_ready(
+            prepared.services, required=[_CONSOLE], failed=bool(problems), limit=limit
+        )
         running = [job for job, desired in wanted["jobs"].items() if desired == "running"]
         worker_ended = supervisor.ended_since_now("worker")
         starts = [_start_of_spark(layout, prepared.environment, job, began, worker_ended) for job in running]
-        late = wait_for_starts(starts, limit=limit)
+        # Without what it needs it would be waited for in vain.
+        late = {} if problems else wait_for_starts(starts, limit=limit)
     except BaseException:
         down(layout)
         raise
@@ -178,7 +181,7 @@ def _drain_spark(layout: Layout) -> None:
 
 
 def _end_leftovers(layout: Layout) -> None:
-    """Ends processes that a killed supervisor left behind, identified by HEADRACE_VAR in their environment."""
+    """Ends processes that a killed supervisor left behind."""
     leftovers = own_processes(layout)
     for process in leftovers:
         _quietly(process.terminate)
@@ -194,16 +197,18 @@ def spark_applications(layout: Layout) -> list[psutil.Process]:
 
 
 def own_processes(layout: Layout) -> list[psutil.Process]:
-    """Every process of the installation except this one and its ancestors."""
+    """Every process that was started with the installation's environment, except this one and its ancestors. Those of a
+    user who has only set HEADRACE_VAR are none of its own."""
     this = psutil.Process()
     excluded = {this.pid, *(parent.pid for parent in this.parents())}
     processes = []
     for process in psutil.process_iter():
         try:
-            var = process.environ().get("HEADRACE_VAR")
+            environment = process.environ()
         except (psutil.Error, OSError):
             continue
-        if var == str(layout.var) and process.pid not in excluded and process.status() != psutil.STATUS_ZOMBIE:
+        is_own = environment.get("HEADRACE_VAR") == str(layout.var) and "HEADRACE_EMBEDDED" in environment
+        if is_own and process.pid not in excluded and process.status() != psutil.STATUS_ZOMBIE:
             processes.append(process)
     return processes
 

@@ -36,14 +36,16 @@ def wait_for_starts(
     starts: Sequence[Start],
     *,
     required: Collection[str] = (),
+    failed: bool = False,
     limit: float = LIMIT_SECONDS,
     say: Callable[[str], object] = lambda text: print(text, file=sys.stderr, flush=True),
 ) -> dict[str, str]:
     """Returns once each is ready, has ended, or was not ready within ``limit`` seconds; ``say`` hears from time to time
-    what is waited for.
+    what is waited for. Where some are ``required``, the others are no longer waited for once one has ended, or if
+    something else has ``failed`` before: they may need it.
 
-    Returns by name, for each that is not ready, a sentence with the end of its log. Raises CannotStartError with that
-    sentence as soon as one of the ``required`` is known not to start.
+    Returns by name, for each that is not ready, a sentence, with the end of its log unless it may still become ready.
+    Raises CannotStartError with that sentence as soon as one of the ``required`` is known not to start.
     """
     if not starts:
         return {}
@@ -62,12 +64,15 @@ def wait_for_starts(
                         raise CannotStartError(problem)
                     if problem:
                         problems[name] = problem
+                if (failed or problems) and required and not set(waiting.values()) & set(required):
+                    break
                 if waiting and not done:
                     names = ", ".join(sorted(waiting.values()))
                     say(f"Waiting for {names} ({time.monotonic() - began:.0f} s).")
         finally:
             given_up.set()
-    return problems
+    not_awaited = {name: f"{name} is not ready yet, and goes on starting." for name in waiting.values()}
+    return problems | not_awaited
 
 
 def log_tail(log: Path, lines: int = _LOG_LINES) -> str:

@@ -82,18 +82,21 @@ class Supervisor:
             self.start_process(process.name)
 
     def wait_until_ready(
-        self, processes: list[Process], *, required: Collection[str] = (), limit: float = LIMIT_SECONDS
+        self,
+        processes: list[Process],
+        *,
+        required: Collection[str] = (),
+        failed: bool = False,
+        limit: float = LIMIT_SECONDS,
     ) -> dict[str, str]:
-        """Waits until each process is ready, has ended, or was not ready within ``limit`` seconds.
-
-        Returns by name, for each that is not ready, a sentence with the end of its log. It goes on being started.
-        Raises CannotStartError as soon as that is so for one of the ``required``.
+        """Waits for the processes that were started, as ``wait_for_starts`` does. Those that are not ready go on being
+        started. Raises CannotStartError.
         """
         starts = [
             Start(process.name, process.ready, self.ended_since_now(process.name), self.log_file(process.name))
             for process in processes
         ]
-        return wait_for_starts(starts, required=required, limit=limit)
+        return wait_for_starts(starts, required=required, failed=failed, limit=limit)
 
     def ended_since_now(self, name: str) -> Callable[[], bool]:
         """Returns a function that says whether the process of this name has ended since, even if it runs anew."""

@@ -3,7 +3,8 @@
 import signal
 import socket
 import urllib.request
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 
 import psutil
 import pytest
@@ -126,6 +127,55 @@ def test_neighbours_1_a_stopped_job_leaves_the_console_up_and_can_be_started_the
         del installation.environment["HEADRACE_METRICS_PORT"]
         for one in filter(None, sockets):
             one.close()
+
+
+@contextmanager
+def broken(installation: Installation, server: str) -> Iterator[None]:
+    """While the server ends whenever it is started."""
+    if server == "manager":
+        installation.environment["HEADRACE_MANAGER_CERTIFICATE"] = "/nowhere"
+        yield
+        del installation.environment["HEADRACE_MANAGER_CERTIFICATE"]
+        return
+    read_at_its_start = (
+        installation.var
+        / {
+            "kafka": "kafka/data/meta.properties",
+            "redis": "redis/appendonlydir/appendonly.aof.manifest",
+        }[server]
+    )
+    contents = read_at_its_start.read_bytes()
+    read_at_its_start.write_bytes(b"broken")
+    try:
+        yield
+    finally:
+        read_at_its_start.write_bytes(contents)
+
+
+@pytest.mark.parametrize(
+    ("server", "cause", "component"),
+    [
+        ("redis", "manifest", "redis"),
+        pytest.param("kafka", "node ID not found", "kafka", marks=pytest.mark.long),
+        pytest.param("manager", "'/nowhere'", "ingest", marks=pytest.mark.long),
+    ],
+)
+def test_neighbours_1_the_console_runs_whatever_else_does_not(
+    installation: Installation, inbox: Receiver, server: str, cause: str, component: str
+) -> None:
+    pipeline = installation.publish_pipeline(name(), inbox.url)
+    wait_until(lambda: installation.post(pipeline, order(0))[0] == 202)
+    installation.down()
+    with broken(installation, server):
+        said = installation.up()
+        assert f"{server} ended while it was starting. The end of its log" in said
+        assert cause in said
+        assert installation.api("GET", f"pipelines/{pipeline}/")[0] == 200
+        assert installation.components()[component] != "ok"
+        installation.down()
+    assert installation.up() == ""
+    sent = installation.accepted(pipeline, map(order, range(10)))
+    wait_until(lambda: set(sent) <= set(ids(inbox)), SPARK_SECONDS)
 
 
 def listening(port: int) -> socket.socket | None:

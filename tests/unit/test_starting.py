@@ -58,6 +58,27 @@ def test_what_is_required_ends_the_wait_at_once() -> None:
         )
 
 
+def test_neighbours_1_once_one_has_ended_only_what_is_required_is_waited_for() -> None:
+    problems = wait_for_starts(
+        [
+            start("manager", lambda: False, ended=after(1)),
+            start("ingest", lambda: False),
+            start("console", after(5)),
+        ],
+        required=["console"],
+        limit=LONG,
+    )
+    assert problems.keys() == {"manager", "ingest"}
+    assert problems["manager"].startswith("manager ended while it was starting.")
+    assert problems["ingest"] == "ingest is not ready yet, and goes on starting."
+
+
+def test_neighbours_1_after_a_failure_only_what_is_required_is_waited_for() -> None:
+    starts = [start("ingest", lambda: False), start("console", after(3))]
+    problems = wait_for_starts(starts, required=["console"], failed=True, limit=LONG)
+    assert problems == {"ingest": "ingest is not ready yet, and goes on starting."}
+
+
 def test_the_limit_is_for_what_lives_and_is_not_ready() -> None:
     problems = wait_for_starts([start("ingest", lambda: False), start("console", after(1))], limit=0.5)
     assert problems.keys() == {"ingest"}

@@ -1,4 +1,4 @@
-"""Redelivers dead letters when they are due, each output within its own breaker, rate limit and quota."""
+"""Redelivers dead letters when they are due, each output within its own breaker, rate limit and pace."""
 
 import contextlib
 import logging
@@ -7,6 +7,7 @@ import time
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from cachetools import LRUCache
 from confluent_kafka import KafkaError, KafkaException, Producer
 from django.db import DatabaseError, InterfaceError, close_old_connections, connection, transaction
 from django.db.models import Q, QuerySet
@@ -16,6 +17,7 @@ from redis.exceptions import RedisError
 from backend.apps.deliveries.breakers import breaker_of
 from backend.apps.deliveries.locking import letters_update
 from backend.apps.deliveries.models import DeadLetter
+from backend.apps.deliveries.redelivery_pace import MOST, Pace
 from backend.apps.deliveries.selectors import rate_limits_of
 from backend.apps.kafka_sink.faults import is_data_fault, storable
 from backend.apps.pipelines.models import Pipeline
@@ -42,8 +44,7 @@ log = logging.getLogger(__name__)
 
 _ROUND_SECONDS = 0.25
 _RETRY_SECONDS = 1.0
-_QUOTA = 500
-"""The most dead letters of one output that are in redelivery at the same time."""
+_PACES_KNOWN = 10_000
 _CLAIM_LIMIT = timedelta(seconds=30)
 """A claim this old whose message was not acknowledged by Kafka belongs to a worker that died."""
 _ANSWER_LIMIT = timedelta(hours=6)
@@ -83,6 +84,7 @@ class Redelivery:
 
     def __init__(self) -> None:
         self._redis = redis_client()
+        self._paces: LRUCache[Output, Pace] = LRUCache(_PACES_KNOWN)
         self._producer = Producer(
             {
                 **platform_settings().kafka.client(),
@@ -121,27 +123,30 @@ class Redelivery:
             if (until := self._held_until(output)) is not None:
                 released += self._put_off(output, until)
                 continue
-            claimed = self._claim(output, self._allowance(output))
+            pace = self._paces.setdefault(output, Pace())
+            pace.learn()
+            claimed = self._claim(output, self._allowance(output, pace.allowed))
             released += len(claimed)
             if claimed:
                 self._send(claimed)
+                pace.sent(claimed)
         return released
 
     # -- how many may go -------------------------------------------------------
 
-    def _allowance(self, output: Output) -> int:
+    def _allowance(self, output: Output, allowed: int) -> int:
+        """Of the dead letters that its pace allows to be in redelivery, those that may go now."""
         pipeline_id, name = output
-        if not name:
-            return _QUOTA
         under_way = DeadLetter.objects.filter(
             pipeline_id=pipeline_id, output=name, state=DeadLetter.State.REDELIVERING
         ).count()
+        if not name:
+            return max(0, allowed - under_way)
         key = OutputKey(str(pipeline_id), name)
         state, until = breaker_of(self._redis, key)
         if state is not BreakerState.CLOSED:
             # One message as a probe, once the open time has ended.
             return 1 if time.time() >= until and not under_way else 0
-        allowed = _QUOTA
         limit = _rate_limit_of(pipeline_id, name)
         if limit is not None:
             allowed = min(allowed, self._free_tokens(key, limit))
@@ -152,7 +157,7 @@ class Redelivery:
         stored: Any = self._redis.get(key.limit)
         seconds: Any = self._redis.time()
         shared = RateLimit(limit, full_at=float(stored or 0))
-        return len(shared.take(seconds[0] + seconds[1] / 1e6, _QUOTA, TOKEN_HORIZON_SECONDS))
+        return len(shared.take(seconds[0] + seconds[1] / 1e6, MOST, TOKEN_HORIZON_SECONDS))
 
     def _mark_backlogs(self) -> None:
         """Marks outputs with waiting rate-limited messages, so that new ones queue behind them."""
@@ -170,7 +175,7 @@ class Redelivery:
         """Lets what is due wait for the end of the hold, as a lane would: what a user redelivers shows why it waits.
         Returns how many were put off."""
         with transaction.atomic():
-            keys = list(_due(output, _QUOTA).values_list("pk", flat=True))
+            keys = list(_due(output, MOST).values_list("pk", flat=True))
             return DeadLetter.objects.filter(pk__in=keys).update(
                 reason=Reason.RATE_LIMITED, error=held_text(until), due_at=datetime.fromtimestamp(until, UTC)
             )
@@ -188,8 +193,11 @@ class Redelivery:
                 state=DeadLetter.State.DELIVERED, closed_at=datetime.now(UTC), closed_why=_DELIVERED_BEFORE
             )
             rows = [row for row in rows if row.pk not in billed]
+            claimed_at = datetime.now(UTC)
+            for row in rows:
+                row.claimed_at = claimed_at
             DeadLetter.objects.filter(pk__in=[row.pk for row in rows]).update(
-                state=DeadLetter.State.REDELIVERING, claimed_at=datetime.now(UTC), sent_at=None
+                state=DeadLetter.State.REDELIVERING, claimed_at=claimed_at, sent_at=None
             )
         return rows
 

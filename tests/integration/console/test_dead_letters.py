@@ -414,6 +414,37 @@ def test_neighbours_9_a_hold_keeps_back_what_is_redelivered(adapted: int, redis_
     assert Redelivery().round() == 3
 
 
+def test_neighbours_7_an_output_gets_as_many_back_as_it_takes(adapted: int, redis_server: Server) -> None:
+    pipeline = factories.make_pipeline(factories.make_workspace())
+    waiting(pipeline.pk, 1000)
+    letters, redelivery = DeadLetter.objects.filter(pipeline_id=pipeline.pk), Redelivery()
+
+    def rounds(outcome: str) -> list[int]:
+        """How many go in each of six rounds that end so."""
+        gone = []
+        for _ in range(6):
+            gone.append(redelivery.round())
+            assert redelivery.round() == 0  # until some have ended
+            letters.filter(state="redelivering").update(state=outcome, claimed_at=None)
+        return gone
+
+    assert rounds("waiting") == [8] * 6
+    assert rounds("delivered") == [8, 16, 32, 64, 128, 256]
+    assert rounds("waiting") == [496, 334, 223, 149, 99, 66]
+    assert redelivery.round() == 44
+
+
+def test_neighbours_7_a_limit_on_the_rate_is_no_failure(adapted: int, redis_server: Server) -> None:
+    pipeline = factories.make_pipeline(factories.make_workspace())
+    waiting(pipeline.pk, 100)
+    letters, redelivery = DeadLetter.objects.filter(pipeline_id=pipeline.pk), Redelivery()
+    assert redelivery.round() == 8
+    letters.filter(state="redelivering").update(state="delivered", claimed_at=None)
+    assert redelivery.round() == 16
+    letters.filter(state="redelivering").update(state="waiting", claimed_at=None, reason="rate_limited")
+    assert redelivery.round() == 16
+
+
 def test_a_claim_that_nobody_finished_is_taken_up_again(adapted: int, redis_server: Server) -> None:
     pipeline = factories.make_pipeline(factories.make_workspace())
     long_ago = datetime.now(UTC) - timedelta(hours=1)
