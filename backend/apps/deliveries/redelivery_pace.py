@@ -15,10 +15,10 @@ _LOST_FOR_A_FAILURE = 1 / 3
 
 class Pace:
     """How many dead letters of one output may be in redelivery at the same time, which adapts as the window of TCP's
-    congestion control does (RFC 5681): each one that is delivered lets one more go, and three that fail again one fewer.
+    congestion control does (RFC 5681): each that is delivered lets one more go, and three that fail again one fewer.
 
-    Without it an output that accepts nothing would have 500 of its dead letters fail at any time, each at the expense of
-    all other outputs. While a quarter is delivered, the number grows.
+    Without it an output that accepts nothing would have 500 of its dead letters fail at any time, each at the expense
+    of all other outputs. While a quarter is delivered, the number grows.
     """
 
     def __init__(self) -> None:
