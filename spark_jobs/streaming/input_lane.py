@@ -87,6 +87,7 @@ class InputTask:
         self._services = ReaderServices(self._stage, config, self._leases, producer, recorder, calls)
         try:
             await config.start(_CONFIG_SECONDS)
+            self._claiming = asyncio.create_task(self._claim())
             loops = [self._claim_forever(), self._renew_forever()]
             if self._reading is Reading.STREAMING:
                 loops.append(self._refresh_forever())
@@ -97,6 +98,8 @@ class InputTask:
             # A failed loop fails the task, which Spark then restarts.
             done, _ = await asyncio.wait([*running, stop], return_when=asyncio.FIRST_COMPLETED)
             await tasks.cancel(*running, stop)
+            # What the manager grants to a task that does not hear of it would be read by nobody until it expires.
+            await asyncio.wait([self._claiming])
             await asyncio.gather(self._stop(list(self._readers.values())), *self._stopping)
             for task in done - {stop}:
                 task.result()
@@ -108,14 +111,18 @@ class InputTask:
 
     async def _claim_forever(self) -> None:
         while True:
-            try:
-                room = self._room()
-                for lease in await self._leases.claim(self._reading, self._holder, room) if room > 0 else ():
-                    self._start(lease)
-            except LeasesUnavailableError as error:
-                log.warning("Inputs cannot be claimed at the moment: %s", error)
-            self._claimed = time.monotonic()
+            await asyncio.shield(self._claiming)
             await asyncio.sleep(_CLAIM_SECONDS)
+            self._claiming = asyncio.create_task(self._claim())
+
+    async def _claim(self) -> None:
+        try:
+            room = self._room()
+            for lease in await self._leases.claim(self._reading, self._holder, room) if room > 0 else ():
+                self._start(lease)
+        except LeasesUnavailableError as error:
+            log.warning("Inputs cannot be claimed at the moment: %s", error)
+        self._claimed = time.monotonic()
 
     def _progress(self) -> dict[str, float]:
         """Seconds since the slower of the two loops, whose calls are limited, has made a turn. How the inputs

@@ -1,6 +1,7 @@
 """The task that reads inputs, with a real manager, Kafka and database; what it reads is the test's own."""
 
 import asyncio
+import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -11,6 +12,8 @@ from asgiref.sync import sync_to_async
 from rest_framework.test import APIClient
 
 from backend.apps.connectors.models import Connector
+from backend.apps.manager import grpc
+from backend.apps.manager.leases import leases_claim
 from backend.apps.manager.models import InputLease
 from backend.apps.pipelines.models import Pipeline
 from backend.apps.pipelines.services import (
@@ -25,6 +28,7 @@ from backend.domain.capabilities import Batch, Capability, DeliveryError, InputR
 from backend.domain.connector import connectors
 from backend.domain.stages import INPUT_BATCHING, INPUT_STREAMING, Stage
 from backend.manager_api import client as config_client
+from backend.network import tasks
 from backend.settings import Settings, platform_settings
 from spark_jobs.streaming import input_lane
 from spark_jobs.streaming.input_lane import InputTask
@@ -196,6 +200,32 @@ async def test_a_task_that_is_stopped_leaves_its_inputs_to_the_next_without_dela
     async with running_task(INPUT_BATCHING):
         shown = await until_state(pipeline, rows=9)
         assert (shown["began_at"], shown["estimate"]) == (began_at, ROWS)
+
+
+async def test_what_the_manager_grants_while_the_task_stops_is_returned(
+    running: RunningManager, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pipeline = await sync_to_async(reading)("toy_lines", file="orders")
+    asked, loops_have_ended, granted = threading.Event(), threading.Event(), threading.Event()
+
+    def claim(**wanted: Any) -> list[InputLease]:
+        asked.set()
+        loops_have_ended.wait(LIMIT_SECONDS)
+        leases = leases_claim(**wanted)
+        granted.set()
+        return leases
+
+    async def cancel(*running: asyncio.Task[Any], cancel: Any = tasks.cancel) -> None:
+        await cancel(*running)
+        loops_have_ended.set()
+
+    monkeypatch.setattr(grpc, "leases_claim", claim)
+    async with running_task(INPUT_BATCHING):
+        assert await asyncio.to_thread(asked.wait, LIMIT_SECONDS)
+        monkeypatch.setattr(tasks, "cancel", cancel)
+    assert await asyncio.to_thread(granted.wait, LIMIT_SECONDS)
+    lease = await InputLease.objects.aget(pk=pipeline.pk)
+    assert (lease.began_at is not None, lease.token, lease.locked_until) == (True, None, None)
 
 
 async def test_a_failure_is_shown_since_when_and_the_batch_goes_on_from_where_it_was(
