@@ -40,6 +40,8 @@ from backend.telemetry.recorder import Recorder
 
 log = logging.getLogger(__name__)
 
+_OPEN_SECONDS = 60.0
+"""An input that takes longer to open has failed: its lease would be renewed for ever otherwise."""
 _REOPEN_SECONDS = 5.0
 _SILENT_SECONDS = 25 * 60.0
 """A batch that returns nothing for this long has failed. The manager takes the lease five minutes later."""
@@ -191,7 +193,7 @@ class InputReader:
             reached = self._progress.breakpoint
             reader.position = json.loads(reached) if reached else self.lease.breakpoint
         try:
-            await reader.open()
+            await _open(reader)
             yield reader, MessageMaker(runtime.snapshot)
         except DeliveryError as error:
             raise error.without(reader.secrets()) from None
@@ -297,6 +299,22 @@ def _binding(runtime: RuntimePipeline) -> tuple[ConnectorInput, Any]:
     use = runtime.snapshot.config.input
     assert isinstance(use, ConnectorInput)
     return use, runtime.connectors[use.connector]
+
+
+async def _open(reader: Any) -> None:
+    """Raises DeliveryError, also when opening takes too long."""
+    limit = asyncio.timeout(_OPEN_SECONDS)
+    try:
+        async with limit:
+            await reader.open()
+    except TimeoutError:
+        if not limit.expired():
+            raise
+        text = (
+            f"The input did not open within {_OPEN_SECONDS:g} s. Check that the system it is read from answers; "
+            "opening is tried again."
+        )
+        raise DeliveryError(Reason.TIMEOUT, text, retryable=True) from None
 
 
 async def _next(batches: AsyncIterator[Batch]) -> Batch | None:

@@ -1,39 +1,164 @@
 """The input task, as far as it needs no server."""
 
 import asyncio
-from types import SimpleNamespace
 from typing import Any, cast
 from uuid import uuid4
 
 import pytest
 
-from backend.domain.capabilities import DeliveryError, ReadBatch, Reading
+from backend.domain.capabilities import DeliveryError, ReadBatch, Reading, ReadStream
 from backend.domain.connector import RuntimeConnector, connectors
 from backend.domain.inputs.connector import ConnectorInput
-from spark_jobs.streaming.input_reader import InputReader
+from backend.domain.pipeline import PipelineConfig, PipelineSnapshot
+from backend.domain.stages import INPUT_BATCHING
+from backend.manager_api.client import RuntimePipeline
+from backend.manager_api.leases import InputLease, Progress
+from backend.telemetry.recorder import Recorder
+from spark_jobs.streaming import input_reader
+from spark_jobs.streaming.input_reader import InputReader, ReaderServices
+from tests.waiting import LIMIT_SECONDS
 
 SECRET = "planted-password-of-lines"
+LINES = RuntimeConnector(type="toy_lines", connection={"folder": "/tmp", "passwords": [SECRET]})
+TICKS = RuntimeConnector(type="toy_ticks", connection={"seconds": 0.01})
+
+
+class Manager:
+    """What a reader asks the manager for, and what it tells it."""
+
+    def __init__(self, connector: RuntimeConnector, **options: Any) -> None:
+        use = ConnectorInput(connector=uuid4(), options=options)
+        index = [{"name": "n", "path": "n"}]
+        config = PipelineConfig.model_validate({"input": use.model_dump(mode="json"), "index": index})
+        snapshot = PipelineSnapshot(id=uuid4(), workspace_id=uuid4(), version=1, accepting=True, config=config)
+        self._runtime = RuntimePipeline.of(snapshot, {use.connector: connector})
+        self.completed: list[Progress] = []
+
+    async def runtime(self, *_: Any) -> RuntimePipeline:
+        return self._runtime
+
+    async def complete(self, _: InputLease, progress: Progress) -> None:
+        self.completed.append(progress)
+
+
+def reader_of(manager: Manager, reading: Reading) -> InputReader:
+    """A reader that reaches neither Kafka nor Redis: its input never gets as far as that."""
+    services = ReaderServices(
+        stage=INPUT_BATCHING,
+        config=cast(Any, manager),
+        leases=cast(Any, manager),
+        producer=cast(Any, None),
+        recorder=Recorder("redis://nobody.invalid"),
+        calls=asyncio.Semaphore(),
+    )
+    return InputReader(InputLease("p", 1, "token", None), reading, services)
+
+
+class Door:
+    """How a capability is opened and closed, in place of its own methods."""
+
+    def __init__(self, type: str, kind: Any, monkeypatch: pytest.MonkeyPatch, *, opens: Any) -> None:
+        self.opened = self.closed = 0
+        self._opens = opens
+        reader = connectors.get(type).capability(kind)
+        assert reader is not None
+        monkeypatch.setattr(reader, "open", lambda _: self._open())
+        monkeypatch.setattr(reader, "close", lambda _: self._close())
+
+    async def _open(self) -> None:
+        self.opened += 1
+        await self._opens()
+
+    async def _close(self) -> None:
+        self.closed += 1
+
+
+async def hang() -> None:
+    await asyncio.Event().wait()
 
 
 async def test_an_error_of_an_input_shows_no_secret(monkeypatch: pytest.MonkeyPatch) -> None:
-    use = ConnectorInput(connector=uuid4(), options={"file": "orders"})
-    lines = RuntimeConnector(type="toy_lines", connection={"folder": "/tmp", "passwords": [SECRET]})
-    runtime = SimpleNamespace(
-        snapshot=SimpleNamespace(config=SimpleNamespace(input=use)), connectors={use.connector: lines}
-    )
-
-    async def of_pipeline(*_: Any) -> Any:
-        return runtime
-
-    async def refuse(_: Any) -> None:
+    async def refuse() -> None:
         raise DeliveryError("login", f"The server says that {SECRET} is wrong.", retryable=True)
 
-    reader = connectors.get("toy_lines").capability(ReadBatch)
-    assert reader is not None
-    monkeypatch.setattr(reader, "open", refuse)
-    services = cast(Any, SimpleNamespace(config=SimpleNamespace(runtime=of_pipeline), calls=asyncio.Semaphore()))
-    lease = cast(Any, SimpleNamespace(pipeline_id="p", version=1))
+    Door("toy_lines", ReadBatch, monkeypatch, opens=refuse)
+    reader = reader_of(Manager(LINES, file="orders"), Reading.BATCHING)
     with pytest.raises(DeliveryError, match="wrong") as failed:
-        async with InputReader(lease, Reading.BATCHING, services)._opened():
+        async with reader._opened():
             pass
     assert SECRET not in str(failed.value)
+
+
+async def test_a_batch_whose_input_does_not_open_in_time_fails_is_closed_and_gives_its_lease_back(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(input_reader, "_OPEN_SECONDS", 0.01)
+    door = Door("toy_lines", ReadBatch, monkeypatch, opens=hang)
+    manager = Manager(LINES, file="orders")
+    async with asyncio.timeout(LIMIT_SECONDS):
+        await reader_of(manager, Reading.BATCHING).run()
+    [progress] = manager.completed
+    assert progress.failure == (
+        "The input did not open within 0.01 s. Check that the system it is read from answers; opening is tried again."
+    )
+    assert (progress.breakpoint, progress.rows) == (b"", 0)
+    assert (door.opened, door.closed) == (1, 1)
+
+
+async def test_a_stream_that_does_not_open_in_time_is_closed_shown_as_failing_and_opened_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(input_reader, "_OPEN_SECONDS", 0.01)
+    monkeypatch.setattr(input_reader, "_REOPEN_SECONDS", 0.0)
+    tried_often = asyncio.Event()
+
+    async def hang_and_tell() -> None:
+        if door.opened == 3:
+            tried_often.set()
+        await hang()
+
+    door = Door("toy_ticks", ReadStream, monkeypatch, opens=hang_and_tell)
+    reader = reader_of(Manager(TICKS), Reading.STREAMING)
+    reading = asyncio.create_task(reader.run())
+    async with asyncio.timeout(LIMIT_SECONDS):
+        await tried_often.wait()
+    assert "did not open within 0.01 s" in (reader.progress().failure or "")
+    assert (door.opened, door.closed) == (3, 2)
+    reading.cancel()
+    await asyncio.wait([reading])
+    assert door.closed == 3
+
+
+async def test_a_timeout_of_a_connectors_own_is_not_taken_for_the_limit_of_opening(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def time_out() -> None:
+        raise TimeoutError
+
+    door = Door("toy_lines", ReadBatch, monkeypatch, opens=time_out)
+    manager = Manager(LINES, file="orders")
+    await reader_of(manager, Reading.BATCHING).run()
+    [progress] = manager.completed
+    assert progress.failure is not None
+    assert "failed unexpectedly (TimeoutError)" in progress.failure
+    assert door.closed == 1
+
+
+async def test_a_reader_that_loses_its_lease_while_its_input_opens_ends_at_once_and_closes_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    opening = asyncio.Event()
+
+    async def begin() -> None:
+        opening.set()
+        await hang()
+
+    door = Door("toy_lines", ReadBatch, monkeypatch, opens=begin)
+    manager = Manager(LINES, file="orders")
+    reading = asyncio.create_task(reader_of(manager, Reading.BATCHING).run())
+    async with asyncio.timeout(LIMIT_SECONDS):
+        await opening.wait()
+        reading.cancel()
+        await asyncio.wait([reading])
+    assert reading.cancelled()
+    assert (door.closed, manager.completed) == (1, [])
