@@ -7,11 +7,14 @@ from typing import Any
 from uuid import UUID, uuid4
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from backend.domain.capabilities import DeliveryError
 from backend.domain.connector import RuntimeConnector, connectors
 from backend.domain.idle_cache import IdleCache
+from backend.domain.inputs.connector import ConnectorInput
 from backend.domain.model import UnreadableConfigError
 from backend.domain.pipeline import OutputConfig, PipelineConfig, PipelineSnapshot
 from backend.domain.registry import BrokenComponentError, Registry, UnknownComponentError
@@ -50,6 +53,22 @@ def test_connectors_may_be_called_by_name_and_unknown_names_are_told_at_their_pl
         PipelineConfig.model_validate(named, context={CONNECTOR_IDS: {"ERP": HTTP}})
     assert [error["loc"][-1] for error in refused.value.errors()] == ["connector"]
     assert "no connector 'Files'" in str(refused.value)
+
+
+@given(st.integers(1, 86_400))
+def test_the_interval_of_an_input_is_a_second_to_a_day(seconds: int) -> None:
+    assert ConnectorInput.model_validate({"connector": LINES, "every_seconds": seconds}).every_seconds == seconds
+
+
+@given(st.integers(max_value=0) | st.integers(min_value=86_401) | st.floats(1.01, 1.99) | st.just(float("nan")))
+def test_any_other_interval_is_refused_at_its_field(seconds: float) -> None:
+    with pytest.raises(ValidationError) as refused:
+        ConnectorInput.model_validate({"connector": LINES, "every_seconds": seconds})
+    assert [error["loc"] for error in refused.value.errors()] == [("every_seconds",)]
+
+
+def test_an_input_that_says_nothing_of_its_interval_is_read_every_half_minute() -> None:
+    assert ConnectorInput.model_validate({"connector": LINES}).every_seconds == 30
 
 
 def test_the_schema_marks_every_use_with_what_it_asks_for() -> None:

@@ -29,13 +29,16 @@ from backend.domain.registry import UnknownComponentError
 
 LOCK = timedelta(seconds=60)
 """A reader without a heartbeat for this long loses its lease."""
-BATCHES_EVERY = timedelta(seconds=30)
+RETRY_AFTER = timedelta(seconds=30)
+"""A batch that failed is read again after this time, or after its input's interval if that is shorter: an input that is
+read once a day would be a day late otherwise."""
 LONGEST_BATCH = timedelta(minutes=30)
 """A reader of a batch that reads no record for this long loses its lease, however often it sends a heartbeat."""
 
 Held = tuple[UUID, UUID]
 """A pipeline and the token of its lease."""
 
+_INTERVAL = "every_seconds"
 _PROGRESS_FIELDS = ["breakpoint", "rows", "estimate", "failure", "failing_since", "locked_until", "ends_at"]
 
 
@@ -55,7 +58,8 @@ class Progress:
 
 def lease_follow(*, pipeline: Pipeline, config: PipelineConfig | None, **_: Any) -> None:
     """Creates the lease that the published version needs, or deletes it. When the input changes, its reader loses the
-    lease; the breakpoint is kept as long as connector and options are the same."""
+    lease, unless only its interval has changed; the breakpoint is kept as long as connector and options are the same.
+    """
     source = config.input if config is not None else None
     if not isinstance(source, ConnectorInput):
         InputLease.objects.filter(pipeline=pipeline).delete()
@@ -66,7 +70,10 @@ def lease_follow(*, pipeline: Pipeline, config: PipelineConfig | None, **_: Any)
     input = source.model_dump(mode="json")
     with transaction.atomic():
         lease = InputLease.objects.select_for_update().filter(pipeline=pipeline).first()
-        if lease is not None and lease.input == input:
+        if lease is not None and _read_alike(lease.input, input):
+            lease.input = input
+            lease.visible_at = _due(lease, timezone.now())
+            lease.save(update_fields=["input", "visible_at"])
             return
         same_source = lease is not None and _source(lease.input) == _source(input)
         breakpoint = lease.breakpoint if lease is not None and same_source else ""
@@ -76,6 +83,24 @@ def lease_follow(*, pipeline: Pipeline, config: PipelineConfig | None, **_: Any)
 def _source(input: dict[str, Any]) -> tuple[Any, Any]:
     """The parts of an input that its breakpoint depends on."""
     return input.get("connector"), input.get("options")
+
+
+def _read_alike(former: dict[str, Any], input: dict[str, Any]) -> bool:
+    """Whether they differ at most in the interval, which concerns no reader."""
+    return {**former, _INTERVAL: None} == {**input, _INTERVAL: None}
+
+
+def _due(lease: InputLease, now: datetime) -> datetime:
+    """When an input is read next whose interval may just have changed: a wait that has begun is as long as the new one,
+    and one after a failure is no longer."""
+    if lease.last_ended_at is not None and lease.began_at is None:
+        return lease.last_ended_at + _interval(lease)
+    return min(lease.visible_at, now + min(_interval(lease), RETRY_AFTER))
+
+
+def _interval(lease: InputLease) -> timedelta:
+    """From the end of a batch to the next one. Leases that an earlier release has stored have none of their own."""
+    return timedelta(seconds=lease.input.get(_INTERVAL, ConnectorInput.model_fields[_INTERVAL].default))
 
 
 def _reading_of(source: ConnectorInput) -> Reading | None:
@@ -137,8 +162,8 @@ def leases_release(held: Iterable[Held], progress: Mapping[UUID, Progress]) -> N
 def batch_complete(
     *, pipeline_id: UUID, token: UUID, breakpoint: bytes = b"", failure: str = "", rows: int = 0
 ) -> None:
-    """Ends a batch; the next begins at the breakpoint, a JSON document. With a failure it is read again from there or,
-    without a breakpoint, from the one that was recorded last.
+    """Ends a batch; the next begins at the breakpoint, a JSON document, after the input's interval. With a failure it
+    is read again from there or, without a breakpoint, from the one that was recorded last, soon.
 
     Raises InvalidJsonError, and ConflictError when the lease was lost: another reader may have the same batch by then.
     """
@@ -156,7 +181,7 @@ def batch_complete(
             lease.last_began_at, lease.last_ended_at, lease.last_rows = lease.began_at, now, lease.rows
             lease.began_at, lease.rows, lease.estimate = None, 0, None
         _free(lease)
-        lease.visible_at = now + BATCHES_EVERY
+        lease.visible_at = now + (min(_interval(lease), RETRY_AFTER) if failure else _interval(lease))
         lease.save()
 
 

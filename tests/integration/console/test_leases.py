@@ -14,9 +14,9 @@ from django.utils import timezone
 
 from backend.apps.connectors.models import Connector
 from backend.apps.manager.leases import (
-    BATCHES_EVERY,
     LOCK,
     LONGEST_BATCH,
+    RETRY_AFTER,
     Progress,
     batch_complete,
     leases_claim,
@@ -45,6 +45,10 @@ from tests.integration.conftest import MANAGER_ADDRESS, RunningManager
 pytestmark = pytest.mark.django_db(transaction=True)
 
 CONDITION = {"type": "equals", "field": "country", "value": "BR"}
+
+
+EVERY = timedelta(seconds=30)
+"""From the end of a batch to the next one, where a pipeline does not say."""
 
 
 def published(**config: Any) -> Pipeline:
@@ -108,7 +112,7 @@ def second_batch(pipeline: Pipeline) -> InputLease:
     """Claimed after a first one, which ended at the breakpoint 1."""
     [lease] = claimed()
     batch_complete(pipeline_id=pipeline.pk, token=token(lease), breakpoint=b"1")
-    passed("visible_at", pipeline, BATCHES_EVERY)
+    passed("visible_at", pipeline, EVERY)
     [lease] = claimed()
     return lease
 
@@ -125,7 +129,7 @@ def test_a_batch_has_one_reader_and_the_next_begins_where_it_ended() -> None:
     assert claimed() == []
     batch_complete(pipeline_id=pipeline.pk, token=token(lease), breakpoint=b'{"id": 12345678901234567890.50}')
     assert claimed() == []
-    passed("visible_at", pipeline, BATCHES_EVERY)
+    passed("visible_at", pipeline, EVERY)
     [again] = claimed()
     assert again.breakpoint == '{"id": 12345678901234567890.50}'
     assert again.token != lease.token
@@ -135,7 +139,7 @@ def test_a_batch_that_failed_is_read_again_from_where_it_began() -> None:
     pipeline = batching()
     lease = second_batch(pipeline)
     batch_complete(pipeline_id=pipeline.pk, token=token(lease), failure="The table is\0 gone.")
-    passed("visible_at", pipeline, BATCHES_EVERY)
+    passed("visible_at", pipeline, EVERY)
     [lease] = claimed()
     assert (lease.breakpoint, lease.failure) == ("1", "The table is gone.")
     batch_complete(pipeline_id=pipeline.pk, token=token(lease), breakpoint=b"2")
@@ -146,7 +150,7 @@ def test_a_batch_that_failed_later_is_read_again_from_where_it_had_come() -> Non
     pipeline = batching()
     lease = second_batch(pipeline)
     batch_complete(pipeline_id=pipeline.pk, token=token(lease), breakpoint=b"2", failure="The table is gone.", rows=4)
-    passed("visible_at", pipeline, BATCHES_EVERY)
+    passed("visible_at", pipeline, EVERY)
     [again] = claimed()
     assert (again.breakpoint, again.rows, again.began_at) == ("2", 4, lease.began_at)
     assert again.last_rows == 0
@@ -303,6 +307,110 @@ def test_a_changed_input_takes_the_lease_and_another_source_the_breakpoint() -> 
     assert lease.breakpoint == ""
 
 
+def every(pipeline: Pipeline, seconds: int) -> None:
+    """Publishes a version with that interval."""
+    republished(pipeline, input=source_of(pipeline) | {"every_seconds": seconds})
+
+
+def waits(pipeline: Pipeline) -> timedelta:
+    """How long it waits between the end of the last batch and the next one."""
+    lease = InputLease.objects.get(pk=pipeline.pk)
+    assert lease.last_ended_at is not None
+    return lease.visible_at - lease.last_ended_at
+
+
+def test_a_batch_is_due_an_interval_after_the_last_one_ended() -> None:
+    for seconds in (1, 30, 3600, 86_400):
+        pipeline = batching()
+        every(pipeline, seconds)
+        [lease] = claimed()
+        batch_complete(pipeline_id=pipeline.pk, token=token(lease), breakpoint=b"1")
+        assert waits(pipeline) == timedelta(seconds=seconds)
+        passed("visible_at", pipeline, timedelta(seconds=seconds))
+        [lease] = claimed()
+        assert lease.breakpoint == "1"
+
+
+def test_a_changed_interval_counts_for_the_wait_that_has_begun_and_keeps_the_breakpoint() -> None:
+    pipeline = batching()
+    [lease] = claimed()
+    batch_complete(pipeline_id=pipeline.pk, token=token(lease), breakpoint=b"1")
+    for seconds in (86_400, 60, 3600, 5):
+        every(pipeline, seconds)
+        assert waits(pipeline) == timedelta(seconds=seconds)
+    for name in ("visible_at", "last_ended_at"):
+        passed(name, pipeline, timedelta(seconds=6))
+    [lease] = claimed()
+    assert lease.breakpoint == "1"
+
+
+def test_a_changed_interval_leaves_the_reader_its_lease_and_what_it_has_read() -> None:
+    for pipeline, reading in ((batching(), Reading.BATCHING), (streaming(), Reading.STREAMING)):
+        [lease] = claimed(reading)
+        held = (pipeline.pk, token(lease))
+        leases_renew([held], {pipeline.pk: Progress(b"7", rows=7)})
+        every(pipeline, 3600)
+        [renewed] = leases_renew([held])
+        assert (renewed.breakpoint, renewed.rows, renewed.input["every_seconds"]) == ("7", 7, 3600)
+        assert renewed.pipeline.published is not None
+        assert renewed.pipeline.published.number == 2
+
+
+def test_a_batch_that_ends_after_its_interval_was_changed_waits_for_the_new_one() -> None:
+    pipeline = batching()
+    [lease] = claimed()
+    every(pipeline, 600)
+    batch_complete(pipeline_id=pipeline.pk, token=token(lease), breakpoint=b"1")
+    assert waits(pipeline) == timedelta(seconds=600)
+
+
+def test_a_first_batch_is_not_put_off_by_a_longer_interval() -> None:
+    pipeline = batching()
+    every(pipeline, 86_400)
+    assert [lease.pk for lease in claimed()] == [pipeline.pk]
+
+
+def test_a_batch_that_failed_is_tried_again_soon_however_long_its_interval_is() -> None:
+    for seconds, retried_after in ((86_400, RETRY_AFTER), (30, RETRY_AFTER), (2, timedelta(seconds=2))):
+        pipeline = batching()
+        every(pipeline, seconds)
+        [lease] = claimed()
+        before = timezone.now()
+        batch_complete(pipeline_id=pipeline.pk, token=token(lease), failure="The table is gone.")
+        failed = InputLease.objects.get(pk=pipeline.pk)
+        assert before + retried_after <= failed.visible_at <= timezone.now() + retried_after
+        passed("visible_at", pipeline, retried_after)
+        [lease] = claimed()
+        batch_complete(pipeline_id=pipeline.pk, token=token(lease), breakpoint=b"1")
+        assert waits(pipeline) == timedelta(seconds=seconds)
+
+
+def test_a_shorter_interval_shortens_the_wait_after_a_failure_and_a_longer_one_does_not_prolong_it() -> None:
+    pipeline = batching()
+    [lease] = claimed()
+    batch_complete(pipeline_id=pipeline.pk, token=token(lease), failure="The table is gone.")
+    retried_at = InputLease.objects.get(pk=pipeline.pk).visible_at
+    every(pipeline, 86_400)
+    assert InputLease.objects.get(pk=pipeline.pk).visible_at == retried_at
+    every(pipeline, 2)
+    failed = InputLease.objects.get(pk=pipeline.pk)
+    assert failed.visible_at <= timezone.now() + timedelta(seconds=2)
+    assert failed.failure == "The table is gone."
+
+
+def test_a_lease_of_a_release_without_intervals_is_read_every_half_minute_and_kept() -> None:
+    pipeline = batching()
+    [lease] = claimed()
+    stored = {name: value for name, value in lease.input.items() if name != "every_seconds"}
+    InputLease.objects.filter(pk=pipeline.pk).update(input=stored)
+    actor = factories.admin_of(pipeline.workspace)
+    pipeline_resume(pipeline=pipeline_pause(pipeline=pipeline, actor=actor), actor=actor)
+    assert leases_renew([(pipeline.pk, token(lease))]) == [lease]
+    InputLease.objects.filter(pk=pipeline.pk).update(input=stored)
+    batch_complete(pipeline_id=pipeline.pk, token=token(lease), breakpoint=b"1")
+    assert waits(pipeline) == EVERY
+
+
 def test_an_input_that_is_no_longer_read_has_no_lease_any_more() -> None:
     pipeline = batching()
     [lease] = claimed()
@@ -395,7 +503,7 @@ async def test_a_batch_over_grpc(stub: Stub) -> None:
     await stub.call("CompleteBatch", ended)
     assert await status(stub.call("CompleteBatch", ended)) is grpc.StatusCode.FAILED_PRECONDITION
     assert (await stub.call("Heartbeat", pb.HeartbeatRequest(leases=[held]))).leases == []
-    await sync_to_async(passed)("visible_at", pipeline, BATCHES_EVERY)
+    await sync_to_async(passed)("visible_at", pipeline, EVERY)
     [lease] = (await stub.call("LeaseInputs", request)).leases
     assert lease.breakpoint == b'{"id": 7}'
 

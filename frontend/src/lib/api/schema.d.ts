@@ -2142,6 +2142,12 @@ export interface components {
              * @enum {string}
              */
             type: "connector";
+            /**
+             * Seconds between batches
+             * @description Seconds from the end of a batch to the next one, from 1 to 86,400 (a day). Only for connectors that are read in batches; one that is read as a stream is read all the time, whatever is set here.
+             * @default 30
+             */
+            every_seconds: number;
         };
         ConnectorRequest: {
             name: string;
