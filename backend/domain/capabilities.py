@@ -40,7 +40,11 @@ class Connection(VersionedModel):
 
 
 class Options(StrictModel):
-    """Base of what a pipeline sets for one use of a connector: a path, a topic, a table."""
+    """Base of what a pipeline sets for one use of a connector: a path, a topic, a table.
+
+    Where Headrace keeps how far an input was read, a changed option makes reading start anew, unless its field says by
+    ``SAME_SOURCE`` that the same is read. What stands in a model within the options is judged field by field.
+    """
 
 
 ConnectionT = TypeVar("ConnectionT", bound=Connection)
@@ -252,6 +256,12 @@ class ReadStream(Capability[ConnectionT, OptionsT]):
         self.position: Any = None
         """With ``keeps_position``: the breakpoint of a batch that Kafka has acknowledged, set before ``open``; it may
         be some seconds old, and is None at the first time."""
+
+    @classmethod
+    def goes_on_from(cls, breakpoint: Any) -> bool:
+        """With ``keeps_position``: whether reading needs that breakpoint to go on. If not, the source keeps what it
+        stands for, and nothing starts anew without it."""
+        return True
 
     @abstractmethod
     def stream(self) -> AsyncIterator[Batch]:

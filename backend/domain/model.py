@@ -8,6 +8,11 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 ADVANCED: dict[str, Any] = {"advanced": True}
 """``json_schema_extra`` of a field whose default rarely changes: forms collapse it."""
 
+SAME_SOURCE: dict[str, Any] = {"same_source": True}
+"""``json_schema_extra`` of an input's option that changes neither what is read nor the messages that come of it, only
+when, how fast, in which portions or within which limits. Reading goes on where it is when such an option changes; it
+starts anew when any other does."""
+
 _ACRONYMS = {
     "http": "HTTP",
     "url": "URL",

@@ -106,7 +106,8 @@ def _fields(root: dict[str, Any], schema: dict[str, Any], prefix: str) -> Iterat
     for name, field in schema.get("properties", {}).items():
         required = "yes" if name in schema.get("required", ()) else ""
         secret = " Secret." if '"writeOnly": true' in json.dumps(field) else ""
-        yield prefix + name, required, field.get("description", f"Always `{field.get('const')}`.") + secret
+        same = " Changing it does not start reading anew." if field.get("same_source") else ""
+        yield prefix + name, required, field.get("description", f"Always `{field.get('const')}`.") + secret + same
         for variant in field.get("oneOf", ()):
             resolved = root["$defs"][variant["$ref"].rsplit("/", 1)[1]]
             yield from _fields(root, resolved, f"{prefix}{name}.")

@@ -16,16 +16,15 @@ from django.db import transaction
 from django.db.models import Q, QuerySet
 from django.utils import timezone
 
-from backend.apps.connectors.models import Connector
+from backend.apps.audit.services import audit_record
 from backend.apps.manager.models import InputLease
+from backend.apps.manager.selectors import causes_of_new_start, reading_capability, shortened
 from backend.apps.pipelines.models import Pipeline
 from backend.domain import json
-from backend.domain.capabilities import ReadBatch, Reading, ReadStream
-from backend.domain.connector import connectors
+from backend.domain.capabilities import Reading
 from backend.domain.errors import ConflictError
-from backend.domain.inputs.connector import ConnectorInput
+from backend.domain.inputs.connector import Cause, ConnectorInput
 from backend.domain.pipeline import PipelineConfig
-from backend.domain.registry import UnknownComponentError
 
 LOCK = timedelta(seconds=60)
 """A reader without a heartbeat for this long loses its lease."""
@@ -34,6 +33,9 @@ RETRY_AFTER = timedelta(seconds=30)
 read once a day would be a day late otherwise."""
 LONGEST_BATCH = timedelta(minutes=30)
 """A reader of a batch that reads no record for this long loses its lease, however often it sends a heartbeat."""
+
+_KEPT_FIELDS = ["breakpoint", "last_began_at", "last_ended_at", "last_rows"]
+"""What stays true of an input whose reader has to begin anew where the former one was."""
 
 Held = tuple[UUID, UUID]
 """A pipeline and the token of its lease."""
@@ -58,31 +60,43 @@ class Progress:
 
 def lease_follow(*, pipeline: Pipeline, config: PipelineConfig | None, **_: Any) -> None:
     """Creates the lease that the published version needs, or deletes it. When the input changes, its reader loses the
-    lease, unless only its interval has changed; the breakpoint is kept as long as connector and options are the same.
-    """
+    lease, unless only its interval has changed; the breakpoint is kept as long as the same is read, and the audit log
+    says when it is not."""
     source = config.input if config is not None else None
     if not isinstance(source, ConnectorInput):
         InputLease.objects.filter(pipeline=pipeline).delete()
         return
-    reading = _reading_of(source)
-    if reading is None:
+    capability = reading_capability(source)
+    if capability is None:
         return  # the lease keeps its breakpoint until the connector's type is there again
     input = source.model_dump(mode="json")
     with transaction.atomic():
         lease = InputLease.objects.select_for_update().filter(pipeline=pipeline).first()
+        if lease is not None and lease.input == input:
+            return
         if lease is not None and _read_alike(lease.input, input):
             lease.input = input
             lease.visible_at = _due(lease, timezone.now())
             lease.save(update_fields=["input", "visible_at"])
             return
-        same_source = lease is not None and _source(lease.input) == _source(input)
-        breakpoint = lease.breakpoint if lease is not None and same_source else ""
-        InputLease(pipeline=pipeline, reading=reading, input=input, breakpoint=breakpoint).save()
+        follower = InputLease(pipeline=pipeline, reading=capability.reading, input=input)
+        if lease is not None and (causes := causes_of_new_start(lease, source, capability)):
+            _record_new_start(lease, causes)
+        elif lease is not None:
+            for name in _KEPT_FIELDS:
+                setattr(follower, name, getattr(lease, name))
+        follower.save()
 
 
-def _source(input: dict[str, Any]) -> tuple[Any, Any]:
-    """The parts of an input that its breakpoint depends on."""
-    return input.get("connector"), input.get("options")
+def _record_new_start(lease: InputLease, causes: list[Cause]) -> None:
+    audit_record(
+        action="pipeline.read_anew",
+        actor="Headrace",
+        workspace=lease.pipeline.workspace,
+        target=lease.pipeline,
+        before={"breakpoint": shortened(lease.breakpoint)},
+        after={"changed": [cause.path for cause in causes]},
+    )
 
 
 def _read_alike(former: dict[str, Any], input: dict[str, Any]) -> bool:
@@ -101,19 +115,6 @@ def _due(lease: InputLease, now: datetime) -> datetime:
 def _interval(lease: InputLease) -> timedelta:
     """From the end of a batch to the next one. Leases that an earlier release has stored have none of their own."""
     return timedelta(seconds=lease.input.get(_INTERVAL, ConnectorInput.model_fields[_INTERVAL].default))
-
-
-def _reading_of(source: ConnectorInput) -> Reading | None:
-    """How the input is read, or None when its connector's type is gone, or is no longer one that can be read."""
-    connector = Connector.objects.get(pk=source.connector)
-    try:
-        capability = source.capability_of(connectors.get(connector.type))
-    except UnknownComponentError:
-        return None
-    if capability is None:
-        return None
-    assert issubclass(capability, ReadBatch | ReadStream)
-    return capability.reading
 
 
 def leases_claim(*, reading: Reading, holder: str, limit: int) -> list[InputLease]:

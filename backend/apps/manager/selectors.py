@@ -3,12 +3,20 @@
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
+from typing import Any
 
+from django.http import Http404
 from django.utils import timezone
 
+from backend.apps.connectors.models import Connector
 from backend.apps.manager.models import InputLease
 from backend.apps.pipelines.models import Pipeline
-from backend.domain.capabilities import Reading
+from backend.domain import json
+from backend.domain.capabilities import ReadBatch, Reading, ReadStream
+from backend.domain.connector import connectors
+from backend.domain.inputs.connector import Cause, ConnectorInput, changes_of_source
+from backend.domain.model import UnreadableConfigError
+from backend.domain.registry import UnknownComponentError
 
 _SHOWN_CHARACTERS = 2000
 
@@ -72,7 +80,7 @@ def input_state(pipeline: Pipeline) -> InputState:
         estimate=lease.estimate,
         last_batch=last,
         next_at=None if held or pipeline.paused else lease.visible_at,
-        breakpoint=_shortened(lease.breakpoint),
+        breakpoint=shortened(lease.breakpoint),
         failure=lease.failure,
         failing_since=lease.failing_since,
     )
@@ -86,5 +94,48 @@ def _state(lease: InputLease, *, paused: bool, held: bool) -> State:
     return State.READING if held else State.IDLE
 
 
-def _shortened(text: str) -> str:
+def input_change(*, pipeline: Pipeline, number: int) -> list[Cause]:
+    """Why the input would be read anew if that version were published; nothing when it would be read on, or is not
+    read. Raises Http404."""
+    version = pipeline.versions.filter(number=number).first()
+    if version is None:
+        raise Http404
+    lease = InputLease.objects.filter(pipeline=pipeline).first()
+    try:
+        source = version.load().input
+    except UnreadableConfigError:
+        return []  # it cannot be published
+    if lease is None or not isinstance(source, ConnectorInput):
+        return []
+    capability = reading_capability(source)
+    return causes_of_new_start(lease, source, capability) if capability is not None else []
+
+
+def causes_of_new_start(
+    lease: InputLease, source: ConnectorInput, capability: type[ReadBatch[Any, Any] | ReadStream[Any, Any]]
+) -> list[Cause]:
+    """Why reading starts anew once that is the published input: the fields that say so. None when reading goes on, or
+    when nothing has been read that would be read again."""
+    if not lease.breakpoint:
+        return []
+    causes = changes_of_source(lease.input, source, capability)
+    same_connector = lease.input.get("connector") == str(source.connector)
+    if same_connector and issubclass(capability, ReadStream):
+        return causes if capability.goes_on_from(json.loads(lease.breakpoint)) else []
+    return causes
+
+
+def reading_capability(source: ConnectorInput) -> type[ReadBatch[Any, Any] | ReadStream[Any, Any]] | None:
+    """By which the input is read; None when its connector or that one's type is gone, or cannot be read any more."""
+    connector = Connector.objects.filter(pk=source.connector).first()
+    try:
+        capability = source.capability_of(connectors.get(connector.type)) if connector is not None else None
+    except UnknownComponentError:
+        return None
+    assert capability is None or issubclass(capability, ReadBatch | ReadStream)
+    return capability
+
+
+def shortened(text: str) -> str:
+    """As much of a breakpoint as is shown to people."""
     return text if len(text) <= _SHOWN_CHARACTERS else f"{text[:_SHOWN_CHARACTERS]}…"

@@ -11,7 +11,7 @@ from backend.connectors.delta_sharing.protocol import File, Listing, Provider, t
 from backend.connectors.delta_sharing.rows import Document, Files
 from backend.domain import json
 from backend.domain.capabilities import Batch, DeliveryError, InputRecord, Options, ReadBatch
-from backend.domain.model import ADVANCED, StrictModel
+from backend.domain.model import ADVANCED, SAME_SOURCE, StrictModel
 from backend.domain.reasons import Reason
 
 _VERSIONS = 100
@@ -23,7 +23,11 @@ class Snapshot(StrictModel):
     """Reads all rows, once or again with each new version of the table."""
 
     type: Literal["snapshot"] = "snapshot"
-    repeat: bool = Field(False, description="Read all rows again when the table has a new version.")
+    repeat: bool = Field(
+        False,
+        description="Read all rows again when the table has a new version.",
+        json_schema_extra=SAME_SOURCE,
+    )
     predicate_hints: list[str] = Field(
         default_factory=list,
         max_length=20,
@@ -66,7 +70,9 @@ class DeltaSharingInputOptions(Options):
         "place in its file, and messages are independent.",
         examples=[["id"]],
     )
-    batch_rows: int = Field(500, ge=1, le=10_000, description="Most rows in a batch.", json_schema_extra=ADVANCED)
+    batch_rows: int = Field(
+        500, ge=1, le=10_000, description="Most rows in a batch.", json_schema_extra=ADVANCED | SAME_SOURCE
+    )
 
 
 class DeltaSharingReadBatch(ReadBatch[DeltaSharingConnection, DeltaSharingInputOptions]):

@@ -13,7 +13,7 @@ from pydantic import Field
 
 from backend.connectors.parts.raw_json import raw_at
 from backend.domain import json
-from backend.domain.model import StrictModel
+from backend.domain.model import SAME_SOURCE, StrictModel
 from backend.domain.paths import FieldPath, parse_path
 
 _KNOWN = 1000
@@ -54,6 +54,7 @@ class Everything(StrictModel):
         None,
         ge=1,
         description="Minutes after which all records are read again, as new messages. Without it they are read once.",
+        json_schema_extra=SAME_SOURCE,
     )
 
     def begun(self, progress: Progress) -> Progress | None:

@@ -14,7 +14,7 @@ from backend.connectors.parts.raw_json import raw_at
 from backend.domain import json
 from backend.domain.capabilities import DeliveryError
 from backend.domain.http_text import encoded
-from backend.domain.model import StrictModel
+from backend.domain.model import SAME_SOURCE, StrictModel
 from backend.domain.paths import FieldPath, parse_path
 from backend.domain.reasons import Reason
 
@@ -103,6 +103,14 @@ class Offset(_Sized):
     offset_parameter: ParameterName = Field("offset", description="Query parameter for the number of records to skip.")
     size_parameter: str = Field(
         "limit", description="Query parameter for the number of records on a page; without it, the API chooses."
+    )
+    # A place is a number of records here, and not of pages, so that it stays the same with pages of another size.
+    size: int = Field(
+        100,
+        ge=1,
+        le=10_000,
+        description="Records on a page, where there is a parameter for it.",
+        json_schema_extra=SAME_SOURCE,
     )
 
     def parameters(self, place: Any) -> dict[str, str]:

@@ -19,7 +19,7 @@ from backend.connectors.parts.raw_json import raw_at, raw_items
 from backend.domain import json
 from backend.domain.capabilities import Batch, DeliveryError, InputRecord, Options, ReadBatch
 from backend.domain.http_text import HeaderName, HeaderValue
-from backend.domain.model import ADVANCED
+from backend.domain.model import ADVANCED, SAME_SOURCE
 from backend.domain.paths import FieldPath, parse_path
 from backend.domain.reasons import Reason
 from backend.network.http_client import HttpError, Response
@@ -56,17 +56,21 @@ class HttpReadOptions(Options):
     mode: Mode = Field(description="Which records are read.")
     paging: AnyPaging = Field(default_factory=NoPaging, description="How the API divides its records into pages.")
     pages_per_second: float | None = Field(
-        None, gt=0, le=100, description="Most requests per second.", json_schema_extra=ADVANCED
+        None, gt=0, le=100, description="Most requests per second.", json_schema_extra=ADVANCED | SAME_SOURCE
     )
     timeout_seconds: float = Field(
-        60.0, ge=1, le=300, description="Longest time for a page, in seconds.", json_schema_extra=ADVANCED
+        60.0,
+        ge=1,
+        le=300,
+        description="Longest time for a page, in seconds.",
+        json_schema_extra=ADVANCED | SAME_SOURCE,
     )
     page_bytes: int = Field(
         4 * 1024 * 1024,
         ge=1024,
         le=32 * 1024 * 1024,
         description="Most bytes in an answer.",
-        json_schema_extra=ADVANCED,
+        json_schema_extra=ADVANCED | SAME_SOURCE,
     )
 
 

@@ -20,7 +20,7 @@ from backend.connectors.mongodb.write import CollectionName, DatabaseName
 from backend.connectors.parts.batch_limit import FIRST_RECORDS, next_limit
 from backend.domain import json
 from backend.domain.capabilities import Batch, InputRecord, Options, ReadBatch
-from backend.domain.model import ADVANCED, StrictModel
+from backend.domain.model import ADVANCED, SAME_SOURCE, StrictModel
 from backend.domain.paths import FieldPath, get, parse_path
 
 _READ_SECONDS = 600.0
@@ -38,6 +38,7 @@ class WholeCollection(StrictModel):
         None,
         ge=1,
         description="Minutes after which all documents are read again, as new messages. Without it they are read once.",
+        json_schema_extra=SAME_SOURCE,
     )
 
 
@@ -57,6 +58,7 @@ class NewDocuments(StrictModel):
         le=86_400,
         description="Seconds for which a document is left before it is read, so that those that are written late are "
         "not missed. Concerns dates and object ids.",
+        json_schema_extra=SAME_SOURCE,
     )
 
 
@@ -85,7 +87,7 @@ class MongodbReadOptions(Options):
         "which keeps every type.",
     )
     most_documents: int = Field(
-        500, ge=1, le=10_000, description="Most documents in a batch.", json_schema_extra=ADVANCED
+        500, ge=1, le=10_000, description="Most documents in a batch.", json_schema_extra=ADVANCED | SAME_SOURCE
     )
 
     @field_validator("filter")

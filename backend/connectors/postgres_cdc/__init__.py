@@ -44,6 +44,12 @@ class CdcReadStream(ReadStream[PostgresConnection, CdcOptions]):
         if self._reader is not None:
             self._reader.close()
 
+    @classmethod
+    def goes_on_from(cls, breakpoint: Any) -> bool:
+        """Only that of a snapshot: it has a place beside the batch's number and the position in the log, which the slot
+        keeps."""
+        return len(breakpoint or ()) > 2
+
     def stream(self) -> AsyncIterator[Batch]:
         assert self._reader is not None
         return self._reader.stream()

@@ -4,7 +4,7 @@ from pydantic import Field
 
 from backend.connectors.parts.database import DatabaseConnection
 from backend.domain.capabilities import Options
-from backend.domain.model import ADVANCED
+from backend.domain.model import ADVANCED, SAME_SOURCE
 
 _IDENTIFIER = r"^[^\x00\"]{1,63}$"
 
@@ -36,7 +36,7 @@ class CdcOptions(Options):
         ge=1,
         description="How much of its log the database may keep for this input, while it is paused for example, before "
         "a warning is shown and an alert is raised, in megabytes.",
-        json_schema_extra=ADVANCED,
+        json_schema_extra=ADVANCED | SAME_SOURCE,
     )
     slot: str | None = Field(
         None,

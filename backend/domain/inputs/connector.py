@@ -1,10 +1,19 @@
-from typing import Literal
+from collections.abc import Iterator, Mapping
+from typing import Any, Literal, NamedTuple
 
-from pydantic import Field
+from pydantic import BaseModel, Field, ValidationError
 
-from backend.domain.capabilities import ReadBatch, ReadStream
+from backend.domain.capabilities import Capability, ReadBatch, ReadStream
 from backend.domain.inputs.base import OrderedInput, inputs
+from backend.domain.model import SAME_SOURCE, label
 from backend.domain.uses import Use
+
+
+class Cause(NamedTuple):
+    """A field whose change makes reading start anew: its dotted path in the pipeline's configuration, and its label."""
+
+    path: str
+    title: str
 
 
 @inputs.register
@@ -23,3 +32,34 @@ class ConnectorInput(OrderedInput, Use):
         description="Seconds from the end of a batch to the next one, from 1 to 86,400 (a day). Only for connectors "
         "that are read in batches; one that is read as a stream is read all the time, whatever is set here.",
     )
+
+
+def changes_of_source(
+    former: Mapping[str, Any], present: ConnectorInput, capability: type[Capability[Any, Any]]
+) -> list[Cause]:
+    """Why the present input, which that capability reads, cannot go on from a breakpoint of the former one, which is as
+    it was stored. None when it can."""
+    if former.get("connector") != str(present.connector):
+        return [Cause("input.connector", label("connector"))]
+    stored = former.get("options", {})
+    if stored == present.options:
+        return []
+    model = capability.options_model
+    try:
+        options = model.model_validate(stored), model.model_validate(present.options)
+    except ValidationError:  # another release stored what this one cannot judge
+        return [Cause("input.options", label("options"))]
+    return list(_differing(*options, "input.options"))
+
+
+def _differing(former: BaseModel, present: BaseModel, path: str) -> Iterator[Cause]:
+    """The fields that differ, but for those that leave the source the same."""
+    for name, field in type(present).model_fields.items():
+        extra = field.json_schema_extra
+        if isinstance(extra, dict) and extra.items() >= SAME_SOURCE.items():
+            continue
+        before, after = getattr(former, name), getattr(present, name)
+        if isinstance(after, BaseModel) and type(before) is type(after):
+            yield from _differing(before, after, f"{path}.{name}")
+        elif before != after:
+            yield Cause(f"{path}.{name}", field.title or label(name))

@@ -11,7 +11,9 @@ import pytest
 from asgiref.sync import sync_to_async
 from django.db import connections
 from django.utils import timezone
+from rest_framework.test import APIClient
 
+from backend.apps.audit.models import AuditEntry
 from backend.apps.connectors.models import Connector
 from backend.apps.manager.leases import (
     LOCK,
@@ -409,6 +411,82 @@ def test_a_lease_of_a_release_without_intervals_is_read_every_half_minute_and_ke
     InputLease.objects.filter(pk=pipeline.pk).update(input=stored)
     batch_complete(pipeline_id=pipeline.pk, token=token(lease), breakpoint=b"1")
     assert waits(pipeline) == EVERY
+
+
+def saved(pipeline: Pipeline, **input: Any) -> int:
+    """The number of a version that is not published, with that change of the input."""
+    actor = factories.admin_of(pipeline.workspace)
+    newest = pipeline.versions.first()
+    assert newest is not None
+    config = newest.config | {"input": source_of(pipeline) | input}
+    pipeline_update(pipeline=pipeline, actor=actor, name=pipeline.name, config=config)
+    newest = pipeline.versions.first()
+    assert newest is not None
+    return newest.number
+
+
+def input_change(pipeline: Pipeline, number: int, user: Any = None) -> Any:
+    """As the API tells what publishing that version does."""
+    client = APIClient()
+    client.force_login(user or factories.admin_of(pipeline.workspace))
+    return client.get(f"/api/v1/pipelines/{pipeline.pk}/versions/{number}/input-change/")
+
+
+def test_a_changed_pace_takes_the_lease_and_keeps_the_breakpoint_and_the_last_batch() -> None:
+    pipeline = batching()
+    lease = second_batch(pipeline)
+    number = saved(pipeline, options={"file": "orders", "at_a_time": 7})
+    assert input_change(pipeline, number).json() == {"starts_anew": False, "causes": []}
+    republished(pipeline)
+    assert leases_renew([(pipeline.pk, token(lease))]) == []
+    [again] = claimed()
+    assert again.breakpoint == "1"
+    assert (again.last_began_at, again.last_ended_at) == (lease.last_began_at, lease.last_ended_at)
+    assert not AuditEntry.objects.filter(action="pipeline.read_anew").exists()
+
+
+def test_what_starts_anew_is_said_before_it_is_published_and_recorded_after() -> None:
+    pipeline = batching()
+    second_batch(pipeline)
+    number = saved(pipeline, options={"file": "customers", "at_a_time": 7})
+    cause = {"path": "input.options.file", "title": "File"}
+    assert input_change(pipeline, number).json() == {"starts_anew": True, "causes": [cause]}
+    assert InputLease.objects.get(pk=pipeline.pk).breakpoint == "1"
+    republished(pipeline)
+    assert InputLease.objects.get(pk=pipeline.pk).breakpoint == ""
+    entry = AuditEntry.objects.get(action="pipeline.read_anew")
+    assert (entry.object_id, entry.actor) == (str(pipeline.pk), "Headrace")
+    assert entry.changes == [
+        {"path": "breakpoint", "before": "1", "after": None},
+        {"path": "changed", "before": None, "after": ["input.options.file"]},
+    ]
+    assert input_change(pipeline, number).json() == {"starts_anew": False, "causes": []}
+
+
+def test_another_connector_is_said_to_start_anew_and_the_same_one_with_another_address_is_not() -> None:
+    pipeline = batching()
+    second_batch(pipeline)
+    Connector.objects.filter(type="toy_lines").update(connection={"folder": "/elsewhere"})
+    assert not input_change(pipeline, saved(pipeline)).json()["starts_anew"]
+    other = factories.make_connector(pipeline.workspace, type="toy_lines", folder="/elsewhere")
+    changed = input_change(pipeline, saved(pipeline, connector=str(other.pk))).json()
+    assert changed == {"starts_anew": True, "causes": [{"path": "input.connector", "title": "Connector"}]}
+
+
+def test_nothing_starts_anew_of_which_nothing_was_read() -> None:
+    pipeline = batching()
+    number = saved(pipeline, options={"file": "customers"})
+    assert input_change(pipeline, number).json() == {"starts_anew": False, "causes": []}
+    republished(pipeline)
+    assert not AuditEntry.objects.filter(action="pipeline.read_anew").exists()
+
+
+def test_only_members_are_told_and_only_of_versions_that_exist() -> None:
+    pipeline = batching()
+    assert input_change(pipeline, 7).status_code == 404
+    assert input_change(pipeline, 1).status_code == 200
+    stranger = factories.admin_of(factories.make_workspace())
+    assert input_change(pipeline, 1, stranger).status_code == 404
 
 
 def test_an_input_that_is_no_longer_read_has_no_lease_any_more() -> None:

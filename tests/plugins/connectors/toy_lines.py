@@ -6,6 +6,7 @@ from pydantic import Field, SecretStr
 
 from backend.domain.capabilities import Batch, Connection, DeliveryError, InputRecord, Options, ReadBatch
 from backend.domain.connector import CheckFailedError, Connector, connectors
+from backend.domain.model import SAME_SOURCE
 
 
 class LinesConnection(Connection):
@@ -19,7 +20,7 @@ class LinesOptions(Options):
     """The lines of one file."""
 
     file: str = Field(pattern=r"^[\w.-]+$", description="File to read, of which each line is a message.")
-    at_a_time: int = Field(2, ge=1, description="Lines that are read at a time.")
+    at_a_time: int = Field(2, ge=1, description="Lines that are read at a time.", json_schema_extra=SAME_SOURCE)
 
 
 class LinesReadBatch(ReadBatch[LinesConnection, LinesOptions]):

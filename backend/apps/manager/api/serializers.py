@@ -10,6 +10,20 @@ class CompleteBatchSerializer(serializers.Serializer):
     rows = serializers.IntegerField()
 
 
+class CauseSerializer(serializers.Serializer):
+    path = serializers.CharField(help_text="The field that differs from what is read now.")
+    title = serializers.CharField(help_text="The field's label in forms.")
+
+
+class InputChangeSerializer(serializers.Serializer):
+    """What publishing a version does to the reading of the input."""
+
+    starts_anew = serializers.BooleanField(
+        help_text="Whether the input is read as if nothing had been read yet, so that messages may come in again."
+    )
+    causes = CauseSerializer(many=True, help_text="Why it starts anew; empty when it goes on where it is.")
+
+
 class InputStateSerializer(serializers.Serializer):
     """How the input of the published version is read."""
 

@@ -1,14 +1,14 @@
 from dataclasses import asdict
 
 from django.db.models import QuerySet
-from drf_spectacular.utils import extend_schema
+from drf_spectacular.utils import OpenApiParameter, extend_schema
 from rest_framework import viewsets
 from rest_framework.decorators import action
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from backend.apps.manager.api.serializers import InputStateSerializer
-from backend.apps.manager.selectors import input_state
+from backend.apps.manager.api.serializers import InputChangeSerializer, InputStateSerializer
+from backend.apps.manager.selectors import input_change, input_state
 from backend.apps.pipelines.models import Pipeline
 from backend.apps.pipelines.selectors import pipelines_of
 from backend.apps.workspaces.api.base import workspace_of
@@ -29,3 +29,11 @@ class PipelineInputViewSet(viewsets.GenericViewSet[Pipeline]):
     def input_state(self, request: Request, pk: str) -> Response:
         """How far the input has been read, and why it cannot be read if that is so."""
         return Response(InputStateSerializer(asdict(input_state(self.get_object()))).data)
+
+    @extend_schema(responses=InputChangeSerializer, parameters=[OpenApiParameter("number", int, OpenApiParameter.PATH)])
+    @action(detail=True, url_path=r"versions/(?P<number>\d+)/input-change")
+    def input_change(self, request: Request, pk: str, number: str) -> Response:
+        """Whether the input starts anew when a version is published, and why."""
+        causes = input_change(pipeline=self.get_object(), number=int(number))
+        answer = {"starts_anew": bool(causes), "causes": [cause._asdict() for cause in causes]}
+        return Response(InputChangeSerializer(answer).data)

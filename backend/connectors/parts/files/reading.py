@@ -21,7 +21,7 @@ from backend.connectors.parts.files.sources import StoredSource
 from backend.connectors.parts.files.store import UNFINISHED, FileStore, StoredFile, limited
 from backend.domain import json
 from backend.domain.capabilities import Batch, Connection, DeliveryError, InputRecord, Options, ReadBatch
-from backend.domain.model import ADVANCED
+from backend.domain.model import ADVANCED, SAME_SOURCE
 
 log = logging.getLogger(__name__)
 
@@ -51,7 +51,7 @@ def _settle_seconds(default: int) -> Any:
         le=86_400,
         description="Seconds for which a file has to be unchanged before it is read. Where files appear before they "
         "are complete, it has to be longer than the pauses in which they are written.",
-        json_schema_extra=ADVANCED,
+        json_schema_extra=ADVANCED | SAME_SOURCE,
     )
 
 
@@ -77,6 +77,8 @@ class ReadFilesOptions(Options):
         "stop",
         description="What happens at a file that cannot be read to its end: reading stops there until the file is "
         "replaced or removed, or goes on with the next file.",
+        # It concerns the files that come: who gives up a bad one does not want all others once more.
+        json_schema_extra=SAME_SOURCE,
     )
     settle_seconds: int = _settle_seconds(0)
 

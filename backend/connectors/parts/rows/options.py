@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 from pydantic import Field, field_validator
 
 from backend.domain.capabilities import Options
-from backend.domain.model import ADVANCED, StrictModel
+from backend.domain.model import ADVANCED, SAME_SOURCE, StrictModel
 
 TableName = Annotated[
     str,
@@ -23,7 +23,10 @@ class WholeTable(StrictModel):
 
     type: Literal["bulk"] = "bulk"
     repeat_minutes: int | None = Field(
-        None, ge=1, description="Minutes after which all rows are read again. Without it they are read once."
+        None,
+        ge=1,
+        description="Minutes after which all rows are read again. Without it they are read once.",
+        json_schema_extra=SAME_SOURCE,
     )
 
 
@@ -47,6 +50,7 @@ class ByTimestamp(StrictModel):
         le=86_400,
         description="Seconds for which a row is left before it is read, so that rows whose transactions commit late "
         "are not missed. With 0 the database's clock is not consulted.",
+        json_schema_extra=SAME_SOURCE,
     )
 
 
@@ -97,7 +101,13 @@ class SqlInputOptions(Options):
         "primary key by default.",
         examples=[["id"]],
     )
-    batch_rows: int = Field(1000, ge=1, le=10_000, description="Most rows in a batch.", json_schema_extra=ADVANCED)
+    batch_rows: int = Field(
+        1000, ge=1, le=10_000, description="Most rows in a batch.", json_schema_extra=ADVANCED | SAME_SOURCE
+    )
     batch_bytes: int = Field(
-        4 * 1024 * 1024, ge=1, le=64 * 1024 * 1024, description="Most bytes in a batch.", json_schema_extra=ADVANCED
+        4 * 1024 * 1024,
+        ge=1,
+        le=64 * 1024 * 1024,
+        description="Most bytes in a batch.",
+        json_schema_extra=ADVANCED | SAME_SOURCE,
     )

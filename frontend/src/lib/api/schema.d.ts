@@ -1138,6 +1138,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/pipelines/{id}/versions/{number}/input-change/": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description Whether the input starts anew when a version is published, and why. */
+        get: operations["pipelines_versions_input_change_retrieve"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/pipelines/{id}/versions/{number}/restore/": {
         parameters: {
             query?: never;
@@ -1914,6 +1931,12 @@ export interface components {
         };
         /** @enum {string} */
         CastOnFailureEnum: "dead_letter" | "null" | "keep";
+        Cause: {
+            /** @description The field that differs from what is read now. */
+            path: string;
+            /** @description The field's label in forms. */
+            title: string;
+        };
         Change: {
             path: string;
             before: unknown | null;
@@ -3098,6 +3121,13 @@ export interface components {
         };
         /** @enum {string} */
         IndexedFieldTypeEnum: "string" | "number" | "boolean" | "time" | "location";
+        /** @description What publishing a version does to the reading of the input. */
+        InputChange: {
+            /** @description Whether the input is read as if nothing had been read yet, so that messages may come in again. */
+            starts_anew: boolean;
+            /** @description Why it starts anew; empty when it goes on where it is. */
+            causes: components["schemas"]["Cause"][];
+        };
         /** @description How the input of the published version is read. */
         InputState: {
             /**
@@ -6921,6 +6951,29 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["Change"][];
+                };
+            };
+        };
+    };
+    pipelines_versions_input_change_retrieve: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description A UUID string identifying this pipeline. */
+                id: string;
+                number: number;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["InputChange"];
                 };
             };
         };

@@ -114,6 +114,25 @@ export function useVersionChanges(id: string, number: number, since: number) {
   })
 }
 
+export type InputChange = components['schemas']['InputChange']
+
+const inputChange = (id: string, number: number) => ({
+  queryKey: [...keys.part(id, 'input-change'), number],
+  queryFn: () =>
+    dataOf(api.GET('/api/v1/pipelines/{id}/versions/{number}/input-change/', { params: { path: { id, number } } })),
+})
+
+/** Whether the input starts anew when a version is published. */
+export function useInputChange(id: string, number: number) {
+  return useQuery(inputChange(id, number))
+}
+
+/** The same, for the moment when it is asked. */
+export function useAskInputChange(id: string) {
+  const client = useQueryClient()
+  return (number: number) => client.fetchQuery(inputChange(id, number))
+}
+
 /** The newest messages that came in. */
 export function useCapturedMessages(id: string) {
   return useQuery({

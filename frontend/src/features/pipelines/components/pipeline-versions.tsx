@@ -1,5 +1,5 @@
-import { Anchor, Badge, Button, Code, Group, Select, Stack } from '@mantine/core'
-import { useState, type ReactNode } from 'react'
+import { Anchor, Badge, Button, Code, Group, Modal, Select, Stack } from '@mantine/core'
+import { useState } from 'react'
 import { useTranslation } from 'react-i18next'
 
 import { ChangeList } from '@/components/change-list'
@@ -7,9 +7,17 @@ import { DataTable } from '@/components/data-table'
 import { Loaded } from '@/components/states'
 import { Time } from '@/components/time'
 import { toastDone, toastFailed } from '@/components/toasts'
-import { useReturnToVersion, useVersionChanges, useVersions } from '@/features/pipelines/api/pipelines'
+import {
+  useAskInputChange,
+  useReturnToVersion,
+  useVersionChanges,
+  useVersions,
+  type InputChange,
+} from '@/features/pipelines/api/pipelines'
 import type { components } from '@/lib/api/schema'
 import type { Pipeline } from '@/lib/queries/pipelines'
+
+import { StartsAnew } from './starts-anew'
 
 type Version = components['schemas']['Version']
 
@@ -60,49 +68,76 @@ export function PipelineVersions({ pipeline }: { pipeline: Pipeline }) {
   )
 }
 
-function ReturnButtons({ pipeline, version }: { pipeline: Pipeline; version: Version }) {
-  const { t } = useTranslation()
+interface ReturnProps {
+  pipeline: Pipeline
+  version: Version
+}
+
+function ReturnButtons({ pipeline, version }: ReturnProps) {
   return (
     <>
       {version.number !== pipeline.version && (
-        <ReturnButton pipeline={pipeline} version={version} how="restore" done={t('common.saved')}>
-          {t('pipelines.restore')}
-        </ReturnButton>
+        <RestoreButton pipeline={pipeline} version={version} />
       )}
       {pipeline.published_version !== null && version.number < pipeline.published_version && (
-        <ReturnButton
-          pipeline={pipeline}
-          version={version}
-          how="roll-back"
-          done={t('pipelines.rolledBack', { version: version.number })}
-        >
-          {t('pipelines.rollBack')}
-        </ReturnButton>
+        <RollBackButton pipeline={pipeline} version={version} />
       )}
     </>
   )
 }
 
-/** Brings the version back. */
-function ReturnButton(props: {
-  pipeline: Pipeline
-  version: Version
-  how: Parameters<typeof useReturnToVersion>[1]
-  done: string
-  children: ReactNode
-}) {
-  const back = useReturnToVersion(props.pipeline.id, props.how)
+/** Saves the version as the newest one. */
+function RestoreButton({ pipeline, version }: ReturnProps) {
+  const { t } = useTranslation()
+  const back = useReturnToVersion(pipeline.id, 'restore')
+  const restore = () => back.mutate(version.number, { onSuccess: () => toastDone(t('common.saved')), onError: toastFailed })
   return (
-    <Button
-      size="compact-xs"
-      variant="default"
-      loading={back.isPending}
-      onClick={() =>
-        back.mutate(props.version.number, { onSuccess: () => toastDone(props.done), onError: toastFailed })
-      }
-    >
-      {props.children}
+    <Button size="compact-xs" variant="default" loading={back.isPending} onClick={restore}>
+      {t('pipelines.restore')}
     </Button>
+  )
+}
+
+/** Publishes the version again; asks before if its input would start anew. */
+export function RollBackButton({ pipeline, version }: ReturnProps) {
+  const { t } = useTranslation()
+  const { number } = version
+  const back = useReturnToVersion(pipeline.id, 'roll-back')
+  const askChange = useAskInputChange(pipeline.id)
+  const [isAsking, setIsAsking] = useState(false)
+  const [restart, setRestart] = useState<InputChange>()
+  const close = () => setRestart(undefined)
+  const rollBack = () => {
+    close()
+    back.mutate(number, { onSuccess: () => toastDone(t('pipelines.rolledBack', { version: number })), onError: toastFailed })
+  }
+  const ask = async () => {
+    setIsAsking(true)
+    try {
+      const change = await askChange(number)
+      if (change.starts_anew) setRestart(change)
+      else rollBack()
+    } catch (error) {
+      toastFailed(error)
+    } finally {
+      setIsAsking(false)
+    }
+  }
+  return (
+    <>
+      <Button size="compact-xs" variant="default" loading={isAsking || back.isPending} onClick={() => void ask()}>
+        {t('pipelines.rollBack')}
+      </Button>
+      <Modal opened={restart !== undefined} onClose={close} title={t('publish.rollBack', { version: number })} centered>
+        {restart && <StartsAnew change={restart} />}
+        <Group justify="flex-end" mt="lg">
+          <Button variant="default" onClick={close}>
+            {t('common.cancel')}
+          </Button>
+          <Button onClick={rollBack}>{t('pipelines.rollBack')}</Button>
+        </Group>
+      </Modal>
+    </>
   )
 }
 

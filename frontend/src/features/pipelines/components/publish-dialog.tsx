@@ -6,9 +6,11 @@ import { useTranslation } from 'react-i18next'
 import { ChangeList } from '@/components/change-list'
 import { Loaded } from '@/components/states'
 import { toastDone } from '@/components/toasts'
-import { usePublish, useVersionChanges } from '@/features/pipelines/api/pipelines'
+import { useInputChange, usePublish, useVersionChanges } from '@/features/pipelines/api/pipelines'
 import { sentence } from '@/lib/api/problem'
 import type { Pipeline } from '@/lib/queries/pipelines'
+
+import { StartsAnew } from './starts-anew'
 
 interface Props {
   pipeline: Pipeline
@@ -46,6 +48,7 @@ function Content({ pipeline, onClose }: Omit<Props, 'opened'>) {
         <>
           <Text size="sm">{t('publish.changes', { version: published })}</Text>
           <Changes pipeline={pipeline} since={published} />
+          <Restart pipeline={pipeline} />
         </>
       )}
       <Textarea
@@ -77,4 +80,9 @@ function Content({ pipeline, onClose }: Omit<Props, 'opened'>) {
 function Changes({ pipeline, since }: { pipeline: Pipeline; since: number }) {
   const changes = useVersionChanges(pipeline.id, pipeline.version, since)
   return <Loaded query={changes}>{(differences) => <ChangeList changes={differences} />}</Loaded>
+}
+
+function Restart({ pipeline }: { pipeline: Pipeline }) {
+  const change = useInputChange(pipeline.id, pipeline.version)
+  return <Loaded query={change}>{(known) => <StartsAnew change={known} />}</Loaded>
 }
