@@ -50,7 +50,7 @@ class Installation:
         """Returns what it says of what does not run."""
         started = self._run("up", "--detach", "--port-offset", str(self.offset))
         self.facts = json.loads(self.manage("status", "--json"))
-        return started.stderr
+        return "".join(line for line in started.stderr.splitlines(True) if not line.startswith("Waiting for "))
 
     @classmethod
     def running(cls, var: Path) -> "Installation":
