@@ -1,5 +1,6 @@
 """Certificates for tests: an authority, and certificates for 127.0.0.1 that it signs."""
 
+import ssl
 from datetime import UTC, datetime, timedelta
 from ipaddress import IPv4Address
 from pathlib import Path
@@ -36,6 +37,15 @@ class Authority:
             key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, encryption)
         )
         return certificate_file, key_file
+
+    def server_context(self, clients: "Authority | None" = None, *, required: bool = True) -> ssl.SSLContext:
+        """Of a server, which asks for a client certificate of that authority if there is one."""
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(*self.issue("server"))
+        if clients is not None:
+            context.load_verify_locations(clients.certificate)
+            context.verify_mode = ssl.CERT_REQUIRED if required else ssl.CERT_OPTIONAL
+        return context
 
     def _builder(self, subject: x509.Name, key: ec.EllipticCurvePrivateKey) -> x509.CertificateBuilder:
         now = datetime.now(UTC)

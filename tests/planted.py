@@ -23,7 +23,7 @@ from backend.connectors.azure_blob import AzureConnectionString, AzureKey
 from backend.connectors.delta_sharing.connection import SharingProfile
 from backend.connectors.n8n.connection import N8nCredential
 from backend.connectors.parts.google import ServiceAccount
-from backend.connectors.parts.tls import Tls
+from backend.connectors.parts.tls import TlsFields
 from tests.certificates import Authority
 
 _numbers = itertools.count(1)
@@ -65,6 +65,8 @@ def _of_model(model: type[BaseModel], where: str, example: Any) -> list[Planted]
     variants = {
         name: _of_field(info, f"{where}.{name}", example.get(name)) for name, info in model.model_fields.items()
     }
+    if issubclass(model, TlsFields):
+        variants |= _client_certificate(where)
     first = {name: planted[0] for name, planted in variants.items() if planted}
     others = [first | {name: variant} for name, planted in variants.items() for variant in planted[1:]]
     return [
@@ -140,12 +142,15 @@ def _gathered(parts: list[Planted], names: tuple[str, ...] | None = None) -> Pla
     return Planted(dict(zip(names, values, strict=True)) if names else values, secrets)
 
 
-def _tls(where: str) -> Planted:
+def _client_certificate(where: str) -> dict[str, list[Planted]]:
+    """The fields of a certificate, its key and the key's password, which belong together."""
     with TemporaryDirectory() as folder:
         certificate, key = (file.read_text() for file in Authority(Path(folder)).issue("client", "planted-password"))
-    data = {"type": "tls", "certificate": certificate, "key": key, "key_password": "planted-password"}
-    places = {f"{where}(Tls).{name}": data[name] for name in ("key", "key_password")}
-    return Planted(data, places)
+    secrets = {"key": key, "key_password": "planted-password"}
+    return {
+        "certificate": [Planted(certificate)],
+        **{name: [Planted(secret, {f"{where}.{name}": secret})] for name, secret in secrets.items()},
+    }
 
 
 def _service_account(where: str) -> Planted:
@@ -180,7 +185,6 @@ def _n8n_credential(where: str) -> Planted:
 
 
 _MADE: dict[Any, Callable[[str], Planted]] = {
-    Tls: _tls,
     ServiceAccount: _service_account,
     SharingProfile: _sharing_profile,
     AzureKey: _azure_key,

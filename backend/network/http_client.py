@@ -1,11 +1,13 @@
 """An asyncio HTTP client on libcurl: keep-alive, HTTP/2 where offered, and little time spent in Python."""
 
 import asyncio
+import re
 import select
 import socket
 import ssl
 from collections.abc import Collection
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, ClassVar
 from weakref import WeakKeyDictionary
 
@@ -25,16 +27,30 @@ _EPOLL = {
     pycurl.POLL_INOUT: select.EPOLLIN | select.EPOLLOUT,
 }
 _ON_DEMAND = {pycurl.E_WRITE_ERROR}  # the transfer was aborted by _Exchange._write
-_TLS = {pycurl.E_PEER_FAILED_VERIFICATION, pycurl.E_SSL_CACERT_BADFILE, pycurl.E_SSL_CONNECT_ERROR}
+_TLS = {
+    pycurl.E_PEER_FAILED_VERIFICATION,
+    pycurl.E_SSL_CACERT_BADFILE,
+    pycurl.E_SSL_CERTPROBLEM,
+    pycurl.E_SSL_CONNECT_ERROR,
+}
+_UNKNOWN_AUTHORITY = {2, 7, 18, 19, 20, 21}
+"""OpenSSL's results of a verification that lacks the authority's certificate, or has another one of its name."""
+_CERTIFICATE_REFUSED = re.compile(
+    r"alert (certificate (required|expired|revoked|unknown)|(bad|unsupported) certificate|unknown ca|access denied)"
+)
+"""What a server says about the client's certificate; with TLS 1.3 it does so after the handshake."""
+_HANDSHAKE_REFUSED = re.compile("alert handshake failure|unexpected eof")
+"""What servers of TLS 1.2 do that ask for a certificate and get none, and others for reasons of their own."""
 
 
 class HttpError(Exception):
     """No response. The message gives the reason; ``kind`` is ``dns``, ``tls``, ``timeout``, ``forbidden`` or
-    ``connection``."""
+    ``connection``. ``field`` is what of the TLS settings is missing or wrong: ``ca``, ``certificate`` or nothing."""
 
-    def __init__(self, kind: str, message: str) -> None:
+    def __init__(self, kind: str, message: str, field: str = "") -> None:
         super().__init__(message)
         self.kind = kind
+        self.field = field
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,9 +71,27 @@ class Response:
 
 
 @dataclass(frozen=True, slots=True)
+class TlsSettings:
+    """How servers are verified, and what this client shows them. Certificates and the key are in PEM format.
+
+    ``authorities`` are trusted instead of the operating system's, or beside them if ``system_too``. The key has to
+    belong to the certificate: libcurl tells connections apart by the certificate alone.
+    """
+
+    verify: bool = True
+    authorities: str = ""
+    system_too: bool = False
+    certificate: str = ""
+    key: str = field(default="", repr=False)
+    key_password: str = field(default="", repr=False)
+
+
+_DEFAULT_TLS = TlsSettings()
+
+
+@dataclass(frozen=True, slots=True)
 class _Settings:
-    verify_tls: bool
-    authorities: str
+    tls: TlsSettings
     connect_timeout: float
     read_timeout: float | None
     kept_bytes: int
@@ -108,22 +142,34 @@ class _Exchange:
         handle.setopt(pycurl.LOW_SPEED_TIME, max(1, round(seconds)) if seconds is not None else 0)
         # Called for each header, so only where they are wanted.
         handle.setopt(pycurl.HEADERFUNCTION, self._keep_header if settings.kept_headers else None)
-        handle.setopt(pycurl.SSL_VERIFYPEER, int(settings.verify_tls))
-        handle.setopt(pycurl.SSL_VERIFYHOST, 2 if settings.verify_tls else 0)
-        self._trust(settings.authorities)
+        handle.setopt(pycurl.SSL_VERIFYPEER, int(settings.tls.verify))
+        handle.setopt(pycurl.SSL_VERIFYHOST, 2 if settings.tls.verify else 0)
+        self._trust(settings.tls)
+        self._identify(settings.tls)
 
-    def _trust(self, authorities: str) -> None:
-        """Trusts these authorities alone, or those of the operating system if there are none."""
+    def _trust(self, tls: TlsSettings) -> None:
         for option in (pycurl.CAINFO_BLOB, pycurl.CAINFO, pycurl.CAPATH):  # of the settings before
             self.handle.unsetopt(option)
-        trusted = ssl.get_default_verify_paths()
+        system = ssl.get_default_verify_paths()
+        authorities = tls.authorities
+        if authorities and tls.system_too and system.cafile:
+            # With authorities in memory libcurl reads no file of others.
+            authorities += "\n" + Path(system.cafile).read_text()
         if authorities:
             self.handle.setopt(pycurl.CAINFO_BLOB, authorities.encode())
-            return
-        if trusted.cafile:
-            self.handle.setopt(pycurl.CAINFO, trusted.cafile)
-        if trusted.capath:
-            self.handle.setopt(pycurl.CAPATH, trusted.capath)
+        elif system.cafile:
+            self.handle.setopt(pycurl.CAINFO, system.cafile)
+        if system.capath and (tls.system_too or not authorities):
+            self.handle.setopt(pycurl.CAPATH, system.capath)
+
+    def _identify(self, tls: TlsSettings) -> None:
+        """libcurl takes certificate and key from memory, so that no key is ever in a file."""
+        for option in (pycurl.SSLCERT_BLOB, pycurl.SSLKEY_BLOB):  # of the settings before
+            self.handle.unsetopt(option)
+        self.handle.setopt(pycurl.KEYPASSWD, tls.key_password)
+        if tls.certificate:
+            self.handle.setopt(pycurl.SSLCERT_BLOB, tls.certificate.encode())
+            self.handle.setopt(pycurl.SSLKEY_BLOB, tls.key.encode())
 
     def _open_socket(self, _purpose: int, address: Any) -> Any:
         """Checks the address that libcurl is about to connect to, since a name may resolve differently each time."""
@@ -158,21 +204,19 @@ class HttpClient:
 
     Times are in seconds. ``read_timeout`` limits how long no data may arrive; callers limit the whole exchange by
     cancelling it. ``kept_bytes`` is how much of a response body is kept, and ``kept_headers`` which of its headers.
-    ``authorities`` are certificates in PEM format that are trusted instead of the operating system's.
     """
 
     def __init__(
         self,
         *,
-        verify_tls: bool = True,
-        authorities: str = "",
+        tls: TlsSettings = _DEFAULT_TLS,
         connect_timeout: float = 10.0,
         read_timeout: float | None = None,
         kept_bytes: int = 2048,
         kept_headers: Collection[str] = (),
     ) -> None:
         names = frozenset(name.lower().encode() for name in kept_headers)
-        self._settings = _Settings(verify_tls, authorities, connect_timeout, read_timeout, kept_bytes, names)
+        self._settings = _Settings(tls, connect_timeout, read_timeout, kept_bytes, names)
         self._running: set[_Exchange] = set()
         self._transfers = _Transfers.of_this_loop()
         self._transfers.clients.add(self)
@@ -319,7 +363,7 @@ class _Transfers:
             elif exchange.forbidden:
                 exchange.future.set_exception(HttpError("forbidden", exchange.forbidden))
             else:
-                exchange.future.set_exception(HttpError(_kind(code), text or f"libcurl error {code}"))
+                exchange.future.set_exception(_failure(exchange, code, text or f"libcurl error {code}"))
         exchange.body = bytearray()
         if code == 0 and len(self._idle) < _IDLE_HANDLES:
             self._idle.append(exchange)
@@ -327,9 +371,21 @@ class _Transfers:
             handle.close()
 
 
-def _kind(code: int) -> str:
+def _failure(exchange: _Exchange, code: int, text: str) -> HttpError:
+    assert exchange.settings is not None
     if code == pycurl.E_COULDNT_RESOLVE_HOST:
-        return "dns"
+        return HttpError("dns", text)
     if code == pycurl.E_OPERATION_TIMEDOUT:
-        return "timeout"
-    return "tls" if code in _TLS else "connection"
+        return HttpError("timeout", text)
+    if (
+        code == pycurl.E_PEER_FAILED_VERIFICATION
+        and exchange.handle.getinfo(pycurl.SSL_VERIFYRESULT) in _UNKNOWN_AUTHORITY
+    ):
+        return HttpError("tls", f"{text}. Enter the certificate of the authority that signed the server's", "ca")
+    shown = bool(exchange.settings.tls.certificate)
+    if _CERTIFICATE_REFUSED.search(text):
+        said = "does not accept the client certificate" if shown else "asks for a client certificate"
+        return HttpError("tls", f"The server {said}: {text}", "certificate")
+    if code == pycurl.E_SSL_CONNECT_ERROR and _HANDSHAKE_REFUSED.search(text) and not shown:
+        return HttpError("tls", f"{text}. Perhaps the server asks for a client certificate", "certificate")
+    return HttpError("tls" if code in _TLS else "connection", text)

@@ -1,11 +1,13 @@
 """Certificates and keys as fields of a connection: what does not fit is an error at its field."""
 
 import ssl
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from pydantic import ValidationError
 
+from backend.connectors.http.connection import HttpConnection
 from backend.connectors.parts.tls import Tls
 from tests.certificates import Authority
 
@@ -20,12 +22,22 @@ def issued(authority: Authority, name: str, password: str = "") -> tuple[str, st
     return certificate.read_text(), key.read_text()
 
 
-def refusal(**fields: str) -> tuple[str, str]:
-    """The field at fault, and what is wrong with it."""
-    with pytest.raises(ValidationError) as failed:
-        Tls.model_validate(fields)
-    [error] = failed.value.errors()
-    return str(error["loc"][0]), error["msg"]
+Refusal = Callable[..., tuple[str, str]]
+
+
+@pytest.fixture(params=["a part", "an HTTP connection"])
+def refusal(request: pytest.FixtureRequest) -> Refusal:
+    """The field at fault, and what is wrong with it; no secret is in it."""
+    model, more = (Tls, {}) if request.param == "a part" else (HttpConnection, {"url": "https://api.example.com"})
+
+    def refusal(**fields: str) -> tuple[str, str]:
+        with pytest.raises(ValidationError) as failed:
+            model.model_validate({**more, **fields})
+        [error] = failed.value.errors()
+        assert not [line for line in fields.get("key", "").splitlines()[1:-1] if line in str(failed.value)]
+        return str(error["loc"][0]), error["msg"]
+
+    return refusal
 
 
 def test_a_certificate_and_its_key_make_a_context(authority: Authority) -> None:
@@ -47,7 +59,7 @@ def test_pem_texts_are_read_without_their_line_breaks(authority: Authority) -> N
     assert tls.key.get_secret_value() == key
 
 
-def test_what_does_not_fit_is_an_error_at_its_field(authority: Authority) -> None:
+def test_what_does_not_fit_is_an_error_at_its_field(authority: Authority, refusal: Refusal) -> None:
     certificate, key = issued(authority, "client")
     _, other = issued(authority, "other")
     _, encrypted = issued(authority, "encrypted", "pass")

@@ -4,6 +4,7 @@ from typing import Any
 
 from pydantic import Field, HttpUrl, SecretStr, TypeAdapter, ValidationError, field_validator
 
+from backend.connectors.parts.tls import HttpsFields
 from backend.domain import json
 from backend.domain.capabilities import Connection
 from backend.domain.http_text import check_value
@@ -64,10 +65,12 @@ class SharingProfile(StrictModel):
         return str(self._content.get("expirationTime") or "")
 
 
-class DeltaSharingConnection(Connection):
-    """A provider of shared tables."""
-
+class _Provider(Connection):
     profile: SharingProfile = Field(description="Profile file with the provider's address and the token.")
+
+
+class DeltaSharingConnection(HttpsFields, _Provider):  # in this order of bases, forms begin with the profile
+    """A provider of shared tables."""
 
     def hosts(self) -> dict[str, list[str]]:
         return {"profile": [self.profile.host]}

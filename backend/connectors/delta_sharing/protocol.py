@@ -8,6 +8,7 @@ from urllib.parse import quote, urlencode
 
 from backend.connectors.delta_sharing.connection import DeltaSharingConnection
 from backend.connectors.parts.error_text import error_text
+from backend.connectors.parts.field_error import FieldError
 from backend.domain import json
 from backend.domain.capabilities import DeliveryError
 from backend.domain.reasons import Reason
@@ -66,6 +67,7 @@ class Provider:
     def __init__(self, connection: DeltaSharingConnection) -> None:
         self._profile = connection.profile
         self._client = HttpClient(
+            tls=connection.tls_settings(),
             connect_timeout=_CONNECT_SECONDS,
             read_timeout=_SILENT_SECONDS,
             kept_bytes=_ANSWER_BYTES,
@@ -148,7 +150,7 @@ class Provider:
             raise DeliveryError(Reason.TIMEOUT, text, retryable=True) from None
         except HttpError as error:
             text = f"The sharing server: {error}"
-            raise DeliveryError(error.kind, text, retryable=error.kind != Reason.FORBIDDEN) from None
+            raise FieldError.at(error.field, error.kind, text, retryable=error.kind != Reason.FORBIDDEN) from None
         if answer.status != 200:
             raise _refused(answer, self._profile.expires_at)
         if not answer.complete:

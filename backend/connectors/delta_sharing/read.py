@@ -89,7 +89,7 @@ class DeltaSharingReadBatch(ReadBatch[DeltaSharingConnection, DeltaSharingInputO
 
     async def open(self) -> None:
         self._provider = Provider(self.connection)
-        self._files = Files()
+        self._files = Files(self.connection)
         options = self.options
         self._table = table_path(options.share, options.schema_name, options.table)
         self._listed: Listing | None = None

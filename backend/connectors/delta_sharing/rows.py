@@ -7,11 +7,12 @@ from concurrent.futures import ThreadPoolExecutor
 from decimal import Decimal
 from typing import Any
 
+from backend.connectors.delta_sharing.connection import DeltaSharingConnection
 from backend.connectors.delta_sharing.protocol import File
 from backend.domain import json
 from backend.domain.capabilities import DeliveryError
 from backend.domain.reasons import Reason
-from backend.network.http_client import HttpClient, HttpError, Response
+from backend.network.http_client import HttpClient, HttpError, Response, TlsSettings
 
 _PIECE_BYTES = 1024 * 1024
 """What is fetched by one request, which is also how much of each column is buffered."""
@@ -27,10 +28,15 @@ Document = dict[str, Any]
 
 
 class Files:
-    """Reads files one after the other. Made, used and closed on one event loop."""
+    """Reads files one after the other. Made, used and closed on one event loop.
 
-    def __init__(self) -> None:
-        self._client = HttpClient(connect_timeout=_CONNECT_SECONDS, read_timeout=30.0, kept_bytes=_PIECE_BYTES)
+    They are often in a public store, and at times in one whose certificate a private authority signed, as it did the
+    provider's. The client's certificate is for the provider alone: what authorizes a download is its address.
+    """
+
+    def __init__(self, connection: DeltaSharingConnection) -> None:
+        tls = TlsSettings(verify=connection.verify_tls, authorities=connection.ca, system_too=True)
+        self._client = HttpClient(tls=tls, connect_timeout=_CONNECT_SECONDS, read_timeout=30.0, kept_bytes=_PIECE_BYTES)
         self._loop = asyncio.get_running_loop()
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="delta-sharing")
 

@@ -3,12 +3,13 @@ from uuid import uuid4
 from backend.connectors.elasticsearch.client import LOGIN_REJECTED, NOT_PERMITTED, Client
 from backend.connectors.elasticsearch.connection import ElasticsearchConnection
 from backend.connectors.elasticsearch.write import ElasticsearchDeliver, ElasticsearchDeliverBatch
+from backend.connectors.parts.field_error import FieldError
 from backend.domain import json
 from backend.domain.capabilities import DeliveryError
 from backend.domain.connector import CheckFailedError, Connector, connectors
 from backend.domain.reasons import Reason
 
-_FIELDS = {Reason.TLS: "ca", LOGIN_REJECTED: "authentication", NOT_PERMITTED: "authentication"}
+_FIELDS = {Reason.TLS: "verify_tls", LOGIN_REJECTED: "authentication", NOT_PERMITTED: "authentication"}
 """The fields that are to blame for an error; the address is for any other."""
 
 
@@ -33,7 +34,8 @@ class Elasticsearch(Connector):
             cluster = await _cluster(client)
             writable = await _writable(client, connection.test_index) if connection.test_index else ""
         except DeliveryError as error:
-            raise CheckFailedError(str(error), field=_FIELDS.get(error.reason, "url")) from None
+            at = error.field if isinstance(error, FieldError) else None
+            raise CheckFailedError(str(error), field=at or _FIELDS.get(error.reason, "url")) from None
         finally:
             await client.close()
         return f"Connected to {cluster}.{writable}"

@@ -5,6 +5,7 @@ import gzip
 from typing import Any
 
 from backend.connectors.elasticsearch.connection import ElasticsearchConnection
+from backend.connectors.parts.field_error import FieldError
 from backend.domain import json
 from backend.domain.capabilities import BatchRefusedError, DeliveryError
 from backend.domain.reasons import Reason
@@ -29,8 +30,7 @@ class Client:
         if authorization := connection.authentication.header():
             self._headers.append(f"Authorization: {authorization}")
         self._client = HttpClient(
-            verify_tls=connection.verify_tls,
-            authorities=connection.ca,
+            tls=connection.tls_settings(),
             connect_timeout=_CONNECT_SECONDS,
             kept_bytes=_ANSWER_BYTES,
         )
@@ -63,7 +63,7 @@ class Client:
             return await self._client.request(method, f"{self._base}/{path}", [*self._headers, *headers], body)
         except HttpError as error:
             text = f"{self._server}: {error}"
-            raise DeliveryError(error.kind, text, retryable=error.kind != Reason.FORBIDDEN) from None
+            raise FieldError.at(error.field, error.kind, text, retryable=error.kind != Reason.FORBIDDEN) from None
 
     def _document(self, answer: Response) -> Any:
         if not answer.is_success:

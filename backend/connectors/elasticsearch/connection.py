@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 from pydantic import Field, HttpUrl, field_validator
 
 from backend.connectors.parts.authentication import BasicAuthentication, BearerAuthentication, NoAuthentication
-from backend.connectors.parts.tls import Certificates
+from backend.connectors.parts.tls import HttpsFields
 from backend.domain.capabilities import Connection
 from backend.domain.http_text import HeaderCredential
 from backend.domain.masking import secret_values
@@ -24,9 +24,7 @@ class ApiKeyAuthentication(StrictModel):
         return f"ApiKey {self.key.get_secret_value()}"
 
 
-class ElasticsearchConnection(Connection):
-    """An Elasticsearch or OpenSearch cluster."""
-
+class _Cluster(Connection):
     url: HttpUrl = Field(
         description="Address of the cluster, or of a load balancer before its nodes.",
         examples=["https://search.example.com:9200"],
@@ -35,20 +33,6 @@ class ElasticsearchConnection(Connection):
         NoAuthentication | BasicAuthentication | ApiKeyAuthentication | BearerAuthentication,
         Field(discriminator="type"),
     ] = Field(default_factory=NoAuthentication, description="How Headrace identifies itself.")
-    ca: Certificates = Field(
-        "",
-        description="Certificates of the authorities that may sign the server's certificate, in PEM format. Without "
-        "them, those that the operating system trusts.",
-    )
-    verify_tls: bool = Field(True, description="Refuse a server whose certificate is not trusted.")
-    test_index: str = Field(
-        "",
-        max_length=255,
-        pattern=r"^[^\s\"*\\<>|,/?#A-Z]*$",
-        description="Index for which the connection test verifies that this login may write. Nothing is written. "
-        "Without it, only address and login are tested.",
-        examples=["orders"],
-    )
 
     @field_validator("url")
     @classmethod
@@ -58,6 +42,19 @@ class ElasticsearchConnection(Connection):
         if url.query or url.fragment:
             raise ValueError("Enter the address without a query, such as https://search.example.com:9200.")
         return url
+
+
+class ElasticsearchConnection(HttpsFields, _Cluster):  # in this order of bases, forms begin with the address
+    """An Elasticsearch or OpenSearch cluster."""
+
+    test_index: str = Field(
+        "",
+        max_length=255,
+        pattern=r"^[^\s\"*\\<>|,/?#A-Z]*$",
+        description="Index for which the connection test verifies that this login may write. Nothing is written. "
+        "Without it, only address and login are tested.",
+        examples=["orders"],
+    )
 
     @property
     def server(self) -> str:

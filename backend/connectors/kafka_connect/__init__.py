@@ -21,7 +21,7 @@ class KafkaConnect(Connector):
             worker = await client.worker()
             plugins = await client.plugins()
         except ConnectError as error:
-            field = "authentication" if error.status in (401, 403) else "url"
+            field = "authentication" if error.status in (401, 403) else error.field
             raise CheckFailedError(str(error), field=field) from None
         finally:
             await client.close()

@@ -23,14 +23,16 @@ _NEW: dict[str, Any] = {
 
 
 class ConnectError(Exception):
-    """A worker that cannot be reached or refuses; the message is a sentence. ``status`` is what it answered, or None.
+    """A worker that cannot be reached or refuses; the message is a sentence. ``status`` is what it answered, or None;
+    ``field`` is the field of the connection that is to blame.
 
     The message may quote what the worker was sent: callers redact it.
     """
 
-    def __init__(self, message: str, status: int | None = None) -> None:
+    def __init__(self, message: str, status: int | None = None, field: str = "url") -> None:
         super().__init__(message)
         self.status = status
+        self.field = field
 
 
 class ConnectClient:
@@ -45,7 +47,7 @@ class ConnectClient:
         self._headers = ["Content-Type: application/json", "Accept: application/json", "Expect:"]
         self._headers += [f"Authorization: {authorization}"] if authorization else []
         self._client = HttpClient(
-            verify_tls=connection.verify_tls,
+            tls=connection.tls_settings(),
             connect_timeout=_CONNECT_SECONDS,
             read_timeout=SECONDS,
             kept_bytes=_KEPT_BYTES,
@@ -131,7 +133,8 @@ class ConnectClient:
             raise ConnectError(f"Kafka Connect at {self._url} has not answered within {SECONDS:.0f} seconds.") from None
         except HttpError as error:
             reason = str(error).rstrip(".")
-            raise ConnectError(f"Kafka Connect at {self._url} cannot be reached: {reason}.") from None
+            text = f"Kafka Connect at {self._url} cannot be reached: {reason}."
+            raise ConnectError(text, field=error.field or "url") from None
         if answer.status >= 400:
             raise self._refusal(answer)
         if not answer.complete:

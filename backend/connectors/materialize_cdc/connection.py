@@ -6,18 +6,20 @@ from pydantic import Field, HttpUrl, JsonValue, SecretStr, field_validator
 
 from backend.connectors.parts.http_address import HttpAddress
 from backend.connectors.parts.kafka_cluster import KafkaConnection, Topic
+from backend.connectors.parts.tls import HttpsFields
 from backend.domain import cdc
 from backend.domain.capabilities import Connection, ConnectorName
 from backend.domain.model import StrictModel
 
 
-class SchemaRegistry(StrictModel):
-    """A schema registry with Confluent's API."""
-
+class _Registry(StrictModel):
     url: HttpUrl = Field(description="Address of the registry.", examples=["https://registry.example.com"])
     username: str = Field("", description="User name, if the registry asks for one.")
     password: SecretStr = Field(SecretStr(""), description="Password.")
-    verify_tls: bool = Field(True, description="Refuse a server whose certificate is not trusted.")
+
+
+class SchemaRegistry(HttpsFields, _Registry):  # in this order of bases, forms begin with the address
+    """A schema registry with Confluent's API."""
 
 
 class KafkaTransport(KafkaConnection):

@@ -131,7 +131,7 @@ async def _registered(registry: SchemaRegistry, subject: str, schema: Any) -> in
     if registry.username:
         pair = f"{registry.username}:{registry.password.get_secret_value()}"
         headers.append(f"Authorization: Basic {base64.b64encode(pair.encode()).decode()}")
-    client = HttpClient(verify_tls=registry.verify_tls, connect_timeout=_CONNECT_SECONDS, read_timeout=_CONNECT_SECONDS)
+    client = HttpClient(tls=registry.tls_settings(), connect_timeout=_CONNECT_SECONDS, read_timeout=_CONNECT_SECONDS)
     try:
         body = json.dumps({"schemaType": "AVRO", "schema": json.dumps(schema).decode()})
         answer = await client.request("POST", url, headers, body)

@@ -6,6 +6,7 @@ from urllib.parse import urlencode
 
 from backend.connectors.n8n.connection import N8nConnection
 from backend.connectors.parts.error_text import error_text
+from backend.connectors.parts.field_error import FieldError
 from backend.domain import json
 from backend.domain.capabilities import DeliveryError
 from backend.domain.reasons import Reason
@@ -30,7 +31,7 @@ class N8nClient:
         self._key = connection.api_key.get_secret_value()
         self._host = f"{connection.url.host}:{connection.url.port}"
         self._client = HttpClient(
-            verify_tls=connection.verify_tls,
+            tls=connection.tls_settings(),
             connect_timeout=_CONNECT_SECONDS,
             read_timeout=_READ_SECONDS,
             kept_bytes=_KEPT_BYTES,
@@ -47,7 +48,7 @@ class N8nClient:
             answer = await self._client.request(method, url, headers, None if body is None else json.dumps(body))
         except HttpError as error:
             text = f"n8n at {self._host} cannot be reached: {error}"
-            raise DeliveryError(error.kind, text, retryable=error.kind != Reason.FORBIDDEN) from None
+            raise FieldError.at(error.field, error.kind, text, retryable=error.kind != Reason.FORBIDDEN) from None
         if answer.status == _NOT_FOUND and b"Not Found" in answer.body:
             return None
         if answer.status >= 400:

@@ -3,6 +3,7 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, Field, JsonValue, SecretStr, ValidationInfo, field_validator
 
 from backend.connectors.parts.server_address import ServerAddress
+from backend.connectors.parts.tls import HttpsFields
 from backend.domain import json
 from backend.domain.capabilities import Connection, Options
 from backend.domain.http_text import HeaderCredential
@@ -34,9 +35,7 @@ class N8nCredential(StrictModel):
     )
 
 
-class N8nConnection(Connection):
-    """An n8n server with its public REST API."""
-
+class _Server(Connection):
     url: ServerAddress = Field(description="Address of n8n.", examples=["https://n8n.example.com"])
     api_key: HeaderCredential = Field(
         min_length=1,
@@ -47,7 +46,10 @@ class N8nConnection(Connection):
         max_length=100,
         description="Credentials that are made in n8n for the workflows that use them, and removed with them.",
     )
-    verify_tls: bool = Field(True, description="Refuse a server whose certificate is not trusted.")
+
+
+class N8nConnection(HttpsFields, _Server):  # in this order of bases, forms begin with the address
+    """An n8n server with its public REST API."""
 
     def hosts(self) -> dict[str, list[str]]:
         return {"url": [self.url.host or ""]}

@@ -6,14 +6,13 @@ from pydantic import Field, HttpUrl, field_validator
 
 from backend.connectors.parts.authentication import BasicAuthentication, BearerAuthentication, NoAuthentication
 from backend.connectors.parts.oauth import OAuth
+from backend.connectors.parts.tls import HttpsFields
 from backend.domain.capabilities import Connection
 from backend.domain.http_text import HeaderCredential, HeaderName, encoded
 from backend.domain.masking import secret_values
 
 
-class HttpAddress(Connection):
-    """An HTTP address, with credentials."""
-
+class _Address(Connection):
     url: HttpUrl = Field(
         description="Address that messages are sent to.", examples=["https://api.example.com/webhooks"]
     )
@@ -23,7 +22,6 @@ class HttpAddress(Connection):
     secret_headers: dict[HeaderName, HeaderCredential] = Field(
         default_factory=dict, description="Further headers whose values are secrets, such as an API key."
     )
-    verify_tls: bool = Field(True, description="Refuse a server whose certificate is not trusted.")
 
     @field_validator("url")
     @classmethod
@@ -31,6 +29,10 @@ class HttpAddress(Connection):
         if url.username or url.password:
             raise ValueError("Enter user name and password under authentication; addresses are shown to everybody.")
         return url
+
+
+class HttpAddress(HttpsFields, _Address):  # in this order of bases, forms begin with the address
+    """An HTTP address, with credentials."""
 
     def hosts(self) -> dict[str, list[str]]:
         hosts = {"url": [self.url.host or ""]}

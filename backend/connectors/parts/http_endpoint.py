@@ -21,7 +21,7 @@ class Endpoint:
     """
 
     def __init__(self, connection: HttpAddress, **settings: Any) -> None:
-        self._client = HttpClient(verify_tls=connection.verify_tls, **settings)
+        self._client = HttpClient(tls=connection.tls_settings(), **settings)
         self._headers = connection.headers()
         authentication = connection.authentication
         self._tokens = Tokens.of(authentication) if isinstance(authentication, OAuth) else None
@@ -78,5 +78,5 @@ def _check_failed(connection: HttpAddress, error: HttpError) -> CheckFailedError
         case "dns":
             return CheckFailedError(f"The host {connection.url.host} is not known: check its spelling.", field="url")
         case "tls":
-            return CheckFailedError(f"No trusted TLS connection: {error}.", field="verify_tls")
+            return CheckFailedError(f"No trusted TLS connection: {error}.", field=error.field or "verify_tls")
     return CheckFailedError(f"No connection: {error}.", field="url")

@@ -1,6 +1,7 @@
-"""TLS of connections that are not HTTP: private authorities and client certificates."""
+"""TLS of connections: private authorities and client certificates."""
 
 import contextlib
+import dataclasses
 import os
 import re
 import ssl
@@ -13,6 +14,7 @@ from cryptography.hazmat.primitives import serialization
 from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, ValidationInfo, field_validator
 
 from backend.domain.model import ADVANCED, StrictModel
+from backend.network.http_client import TlsSettings
 
 _PEM = re.compile(r"-----BEGIN ([A-Z0-9 ]+)-----([A-Za-z0-9+/=\s]*)-----END \1-----")
 
@@ -49,10 +51,9 @@ class NoTls(StrictModel):
     type: Literal["none"] = "none"
 
 
-class Tls(StrictModel):
-    """Encrypted with TLS; the server's certificate is verified."""
+class TlsFields(StrictModel):
+    """How a server's certificate is verified, and the certificate that the client shows."""
 
-    type: Literal["tls"] = "tls"
     ca: Certificates = Field(
         "",
         description="Certificates of the authorities that may sign the server's certificate, in PEM format. Without "
@@ -94,6 +95,15 @@ class Tls(StrictModel):
             raise ValueError("This private key belongs to another certificate.")
         return key
 
+    def tls_settings(self) -> TlsSettings:
+        """For the HTTP client."""
+        return TlsSettings(
+            authorities=self.ca,
+            certificate=self.certificate,
+            key=self.key.get_secret_value() if self.key else "",
+            key_password=self.key_password.get_secret_value() if self.key_password else "",
+        )
+
     def context(self) -> ssl.SSLContext:
         """For Python's clients."""
         context = ssl.create_default_context(cadata=self.ca or None)
@@ -112,6 +122,23 @@ def pem_file(text: str) -> Iterator[str]:
         file.write(text)
         file.flush()
         yield os.fspath(file.name)
+
+
+class HttpsFields(TlsFields):
+    """Those of an HTTP server, whose address says whether connections are encrypted."""
+
+    verify_tls: bool = Field(True, description="Refuse a server whose certificate is not trusted.")
+
+    def tls_settings(self) -> TlsSettings:
+        return dataclasses.replace(super().tls_settings(), verify=self.verify_tls)
+
+
+class _TlsType(StrictModel):
+    type: Literal["tls"] = "tls"
+
+
+class Tls(TlsFields, _TlsType):  # in this order of bases, the type comes first
+    """Encrypted with TLS; the server's certificate is verified."""
 
 
 TlsSetting = Annotated[NoTls | Tls, Field(discriminator="type")]
