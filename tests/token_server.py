@@ -2,6 +2,7 @@
 
 import base64
 import secrets
+import ssl
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
@@ -22,6 +23,7 @@ class Issuer:
 
     url: str = ""
     forms: list[dict[str, str]] = field(default_factory=list)
+    clients: list[str] = field(default_factory=list)
     tokens: list[str] = field(default_factory=list)
     valid: set[str] = field(default_factory=set)
     lifetime: float = 300
@@ -61,19 +63,22 @@ class Issuer:
 
 
 @asynccontextmanager
-async def issuing() -> AsyncIterator[Issuer]:
+async def issuing(tls: ssl.SSLContext | None = None) -> AsyncIterator[Issuer]:
     issuer = Issuer()
-    async with receiver(issuer.answer) as running:
+    async with receiver(issuer.answer, tls) as running:
+        issuer.clients = running.clients
         issuer.url = running.url
         yield issuer
 
 
 @asynccontextmanager
-async def protected(answer: Answer) -> AsyncIterator[tuple[Issuer, Receiver]]:
+async def protected(
+    answer: Answer, *, tls: ssl.SSLContext | None = None, issuer_tls: ssl.SSLContext | None = None
+) -> AsyncIterator[tuple[Issuer, Receiver]]:
     """An API whose requests need a valid token, and the server that issues them."""
 
     async with AsyncExitStack() as stack:
-        issuer = await stack.enter_async_context(issuing())
+        issuer = await stack.enter_async_context(issuing(issuer_tls))
 
         async def checked(request: web.Request) -> web.Response:
             scheme, _, token = request.headers.get("Authorization", "").partition(" ")
@@ -81,4 +86,4 @@ async def protected(answer: Answer) -> AsyncIterator[tuple[Issuer, Receiver]]:
                 return web.Response(status=401, text=f"{token} is not valid")
             return await answer(request)
 
-        yield issuer, await stack.enter_async_context(receiver(checked))
+        yield issuer, await stack.enter_async_context(receiver(checked, tls))

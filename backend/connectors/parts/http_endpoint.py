@@ -21,10 +21,11 @@ class Endpoint:
     """
 
     def __init__(self, connection: HttpAddress, **settings: Any) -> None:
-        self._client = HttpClient(tls=connection.tls_settings(), **settings)
+        tls = connection.tls_settings()
+        self._client = HttpClient(tls=tls, **settings)
         self._headers = connection.headers()
         authentication = connection.authentication
-        self._tokens = Tokens.of(authentication) if isinstance(authentication, OAuth) else None
+        self._tokens = Tokens.of(authentication, tls) if isinstance(authentication, OAuth) else None
 
     def request(self, method: str, url: str, headers: list[str], body: bytes | None = None) -> Awaitable[Response]:
         """Raises HttpError when there is no answer, and TokenError when there is no token."""

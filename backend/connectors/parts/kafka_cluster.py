@@ -16,6 +16,7 @@ from backend.domain.model import StrictModel
 from backend.domain.reasons import Reason
 from backend.kafka.client.producer import RECORD_FAULTS, AsyncProducer
 from backend.kafka.client.topic_limit import topic_limit
+from backend.network.http_client import TlsSettings
 from backend.network.outbound import ForbiddenAddressError, outbound_policy
 
 _METADATA_SECONDS = 8.0
@@ -189,7 +190,9 @@ class Cluster:
         librdkafka could fetch tokens itself, but would follow a redirect into the operator's network.
         """
         try:
-            token = asyncio.run(fetched_token(oauth))
+            tls = self._connection.tls
+            settings = tls.tls_settings() if isinstance(tls, Tls) else TlsSettings()
+            token = asyncio.run(fetched_token(oauth, settings))
         except DeliveryError as error:
             self._token_failure = str(error).rstrip(".")
             raise

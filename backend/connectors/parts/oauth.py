@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import dataclasses
 import time
 from typing import Any, ClassVar, Literal, NamedTuple
 from urllib.parse import quote_plus, urlencode
@@ -16,7 +17,7 @@ from backend.domain.capabilities import DeliveryError
 from backend.domain.masking import redacted, secret_values
 from backend.domain.model import ADVANCED, StrictModel
 from backend.domain.reasons import Reason
-from backend.network.http_client import HttpClient, HttpError, Response
+from backend.network.http_client import HttpClient, HttpError, Response, TlsSettings
 
 _TOKEN_SECONDS = 5.0
 _LIFETIME_SECONDS = 300.0
@@ -35,7 +36,8 @@ class OAuth(StrictModel):
 
     type: Literal["oauth"] = "oauth"
     token_url: HttpUrl = Field(
-        description="Address of the authorization server that issues tokens.",
+        description="Address of the authorization server that issues tokens. An authority of the connection's may have "
+        "signed its certificate, or one that the operating system trusts; it is shown the client certificate, too.",
         examples=["https://login.example.com/oauth2/token"],
     )
     client_id: str = Field(min_length=1, description="Client ID.")
@@ -98,19 +100,23 @@ class Tokens:
     A token is renewed while it is still valid, so that nobody waits for the next one.
     """
 
-    _by_loop: ClassVar[WeakKeyDictionary[asyncio.AbstractEventLoop, LRUCache[OAuth, "Tokens"]]] = WeakKeyDictionary()
+    _by_loop: ClassVar[WeakKeyDictionary[asyncio.AbstractEventLoop, LRUCache[tuple[OAuth, TlsSettings], "Tokens"]]] = (
+        WeakKeyDictionary()
+    )
 
     @classmethod
-    def of(cls, oauth: OAuth) -> "Tokens":
-        """Those of this client on the running event loop."""
+    def of(cls, oauth: OAuth, tls: TlsSettings) -> "Tokens":
+        """Those of this client on the running event loop. A token may be bound to the client's certificate
+        (RFC 8705), so that clients with another one have others."""
         clients = cls._by_loop.setdefault(asyncio.get_running_loop(), LRUCache(_CLIENTS))
-        tokens = clients.get(oauth)
+        tokens = clients.get((oauth, tls))
         if tokens is None:
-            tokens = clients[oauth] = cls(oauth)
+            tokens = clients[oauth, tls] = cls(oauth, tls)
         return tokens
 
-    def __init__(self, oauth: OAuth) -> None:
+    def __init__(self, oauth: OAuth, tls: TlsSettings) -> None:
         self._oauth = oauth
+        self._tls = tls
         self._token: Token | None = None
         self._request: asyncio.Task[Token] | None = None
 
@@ -134,7 +140,7 @@ class Tokens:
 
     async def _renew(self) -> Token:
         try:
-            self._token = await fetched_token(self._oauth)
+            self._token = await fetched_token(self._oauth, self._tls)
             return self._token
         except TokenError:
             if self._token is not None:
@@ -144,10 +150,15 @@ class Tokens:
             self._request = None
 
 
-async def fetched_token(oauth: OAuth) -> Token:
-    """A new token. Raises TokenError."""
+async def fetched_token(oauth: OAuth, tls: TlsSettings) -> Token:
+    """A new token. ``tls`` is that of the connection which it is for. Raises TokenError.
+
+    One authority of a company's own often signs both servers, but a private API may take the tokens of a public
+    service, too. The client's secret is sent to a server that is verified, whatever the connection does.
+    """
     headers, body = oauth.token_request()
-    client = HttpClient(connect_timeout=_TOKEN_SECONDS, kept_bytes=64 * 1024)
+    tls = dataclasses.replace(tls, verify=True, system_too=True)
+    client = HttpClient(tls=tls, connect_timeout=_TOKEN_SECONDS, kept_bytes=64 * 1024)
     try:
         async with asyncio.timeout(_TOKEN_SECONDS):
             answer = await client.request("POST", str(oauth.token_url), headers, body)

@@ -19,6 +19,7 @@ from backend.connectors.http.connection import HttpConnection
 from backend.connectors.http.read import HttpReadBatch, HttpReadOptions
 from backend.connectors.materialize_cdc import senders
 from backend.connectors.materialize_cdc.connection import MaterializeConnection
+from backend.connectors.parts.kafka_cluster import Cluster, KafkaConnection
 from backend.domain.capabilities import DeliveryError
 from backend.domain.connector import CheckFailedError, RuntimeConnector, check_connection, connectors
 from backend.domain.masking import secret_values
@@ -27,6 +28,7 @@ from tests.certificates import Authority
 from tests.integration.connectors.suites import CallSuite, DeliverBatchSuite, DeliverSuite, Server, message
 from tests.integration.connectors.suites.calls import Answers
 from tests.receiver import Receiver, receiver
+from tests.token_server import protected
 
 PASSWORD = "planted-key-password"
 ADVICE = "Enter the certificate of the authority that signed the server's"
@@ -275,3 +277,63 @@ async def test_the_registry_of_a_change_stream_has_certificates_of_its_own(compa
         with pytest.raises(DeliveryError, match="schema registry"):
             await senders.open_sender(connection)
         assert server.clients == ["headrace"]
+
+
+async def test_the_authorization_server_may_have_the_certificate_of_the_same_authority(company: Authority) -> None:
+    context = company.server_context(company)
+    async with protected(accepts, tls=context, issuer_tls=context) as (issuer, api):
+        await deliver(
+            {
+                "url": api.url,
+                "authentication": issuer.authentication(),
+                **trusting(company),
+                **identified(company),
+            }
+        )
+        assert (issuer.clients, api.clients) == (["headrace"], ["headrace"])
+
+
+async def test_a_token_is_used_by_the_client_certificate_for_which_it_was_issued(company: Authority) -> None:
+    """The server may have bound it to the certificate."""
+    context = company.server_context(company)
+    async with protected(accepts, tls=context, issuer_tls=context) as (issuer, api):
+        connection = {"url": api.url, "authentication": issuer.authentication(), **trusting(company)}
+        await deliver({**connection, **identified(company, "alice")})
+        await deliver({**connection, **identified(company, "bob")})
+        assert issuer.clients == api.clients == ["alice", "bob"]
+        assert [headers["Authorization"] for headers in api.headers] == [f"Bearer {token}" for token in issuer.tokens]
+
+
+async def test_an_authorization_server_of_the_public_gives_tokens_for_a_private_api(
+    company: Authority, stranger: Authority, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with protected(accepts, tls=company.server_context(), issuer_tls=stranger.server_context()) as (issuer, api):
+        connection = {"url": api.url, "authentication": issuer.authentication(), **trusting(company)}
+        failed = await refusal(connection)
+        assert failed.field == "authentication.token_url"
+        assert ADVICE in str(failed)
+        monkeypatch.setenv("SSL_CERT_FILE", str(stranger.certificate))  # what the operating system trusts
+        await deliver(connection)
+        assert len(api.bodies) == 1
+
+
+async def test_the_secret_of_a_client_is_not_sent_to_an_unverified_server(company: Authority) -> None:
+    context = company.server_context()
+    async with protected(accepts, tls=context, issuer_tls=context) as (issuer, api):
+        connection = {"url": api.url, "authentication": issuer.authentication(), "verify_tls": False}
+        assert (await refusal(connection)).field == "authentication.token_url"
+        assert issuer.forms == []
+
+
+async def test_a_login_to_kafka_by_token_has_the_certificates_of_the_cluster(company: Authority) -> None:
+    async with protected(accepts, issuer_tls=company.server_context(company)) as (issuer, _):
+        connection = {"bootstrap_servers": "127.0.0.1:1", "security": issuer.authentication()}
+        model = KafkaConnection.model_validate(
+            {**connection, "tls": {"type": "tls", **trusting(company), **identified(company)}}
+        )
+        token, _expires = await asyncio.to_thread(Cluster(model).config()["oauth_cb"], None)
+        assert [token] == issuer.tokens
+        assert issuer.clients == ["headrace"]
+        plain = Cluster(KafkaConnection.model_validate(connection))
+        with pytest.raises(DeliveryError, match=ADVICE):
+            await asyncio.to_thread(plain.config()["oauth_cb"], None)
