@@ -259,8 +259,8 @@ class ReadStream(Capability[ConnectionT, OptionsT]):
 
     @classmethod
     def goes_on_from(cls, breakpoint: Any) -> bool:
-        """With ``keeps_position``: whether reading needs that breakpoint to go on. If not, the source keeps what it
-        stands for, and nothing starts anew without it."""
+        """With ``keeps_position``: whether reading needs that breakpoint to go on. If not, the source itself keeps the
+        position, and nothing starts anew without the breakpoint."""
         return True
 
     @abstractmethod

@@ -197,8 +197,8 @@ def spark_applications(layout: Layout) -> list[psutil.Process]:
 
 
 def own_processes(layout: Layout) -> list[psutil.Process]:
-    """Every process that was started with the installation's environment, except this one and its ancestors. Those of a
-    user who has only set HEADRACE_VAR are none of its own."""
+    """Every process that was started with the installation's environment, except this one and its ancestors. Processes
+    of a user who has merely exported HEADRACE_VAR are not among them."""
     this = psutil.Process()
     excluded = {this.pid, *(parent.pid for parent in this.parents())}
     processes = []

@@ -167,9 +167,9 @@ def test_neighbours_1_the_console_runs_whatever_else_does_not(
     wait_until(lambda: installation.post(pipeline, order(0))[0] == 202)
     installation.down()
     with broken(installation, server):
-        said = installation.up()
-        assert f"{server} ended while it was starting. The end of its log" in said
-        assert cause in said
+        problems = installation.up()
+        assert f"{server} ended while it was starting. The end of its log" in problems
+        assert cause in problems
         assert installation.api("GET", f"pipelines/{pipeline}/")[0] == 200
         assert installation.components()[component] != "ok"
         installation.down()

@@ -37,9 +37,9 @@ class Pace:
         """Looks at what came of those that were sent. Raises DatabaseError."""
         if not self._under_way:
             return
-        found = DeadLetter.objects.filter(pk__in=self._under_way)
+        letters = DeadLetter.objects.filter(pk__in=self._under_way)
         still: dict[Any, datetime | None] = {}
-        for id, state, claimed_at, reason in found.values_list("pk", "state", "claimed_at", "reason"):
+        for id, state, claimed_at, reason in letters.values_list("pk", "state", "claimed_at", "reason"):
             if state == DeadLetter.State.REDELIVERING and claimed_at == self._under_way[id]:
                 still[id] = claimed_at
             elif state == DeadLetter.State.DELIVERED:

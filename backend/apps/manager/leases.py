@@ -79,13 +79,12 @@ def lease_follow(*, pipeline: Pipeline, config: PipelineConfig | None, **_: Any)
             lease.visible_at = _due(lease, timezone.now())
             lease.save(update_fields=["input", "visible_at"])
             return
-        follower = InputLease(pipeline=pipeline, reading=capability.reading, input=input)
+        kept: dict[str, Any] = {}
         if lease is not None and (causes := causes_of_new_start(lease, source, capability)):
             _record_new_start(lease, causes)
         elif lease is not None:
-            for name in _KEPT_FIELDS:
-                setattr(follower, name, getattr(lease, name))
-        follower.save()
+            kept = {name: getattr(lease, name) for name in _KEPT_FIELDS}
+        InputLease(pipeline=pipeline, reading=capability.reading, input=input, **kept).save()
 
 
 def _record_new_start(lease: InputLease, causes: list[Cause]) -> None:

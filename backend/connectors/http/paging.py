@@ -59,11 +59,16 @@ class NoPaging(Paging):
         return None
 
 
+def _page_size(**extra: Any) -> Any:
+    description = "Records on a page, where there is a parameter for it."
+    return Field(100, ge=1, le=10_000, description=description, json_schema_extra=extra)
+
+
 class _Sized(Paging):
     size_parameter: str = Field(
         "", description="Query parameter for the number of records on a page; without it, the API chooses."
     )
-    size: int = Field(100, ge=1, le=10_000, description="Records on a page, where there is a parameter for it.")
+    size: int = _page_size()
 
     def parameters(self, place: Any) -> dict[str, str]:
         return {self.size_parameter: str(self.size)} if self.size_parameter else {}
@@ -105,13 +110,7 @@ class Offset(_Sized):
         "limit", description="Query parameter for the number of records on a page; without it, the API chooses."
     )
     # A place is a number of records here, and not of pages, so that it stays the same with pages of another size.
-    size: int = Field(
-        100,
-        ge=1,
-        le=10_000,
-        description="Records on a page, where there is a parameter for it.",
-        json_schema_extra=SAME_SOURCE,
-    )
+    size: int = _page_size(**SAME_SOURCE)
 
     def parameters(self, place: Any) -> dict[str, str]:
         return {**super().parameters(place), self.offset_parameter: str(place or 0)}

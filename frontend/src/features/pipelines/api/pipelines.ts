@@ -127,7 +127,7 @@ export function useInputChange(id: string, number: number) {
   return useQuery(inputChange(id, number))
 }
 
-/** The same, for the moment when it is asked. */
+/** Fetches the same answer on demand. */
 export function useAskInputChange(id: string) {
   const client = useQueryClient()
   return (number: number) => client.fetchQuery(inputChange(id, number))
