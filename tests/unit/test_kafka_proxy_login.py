@@ -3,11 +3,15 @@
 import asyncio
 import contextlib
 import struct
+import time
 from collections.abc import AsyncIterator
 from typing import Any, cast
 
 from backend.kafka.proxy import metrics
+from backend.kafka.proxy.activity import Tally
+from backend.kafka.proxy.broker_connection import BrokerConnection
 from backend.kafka.proxy.config import ProxyConfig
+from backend.kafka.proxy.sasl import Login, SendRequest
 from backend.kafka.proxy.server import Proxy
 from backend.kafka.wire import codec
 from backend.kafka.wire.api import ApiKey, ErrorCode
@@ -28,12 +32,14 @@ VERSIONS = {
 
 
 class Broker(FrameProtocol):
-    """One connection. ``lifetime_ms`` is None if clients need no login."""
+    """One connection. ``lifetime_ms`` is None if clients need no login. ``is_late``: instead of answering it closes the
+    connection once the session is over."""
 
-    def __init__(self, port: int, lifetime_ms: int | None) -> None:
+    def __init__(self, port: int, lifetime_ms: int | None, *, is_late: bool = False) -> None:
         super().__init__(100 * 1024 * 1024)
         self._port = port
         self._lifetime = lifetime_ms
+        self._is_late = is_late
         self._may = lifetime_ms is None
 
     def malformed(self, error: MalformedError) -> None:
@@ -60,6 +66,9 @@ class Broker(FrameProtocol):
         elif not self._may:
             self.transport.abort()
             return
+        elif self._is_late and self._lifetime is not None:
+            asyncio.get_running_loop().call_later(self._lifetime / 1000, self.transport.abort)
+            return
         elif header.api_key == ApiKey.METADATA:
             answer.brokers = [answer.type_of("brokers")(node_id=1, host="127.0.0.1", port=self._port)]
         self.transport.writelines(codec.write_response(header.api_key, header.version, header.correlation_id, answer))
@@ -70,7 +79,7 @@ class Front:
 
     def __init__(self, proxy: Proxy, port: int) -> None:
         self.proxy, self._port = proxy, port
-        self._before = {reason: self._count(reason) for reason in ("login", "session", "size", "limit")}
+        self._before = {reason: self._count(reason) for reason in ("login", "session", "broker", "size", "limit")}
         self._writers: list[asyncio.StreamWriter] = []
 
     async def connect(self) -> "Client":
@@ -119,9 +128,11 @@ class Client(StreamClient):
 
 
 @contextlib.asynccontextmanager
-async def front(lifetime_ms: int | None, **settings: Any) -> AsyncIterator[Front]:
+async def front(lifetime_ms: int | None, *, is_late: bool = False, **settings: Any) -> AsyncIterator[Front]:
     broker, port = free_ports(2)
-    server = await asyncio.get_running_loop().create_server(lambda: Broker(broker, lifetime_ms), "127.0.0.1", broker)
+    server = await asyncio.get_running_loop().create_server(
+        lambda: Broker(broker, lifetime_ms, is_late=is_late), "127.0.0.1", broker
+    )
     document = {"first_contact_points": [f"127.0.0.1:{broker}"], "proxy_nodes": [f"127.0.0.1:{port}"]}
     config = ProxyConfig.model_validate(document | {"listen": f"127.0.0.1:{port}"} | settings)
     proxy = Proxy(config)
@@ -138,7 +149,7 @@ async def test_neighbours_10_a_session_ends_with_its_lifetime() -> None:
     async with front(4000) as proxy:
         client, idle, renewing = [await proxy.connect() for _ in range(3)]
         for each in (client, idle, renewing):
-            assert (await each.sign_in()).session_lifetime_ms == 4000
+            assert 0 < (await each.sign_in()).session_lifetime_ms <= 4000
             assert await each.is_served()
         await asyncio.sleep(1)
         await renewing.sign_in()
@@ -155,6 +166,46 @@ async def test_neighbours_10_a_session_ends_with_its_lifetime() -> None:
         await idle.sign_in()
         assert await idle.is_served()
         assert proxy.refused("session") == 1
+
+
+async def test_neighbours_10_a_request_in_which_the_session_ends_counts_as_that() -> None:
+    async with front(1000, is_late=True) as proxy:
+        client = await proxy.connect()
+        await client.sign_in()
+        assert not await client.is_served()
+        assert proxy.refused("session") == 1
+        assert proxy.refused("broker") == 0
+
+
+class CountedLogin(Login):
+    def __init__(self) -> None:
+        self.times: list[float] = []
+
+    async def run(self, send: SendRequest) -> float:
+        self.times.append(time.monotonic())
+        return 0.0
+
+
+async def test_neighbours_10_a_connection_signs_in_at_most_once_a_second() -> None:
+    async with front(None) as proxy:
+        login = CountedLogin()
+        config = proxy.proxy.context.config
+        connection = BrokerConnection(
+            config.first_contact_points[0],
+            config,
+            tally=Tally(),
+            tls=None,
+            login=login,
+            on_closed=lambda *_: None,
+            on_writable=lambda _: None,
+        )
+        request = codec.request_type(ApiKey.METADATA)()
+        await connection.request(ApiKey.METADATA, VERSIONS[ApiKey.METADATA], request)
+        connection.log_in_again(login)
+        await connection.request(ApiKey.METADATA, VERSIONS[ApiKey.METADATA], request)
+        connection.close()
+        first, second = login.times
+        assert second - first > 1
 
 
 async def test_neighbours_10_a_session_without_a_lifetime_does_not_end() -> None:

@@ -25,6 +25,8 @@ CLIENT_ID = "headrace-proxy"
 
 _FIRST_PAUSE = 0.1
 """Seconds before the second attempt to sign in; each further pause is twice as long."""
+_LOGIN_INTERVAL = 1.1
+"""Seconds between two sign-ins of a connection: brokers reject one that comes within a second of the last."""
 
 
 class Lost(Enum):
@@ -81,6 +83,7 @@ class BrokerConnection(FrameProtocol):
         self._last_is_unanswered = False
         self._disconnected = asyncio.Event()
         self._login_timer: asyncio.TimerHandle | None = None
+        self._logged_in = 0.0
         self._opening = asyncio.create_task(self._open())
 
     @property
@@ -171,8 +174,7 @@ class BrokerConnection(FrameProtocol):
         if self._is_closed:
             return
         self._is_closed = True
-        if self._login_timer is not None:
-            self._login_timer.cancel()
+        self._cancel_login()
         # A broker rejects a write with acks=0 by closing the connection.
         has_failed = not is_intended and (bool(self._waiting or self._unsent) or self._last_is_unanswered)
         if has_failed:
@@ -197,6 +199,7 @@ class BrokerConnection(FrameProtocol):
             try:
                 async with asyncio.timeout(self._config.connect_timeout_ms / 1000):
                     await self._connect()
+                async with asyncio.timeout(self._config.request_timeout_ms / 1000):
                     await self._log_in()
                 self._flush()
                 return
@@ -220,11 +223,17 @@ class BrokerConnection(FrameProtocol):
         await loop.create_connection(lambda: self, self.address.host, self.address.port, ssl=context)
 
     async def _log_in(self) -> None:
+        self._cancel_login()
         if self._login is None:
             return
         seconds = await self._login.run(self._request_now)
+        self._logged_in = time.monotonic()
         if seconds:
             self._login_timer = asyncio.get_running_loop().call_later(seconds / 2, self._log_in_again)
+
+    def _cancel_login(self) -> None:
+        if self._login_timer is not None:
+            self._login_timer.cancel()
 
     def log_in_again(self, login: Login) -> None:
         """Signs in again with the credentials that the client has just sent (re-authentication, KIP-368)."""
@@ -239,6 +248,7 @@ class BrokerConnection(FrameProtocol):
 
     async def _renew(self) -> None:
         try:
+            await asyncio.sleep(self._logged_in + _LOGIN_INTERVAL - time.monotonic())
             async with asyncio.timeout(self._config.request_timeout_ms / 1000):
                 await self._log_in()
             self._flush()

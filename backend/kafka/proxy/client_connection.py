@@ -101,7 +101,7 @@ class ClientConnection(ServerConnection):
         header = codec.read_request_header(frame)
         now = time.monotonic()
         if now > self._handshake.expires and header.api_key not in handshake.SIGN_IN:
-            self.refuse("session", "Its session has expired, and it has not signed in again.")
+            self._refuse_expired()
             return
         tally = self._tally
         if tally is None:
@@ -138,6 +138,9 @@ class ClientConnection(ServerConnection):
         for task in self._tasks:
             task.cancel()
         self._brokers.close()
+
+    def _refuse_expired(self) -> None:
+        self.refuse("session", "Its session has expired, and it has not signed in again.")
 
     def refuse(self, reason: str, text: str) -> None:
         if self._tally is not None:
@@ -287,6 +290,10 @@ class ClientConnection(ServerConnection):
 
     def _leg_lost(self, exchange: _Exchange, leg: Leg, tries: int, lost: Lost) -> None:
         route, header = exchange.route, exchange.slot.header
+        if time.monotonic() > self._handshake.expires:
+            # The request was on its way when the session expired, for which the broker has closed the connection.
+            self._refuse_expired()
+            return
         is_any_broker = leg.broker is None
         if is_any_broker and tries > 1 and (lost is Lost.UNSENT or route.is_repeatable):
             self._send_leg(exchange, leg, tries - 1)
@@ -320,7 +327,9 @@ class ClientConnection(ServerConnection):
                 self.refuse("broker", "The broker closed the connection during the handshake.")
                 return
             try:
-                parts, login = self._handshake.answered(header, answer, is_single=self._is_single())
+                parts, login = self._handshake.answered(
+                    header, answer, received=slot.received, is_single=self._is_single()
+                )
             except MalformedError as error:
                 self.refuse("broker", f"A broker's answer cannot be read: {error}")
                 return

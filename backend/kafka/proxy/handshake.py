@@ -12,6 +12,7 @@ from backend.kafka.wire.api import ApiKey, ErrorCode
 from backend.kafka.wire.codec import RequestHeader
 from backend.kafka.wire.messages import REQUESTS
 from backend.kafka.wire.primitives import MalformedError, Parts
+from backend.kafka.wire.structs import Struct
 
 SIGN_IN = (ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE)
 APIS = {ApiKey.API_VERSIONS, *SIGN_IN}
@@ -27,7 +28,8 @@ class Handshake:
 
     ``is_complete`` once the client is authenticated; ``login`` is set then, unless the first broker is the only one.
     While ``is_pinned``, no other broker can replace the first one. ``expires`` is the monotonic time until which the
-    broker granted the session (KIP-368).
+    broker granted the session (KIP-368), counted from when the client's last message was received: the broker, which
+    counts from its answer, does not end the session earlier.
     """
 
     def __init__(self, tokens: Tokens | None) -> None:
@@ -55,10 +57,12 @@ class Handshake:
             self._messages.append(body.auth_bytes)
         return None
 
-    def answered(self, header: RequestHeader, answer: bytearray, *, is_single: bool) -> tuple[Parts, Login | None]:
+    def answered(
+        self, header: RequestHeader, answer: bytearray, *, received: float, is_single: bool
+    ) -> tuple[Parts, Login | None]:
         """The broker's answer as the client gets it, and the login for other brokers if it has just become known.
 
-        ``is_single`` tells that the cluster has one broker only.
+        ``received`` is the monotonic time of the request, and ``is_single`` tells that the cluster has one broker only.
         """
         if header.api_key == ApiKey.API_VERSIONS:
             return self._api_versions(header, answer), None
@@ -75,9 +79,16 @@ class Handshake:
             self.login = login or self.login
             if self._was_last(body.auth_bytes):
                 self.is_complete = True
-                lifetime = body.session_lifetime_ms / 1000
-                self.expires = time.monotonic() + lifetime if lifetime else math.inf
+                self._begin_session(body, received)
         return codec.write_response(header.api_key, header.version, header.correlation_id, body), login
+
+    def _begin_session(self, answer: Struct, received: float) -> None:
+        if not answer.session_lifetime_ms:
+            self.expires = math.inf
+            return
+        self.expires = received + answer.session_lifetime_ms / 1000
+        # The client counts from this answer, and is told what is left by then.
+        answer.session_lifetime_ms = max(1, int((self.expires - time.monotonic()) * 1000))
 
     def _was_last(self, answer: bytes) -> bool:
         """Whether an exchange without an error is over. OAUTHBEARER names its errors in an answer like any other."""

@@ -43,12 +43,16 @@ class Login(ABC):
 
     @abstractmethod
     async def run(self, send: SendRequest) -> float:
-        """Signs in. Returns after how many seconds the session expires; 0 for never. Raises ConnectionError."""
+        """Signs in. Returns after how many seconds the session expires if the proxy has to renew it; 0 if it does not
+        expire, or the client renews it. Raises ConnectionError."""
 
 
 @dataclass(frozen=True)
 class Replay(Login):
-    """Sends the client's own message again. A secret; never logged."""
+    """Sends the client's own message again. A secret; never logged.
+
+    The client renews its session in time, and every connection signs in again then.
+    """
 
     mechanism: str
     message: bytes
@@ -58,7 +62,8 @@ class Replay(Login):
 
     async def run(self, send: SendRequest) -> float:
         await _handshake(send, self.mechanism)
-        return float((await _authenticate(send, self.message)).session_lifetime_ms) / 1000
+        await _authenticate(send, self.message)
+        return 0.0
 
 
 @dataclass(frozen=True)
