@@ -3,6 +3,7 @@
 import contextlib
 import importlib.util
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -42,7 +43,7 @@ def submit(*, job: str, token: int, stages: list[str], resources: dict[str, Any]
     SparkJob."""
     master = resources["master"] or settings.CONSOLE.spark_master
     command = [
-        *_launcher(job, stages, master, resources),
+        *_launcher(job, stages, master, resources, _emptied(scratch_folder(job))),
         *_identity(job, token),
         *("--stages", ",".join(stages), "--slots", str(resources["slots"])),
         *("--batch-seconds", str(settings.CONSOLE.adapting_batch_seconds)),
@@ -59,11 +60,23 @@ def submit(*, job: str, token: int, stages: list[str], resources: dict[str, Any]
     return psutil.Process(child.pid)
 
 
-def _launcher(job: str, stages: list[str], master: str, resources: dict[str, Any]) -> list[str]:
+def scratch_folder(job: str) -> Path:
+    """Where the application's temporary files lie: those of one that was killed, half a gigabyte at times, are removed
+    when the next one starts."""
+    return Path(settings.CONSOLE.var) / "spark/scratch" / job
+
+
+def _emptied(folder: Path) -> Path:
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+def _launcher(job: str, stages: list[str], master: str, resources: dict[str, Any], scratch: Path) -> list[str]:
     return [
         str(_spark_home() / "bin/spark-submit"),
         *("--master", master, "--name", f"headrace-{job}", "--driver-memory", f"{resources['driver_memory']}m"),
-        *_options(_jars(settings.CONSOLE.spark_jars), master, stages, resources),
+        *_options(_jars(settings.CONSOLE.spark_jars), master, stages, resources, scratch),
         str(settings.BASE_DIR / "spark_jobs/main.py"),
     ]
 
@@ -154,11 +167,13 @@ def last_error(job: str) -> str:
     return errors[-1][:1000] if errors else "It ended without an error message; see its log."
 
 
-def _options(jars: str, master: str, stages: list[str], resources: dict[str, Any]) -> list[str]:
+def _options(jars: str, master: str, stages: list[str], resources: dict[str, Any], scratch: Path) -> list[str]:
     conf = {
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
-        "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:ReservedCodeCacheSize=128m",
+        "spark.driver.extraJavaOptions": (
+            f"-XX:+UseSerialGC -XX:ReservedCodeCacheSize=128m '-Djava.io.tmpdir={scratch}'"
+        ),
         "spark.task.maxFailures": "4",
         "spark.python.daemon.module": "spark_jobs.worker_daemon",
         "spark.python.worker.reuse": "false",
@@ -168,6 +183,7 @@ def _options(jars: str, master: str, stages: list[str], resources: dict[str, Any
     }
     if _is_local(master):
         conf |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+        conf |= {"spark.local.dir": str(scratch)}
         # What queries of SQL remember is stored by a class that needs Hadoop's own local file system.
         if not settings.CONSOLE.spark_checkpoints and STREAM_SQL.name not in stages:
             conf |= _LOCAL_CHECKPOINTS

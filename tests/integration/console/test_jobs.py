@@ -225,6 +225,17 @@ def test_silence_counts_only_while_a_witness_can_be_asked(
 # -- lease and fencing token -----------------------------------------------------
 
 
+def test_what_a_killed_application_has_left_is_removed(job: SparkJob) -> None:
+    reconciled(job, is_running)
+    left = spark.scratch_folder(job.name) / "left"
+    left.touch()
+    [killed] = applications(job)
+    spark.kill(killed)
+    reconciled(job, lambda job: is_running(job) and job.token == 2)
+    assert left.parent.is_dir()
+    assert not left.exists()
+
+
 def test_two_hosts_start_one_application(job: SparkJob) -> None:
     barrier = threading.Barrier(2)
 
