@@ -1,6 +1,9 @@
 """Changes to connectors."""
 
 import logging
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from django.db import transaction
@@ -187,12 +190,31 @@ def _checked(
     workspace: Workspace, cls: type[domain.Connector], connection: dict[str, Any], previous: StoredConnection
 ) -> tuple[Connection, dict[str, Any]]:
     """The connection with masks replaced by the stored secrets: as its model, and as data. Raises ConfigError."""
-    data = keep_secrets(cls.connection_model, connection, *previous)
-    model = _model(workspace, cls, data)
-    _check_hosts(model)
-    _check_connectors(workspace, model)
-    _check_secrets_stay(model, connection, previous)
-    return model, data
+    with _faults_answered(cls):
+        data = keep_secrets(cls.connection_model, connection, *previous)
+        model = _model(workspace, cls, data)
+        _check_hosts(model)
+        _check_connectors(workspace, model)
+        _check_secrets_stay(model, connection, previous)
+        return model, data
+
+
+@contextmanager
+def _faults_answered(cls: type[domain.Connector]) -> Iterator[None]:
+    """Turns what the connector's own code raises, whatever it is, into a ConfigError without any values."""
+    try:
+        yield
+    except ConfigError:
+        raise
+    except Exception as error:
+        # Its message may hold secrets.
+        trace = "".join(traceback.format_tb(error.__traceback__))
+        log.error("The connector type %s fails: %s\n%s", cls.type, type(error).__name__, trace)
+        sentence = (
+            f"The connector type {cls.type} fails with this connection ({type(error).__name__}), which is a fault of "
+            "its own; the server's log says where."
+        )
+        raise ConfigError({"connection": [sentence]}) from None
 
 
 def _check_hosts(model: Connection) -> None:

@@ -45,8 +45,8 @@ class OwnHome(Home):
 
     @staticmethod
     def has_class(name: str) -> bool:
-        """Whether a connector of this class is one of Headrace's own."""
-        return name in {type.type for type in domain.connectors}
+        """Whether a connector of this class is one of Headrace's own, even if it is broken."""
+        return name in {type.type for type in domain.connectors} | domain.connectors.broken.keys()
 
     def plugins(self) -> list[Plugin]:
         return [Plugin(type.type, direction_of(type.type), "", self.name) for type in domain.connectors]
@@ -182,7 +182,10 @@ def _property_errors() -> Iterator[None]:
     try:
         yield
     except ConfigError as error:
-        errors = {path.removeprefix("connection."): sentences for path, sentences in error.errors.items()}
+        errors = {
+            CLASS if path == "type" else path.removeprefix("connection."): sentences
+            for path, sentences in error.errors.items()
+        }
         raise SqlError("The properties are not valid; nothing was made.", properties=errors) from None
 
 

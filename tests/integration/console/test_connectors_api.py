@@ -303,3 +303,22 @@ def test_a_check_that_fails_in_an_undeclared_way_is_answered_in_a_sentence(
     assert answer.status_code == 400
     sentence = f"The check failed unexpectedly: LookupError: No tenant has {MASK}."
     assert answer.json()["errors"] == {"connection": [sentence]}
+
+
+@pytest.mark.parametrize("method", ["hosts", "connectors"])
+def test_a_connector_type_that_fails_while_it_is_saved_is_answered_in_a_sentence(
+    client: APIClient, monkeypatch: pytest.MonkeyPatch, method: str
+) -> None:
+    def fails(connection: _Tenants) -> Any:
+        raise LookupError(f"No tenant has {connection.tenants[0].token.get_secret_value()}")
+
+    monkeypatch.setitem(domain.connectors._classes, "tenants", _TenantsConnector)
+    monkeypatch.setattr(_Tenants, method, fails)
+    body = {"name": "Mine", "type": "tenants", "connection": {"tenants": [{"name": "a", "token": "t0p-a"}]}}
+    for address in (URL, f"{URL}test/"):
+        answer = client.post(address, body, format="json")
+        assert answer.status_code == 400
+        (sentence,) = answer.json()["errors"]["connection"]
+        assert sentence.startswith("The connector type tenants fails with this connection (LookupError)")
+        assert "t0p-a" not in sentence
+    assert not Connector.objects.exists()

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import threading
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -14,8 +15,8 @@ from backend.apps.connectors.models import Connector
 from backend.apps.manager.grpc import _runtime_config
 from backend.apps.monitoring.alerts import alerts_evaluate
 from backend.apps.monitoring.prometheus import exposition
-from backend.apps.pipelines.models import Pipeline, Provisioning, ProvisioningStep, Registration
-from backend.apps.pipelines.provisioning import registrations, steps
+from backend.apps.pipelines.models import Pipeline, PipelineVersion, Provisioning, ProvisioningStep, Registration
+from backend.apps.pipelines.provisioning import registrations, saga, steps
 from backend.apps.pipelines.provisioning.registrations import registrations_remove, registrations_watch
 from backend.apps.pipelines.services import provisionings_advance
 from backend.apps.workspaces.models import Workspace
@@ -129,6 +130,23 @@ def test_it_is_made_before_the_version_is_published_and_known_to_its_reader(
     assert shown(client, pipeline)["published_version"] == 1
     assert shelf.labels == ["first"]
     assert read(pipeline, connector) == [{"label": "first", "before": {}}]
+
+
+def test_a_version_that_became_unreadable_meanwhile_is_not_published_and_leaves_nothing_behind(
+    client: APIClient, pipeline: Pipeline, shelf: Shelf
+) -> None:
+    publish(client, pipeline)
+    step = ProvisioningStep.objects.get()
+    saga._advance(step.provisioning, lambda _: None)
+    assert shelf.labels == ["first"]
+    PipelineVersion.objects.update(schema_version=30_000)  # as a later release stores it
+    provisionings_advance()
+    body = shown(client, pipeline)
+    assert body["published_version"] is None
+    assert body["provisioning"]["state"] == "failed"
+    assert "It was stored by a later release" in body["provisioning"]["cause"]
+    registrations_remove()
+    assert shelf.labels == []
 
 
 def test_a_new_version_adapts_what_was_made(
@@ -338,18 +356,28 @@ def test_a_call_that_hangs_or_fails_unexpectedly_is_a_failure_of_its_step(
     async def hang(*_: Any) -> None:
         await asyncio.sleep(60)
 
+    hanging = threading.Event()
+
+    async def hang_in_a_thread(*_: Any) -> None:
+        await asyncio.to_thread(hanging.wait)
+
     async def explode(*_: Any) -> None:
         raise KeyError("s3cret")
 
     monkeypatch.setattr(registrations, "_CALL_SECONDS", 0.1)
     publish(client, pipeline)
-    for failing, error in ((hang, "did not answer"), (explode, "failed unexpectedly (KeyError)")):
+    for failing, error in (
+        (hang, "did not answer"),
+        (hang_in_a_thread, "did not answer"),
+        (explode, "failed unexpectedly (KeyError)"),
+    ):
         monkeypatch.setattr(domain.connectors.get("toy_shelf").capability(Register), "register", failing)
         Provisioning.objects.update(next_try_at=timezone.now())
         provisionings_advance()
         (step,) = shown(client, pipeline)["provisioning"]["steps"]
         assert error in step["error"]
         assert "s3cret" not in step["error"]
+    hanging.set()
 
 
 def test_an_unknown_pipeline_has_nothing_registered(connector: Connector) -> None:

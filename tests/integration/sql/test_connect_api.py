@@ -51,6 +51,14 @@ def ask(workspace: Workspace) -> Ask:
     return send
 
 
+def test_a_class_that_is_broken_says_why(ask: Ask, monkeypatch: pytest.MonkeyPatch) -> None:
+    reason = "The module connectors.sap cannot be loaded: ImportError: no library."
+    monkeypatch.setitem(connectors._broken, "sap", reason)
+    body = {"name": "erp", "config": {"connector.class": "sap"}}
+    answer = ask("POST", "/connectors", body, status=400)
+    assert answer["message"] == f"The type 'sap' cannot be used. {reason}"
+
+
 def test_what_kafbat_asks_for(ask: Ask, workspace: Workspace, execute: Execute) -> None:
     classes = {plugin["class"]: plugin["type"] for plugin in ask("GET", "/connector-plugins")}
     assert {"http": "source", "postgres_cdc": "source", "collection": "sink"}.items() <= classes.items()

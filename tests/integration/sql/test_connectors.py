@@ -15,6 +15,7 @@ from backend.apps.connectors.models import Connector
 from backend.apps.connectors.secret_store import connection_with_secrets, secrets_reseal
 from backend.apps.sql.models import SqlSecret, SqlStatement
 from backend.apps.workspaces.models import Workspace
+from backend.domain.connector import connectors
 from tests import factories
 from tests.infra import KAFKA
 from tests.integration.sql.conftest import Execute
@@ -108,6 +109,13 @@ def test_an_unknown_class_names_those_there_are(execute: Execute, cluster: Conne
     assert "kafka" in missing
     wrong = execute(f"CREATE SINK CONNECTOR c WITH (connector.class='{FILE_SOURCE}')", 400)["error"]
     assert "write CREATE SOURCE CONNECTOR" in wrong["message"]
+
+
+def test_a_class_that_is_broken_says_why(execute: Execute, monkeypatch: pytest.MonkeyPatch) -> None:
+    reason = "The module connectors.sap cannot be loaded: ImportError: no library."
+    monkeypatch.setitem(connectors._broken, "sap", reason)
+    error = execute("CREATE SOURCE CONNECTOR c WITH (connector.class='sap')", 400)["error"]
+    assert error["properties"] == {"connector.class": [f"The type 'sap' cannot be used. {reason}"]}
 
 
 def test_a_worker_that_does_not_answer_is_named_soon(execute: Execute, workspace: Workspace) -> None:

@@ -3,11 +3,11 @@
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
-from asgiref.sync import async_to_sync
 from django.db import transaction
 from django.utils import timezone
 
@@ -22,12 +22,15 @@ from backend.domain.pipeline import PipelineConfig
 from backend.domain.reasons import Reason
 from backend.domain.registry import UnknownComponentError
 from backend.domain.uses import PlacedUse, bind
+from backend.network.threads import run_with_limit
 
 log = logging.getLogger(__name__)
 
 _CALL_SECONDS = 30.0
 _STATE_SECONDS = 15.0
 _CLOSE_SECONDS = 5.0
+_GRACE_SECONDS = 1.0
+"""For a call that is cut at its time limits, and ends."""
 _CALLS = 10
 """Registrations whose state is asked for at the same time."""
 _LANES_HOLD = timedelta(minutes=5)
@@ -125,7 +128,9 @@ def registrations_watch() -> None:
         Registration.objects.filter(remove_at=None, made__isnull=False).select_related("connector__workspace")
     )
     runtimes = [runtime_connector(registration.connector) for registration in watched]
-    for registration, state in zip(watched, async_to_sync(_states)(watched, runtimes), strict=True):
+    with ThreadPoolExecutor(_CALLS, "registration") as threads:
+        states = list(threads.map(_state, watched, runtimes))
+    for registration, state in zip(watched, states, strict=True):
         if (state.warning, state.measures) != (registration.warning, registration.measures):
             current = Registration.objects.filter(pk=registration.pk, remove_at=None)
             current.update(warning=state.warning, measures=state.measures)
@@ -180,28 +185,40 @@ def _published_config(pipeline: Pipeline) -> PipelineConfig | None:
 
 def _call(registration: Registration, call: Callable[[Register[Any, Any]], Awaitable[Any]]) -> Any:
     """Raises DeliveryError."""
-    return async_to_sync(_bound_call)(
-        runtime_connector(registration.connector), registration.options, call, _CALL_SECONDS
-    )
+    return _limited_call(runtime_connector(registration.connector), registration.options, call, _CALL_SECONDS)
 
 
-async def _states(registrations: list[Registration], runtimes: list[RuntimeConnector]) -> list[RegistrationState]:
-    room = asyncio.Semaphore(_CALLS)
+def _state(registration: Registration, runtime: RuntimeConnector) -> RegistrationState:
+    try:
+        answer: RegistrationState = _limited_call(
+            runtime,
+            registration.options,
+            lambda register: register.state(registration.name, _made(registration)),
+            _STATE_SECONDS,
+        )
+        return answer
+    except DeliveryError as error:
+        return RegistrationState(str(error))
 
-    async def state(registration: Registration, runtime: RuntimeConnector) -> RegistrationState:
-        async with room:
-            try:
-                answer: RegistrationState = await _bound_call(
-                    runtime,
-                    registration.options,
-                    lambda register: register.state(registration.name, _made(registration)),
-                    _STATE_SECONDS,
-                )
-                return answer
-            except DeliveryError as error:
-                return RegistrationState(str(error))
 
-    return await asyncio.gather(*map(state, registrations, runtimes))
+def _limited_call(
+    runtime: RuntimeConnector,
+    options: dict[str, Any],
+    call: Callable[[Register[Any, Any]], Awaitable[Any]],
+    seconds: float,
+) -> Any:
+    """Returns whatever the connector does, even when it waits for a thread that hangs. Raises DeliveryError."""
+    work = _bound_call(runtime, options, call, seconds)
+    try:
+        return run_with_limit(work, seconds + _CLOSE_SECONDS + _GRACE_SECONDS)
+    except TimeoutError:
+        log.error("A call of Register to %s hangs, and its thread is left behind.", runtime.type)
+        raise _no_answer(seconds) from None
+
+
+def _no_answer(seconds: float) -> DeliveryError:
+    text = f"The other system did not answer within {seconds:g} seconds."
+    return DeliveryError(Reason.TIMEOUT, text, retryable=True)
 
 
 async def _bound_call(
@@ -216,8 +233,7 @@ async def _bound_call(
             await bound.open()
             return await call(bound)
     except TimeoutError:
-        text = f"The other system did not answer within {seconds:g} seconds."
-        raise DeliveryError(Reason.TIMEOUT, text, retryable=True) from None
+        raise _no_answer(seconds) from None
     except DeliveryError as error:
         raise error.without(bound.secrets()) from None
     except Exception as error:

@@ -16,6 +16,7 @@ from backend.apps.pipelines.models import Pipeline, PipelineVersion, Provisionin
 from backend.apps.pipelines.provisioning import registrations, schema_registry
 from backend.apps.pipelines.provisioning.schema_registry import RegistryError
 from backend.apps.pipelines.provisioning.steps import STEPS, StepFailedError, topic_delete
+from backend.domain.model import UnreadableConfigError
 from backend.domain.pipeline import PipelineConfig
 
 _ATTEMPTS = 6
@@ -81,9 +82,7 @@ def _remove(removal: Removal) -> None:
 def _advance(provisioning: Provisioning, publish: Callable[[Provisioning], None]) -> None:
     step = provisioning.steps.filter(state=ProvisioningStep.State.PENDING).first()
     if step is None:
-        provisioning.state = Provisioning.State.ACTIVE
-        provisioning.save()
-        publish(provisioning)
+        _complete(provisioning, publish)
         return
     step.attempts += 1
     try:
@@ -93,18 +92,29 @@ def _advance(provisioning: Provisioning, publish: Callable[[Provisioning], None]
         step.error, step.field = str(error), error.field
         if error.final or step.attempts == _ATTEMPTS:
             step.state = ProvisioningStep.State.FAILED
-            _compensate(provisioning, step)
+            if STEPS[step.kind].undone_if_failed:
+                with contextlib.suppress(StepFailedError):  # the error that is shown is the one that ended it
+                    STEPS[step.kind].undo(provisioning, step)
+            _compensate(provisioning, step.error)
         else:
             provisioning.next_try_at = timezone.now() + timedelta(seconds=2**step.attempts)
             provisioning.save()
     step.save()
 
 
-def _compensate(provisioning: Provisioning, failed: ProvisioningStep) -> None:
+def _complete(provisioning: Provisioning, publish: Callable[[Provisioning], None]) -> None:
+    try:
+        provisioning.version.load()
+    except UnreadableConfigError as error:  # another release took over meanwhile
+        _compensate(provisioning, str(error))
+        return
+    provisioning.state = Provisioning.State.ACTIVE
+    provisioning.save()
+    publish(provisioning)
+
+
+def _compensate(provisioning: Provisioning, cause: str) -> None:
     """Undoes what was done, last things first."""
-    if STEPS[failed.kind].undone_if_failed:
-        with contextlib.suppress(StepFailedError):  # the error that is shown is the one that ended it
-            STEPS[failed.kind].undo(provisioning, failed)
     for done in provisioning.steps.filter(state=ProvisioningStep.State.DONE).reverse():
         try:
             STEPS[done.kind].undo(provisioning, done)
@@ -112,5 +122,5 @@ def _compensate(provisioning: Provisioning, failed: ProvisioningStep) -> None:
         except StepFailedError as error:
             done.error = f"It could not be undone: {error}"
         done.save()
-    provisioning.state, provisioning.cause = Provisioning.State.FAILED, failed.error
+    provisioning.state, provisioning.cause = Provisioning.State.FAILED, cause
     provisioning.save()

@@ -24,7 +24,7 @@ from backend.domain.connect_sql.sources import source_of
 from backend.domain.connect_sql.statements import Change, ColumnDefinition, Direction
 from backend.domain.masking import MASK
 from backend.domain.model import UnreadableConfigError
-from backend.domain.registry import UnknownComponentError
+from backend.domain.registry import BrokenComponentError, UnknownComponentError
 from backend.network.schema_registry import SchemaRegistry
 from backend.settings import platform_settings
 
@@ -230,6 +230,8 @@ def _direction(type: str) -> str:
 def _class(name: str) -> type[domain.Connector]:
     try:
         return domain.connectors.get(name)
+    except BrokenComponentError as error:
+        raise SqlError(str(error), status=400) from None
     except UnknownComponentError:
         known = ", ".join(type.type for type in domain.connectors if _direction(type.type))
         raise SqlError(f"There is no connector class {name}. Available: {known}.", status=400) from None
