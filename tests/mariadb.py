@@ -44,7 +44,7 @@ def running_mariadb(name: str, port: int, *options: str) -> Iterator[Server]:
     setup.write_text(
         f"CREATE DATABASE IF NOT EXISTS {DATABASE} CHARACTER SET utf8mb4;\n"
         f"CREATE USER IF NOT EXISTS {USER}@'%' IDENTIFIED BY '{PASSWORD}';\n"
-        f"GRANT ALL ON *.* TO {USER}@'%';\n"
+        f"GRANT ALL ON *.* TO {USER}@'%' WITH GRANT OPTION;\n"
     )
     command = [program, "--no-defaults", f"--datadir={data}", user, "--bind-address=127.0.0.1", "--skip-name-resolve"]
     command += [f"--port={port}", f"--socket={data}/socket", f"--init-file={setup}", *options]

@@ -23,7 +23,7 @@ from backend.connectors.azure_blob import AzureConnectionString, AzureKey
 from backend.connectors.delta_sharing.connection import SharingProfile
 from backend.connectors.n8n.connection import N8nCredential
 from backend.connectors.parts.google import ServiceAccount
-from backend.connectors.parts.tls import TlsFields
+from backend.connectors.parts.tls import ClientCertificate
 from tests.certificates import Authority
 
 _numbers = itertools.count(1)
@@ -65,7 +65,7 @@ def _of_model(model: type[BaseModel], where: str, example: Any) -> list[Planted]
     variants = {
         name: _of_field(info, f"{where}.{name}", example.get(name)) for name, info in model.model_fields.items()
     }
-    if issubclass(model, TlsFields):
+    if issubclass(model, ClientCertificate):
         variants |= _client_certificate(where)
     first = {name: planted[0] for name, planted in variants.items() if planted}
     others = [first | {name: variant} for name, planted in variants.items() for variant in planted[1:]]

@@ -16,7 +16,7 @@ from typing import Annotated, Any, Literal, NamedTuple, TypeVar
 from pydantic import BeforeValidator, Field, SecretStr
 
 from backend.connectors.parts.ssh import HostKey, PrivateKey, SshError, connected
-from backend.connectors.parts.tls import wrapped_pem
+from backend.connectors.parts.tls import ClientCertificate, wrapped_pem
 from backend.domain.capabilities import BatchRefusedError, Connection, DeliveryError
 from backend.domain.model import ADVANCED, StrictModel
 from backend.domain.reasons import Reason
@@ -37,9 +37,7 @@ class SshTunnel(StrictModel):
     host_key: HostKey
 
 
-class DatabaseConnection(Connection):
-    """How a database is reached, of whatever kind it is."""
-
+class _Server(Connection):
     host: str = Field(min_length=1, description="Host of the database server.", examples=["db.example.com"])
     port: int | None = Field(
         None, ge=1, le=65_535, description="Port of the server; 5432 for PostgreSQL and 3306 for MySQL by default."
@@ -58,6 +56,11 @@ class DatabaseConnection(Connection):
         "authorities that the operating system trusts.",
         json_schema_extra=ADVANCED,
     )
+
+
+class DatabaseConnection(ClientCertificate, _Server):  # in this order of bases, forms begin with the server
+    """How a database is reached, of whatever kind it is."""
+
     ssh_tunnel: SshTunnel | None = Field(
         None, description="Reaches the server through SSH.", json_schema_extra=ADVANCED
     )

@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 import ssl
-import tempfile
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -29,6 +28,7 @@ from backend.connectors.parts.database import (
     runs,
     without_zone,
 )
+from backend.connectors.parts.tls import pem_file
 from backend.domain import json
 from backend.domain.capabilities import BatchRefusedError, DeliveryError
 from backend.domain.reasons import Reason
@@ -85,7 +85,7 @@ async def connected(connection: DatabaseConnection, **parameters: Any) -> tuple[
     """A connection in autocommit mode, in UTC, with libpq's ``parameters``, and what closes the way to the server.
     Raises ConnectionFailedError."""
     async with route_to(connection) as route:
-        with _authorities(connection) as authorities:
+        with _authorities(connection) as authorities, _client_certificate(connection) as client_certificate:
             try:
                 database = await _Connection.connect(
                     host=connection.host,  # the name in its certificate
@@ -96,6 +96,7 @@ async def connected(connection: DatabaseConnection, **parameters: Any) -> tuple[
                     password=connection.password.get_secret_value(),
                     sslmode=_SSL_MODES[connection.tls],
                     sslrootcert=authorities,
+                    **client_certificate,
                     passfile="/dev/null",
                     connect_timeout=CONNECT_SECONDS,
                     application_name="headrace",
@@ -292,10 +293,18 @@ def _authorities(connection: DatabaseConnection) -> Iterator[str]:
     if not connection.ca:
         yield (ssl.get_default_verify_paths().cafile or "system") if connection.tls == "verify" else ""
         return
-    with tempfile.NamedTemporaryFile("w", suffix=".pem") as file:
-        file.write(connection.ca)
-        file.flush()
-        yield file.name
+    with pem_file(connection.ca) as file:
+        yield file
+
+
+@contextmanager
+def _client_certificate(connection: DatabaseConnection) -> Iterator[dict[str, Any]]:
+    """libpq's parameters for it, with files that it reads while it connects."""
+    if connection.key is None:
+        yield {}
+        return
+    with pem_file(connection.certificate) as certificate, pem_file(connection.key.get_secret_value()) as key:
+        yield {"sslcert": certificate, "sslkey": key, "sslpassword": connection.plain_key_password}
 
 
 @contextmanager

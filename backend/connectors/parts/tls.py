@@ -51,14 +51,9 @@ class NoTls(StrictModel):
     type: Literal["none"] = "none"
 
 
-class TlsFields(StrictModel):
-    """How a server's certificate is verified, and the certificate that the client shows."""
+class ClientCertificate(StrictModel):
+    """The certificate that the client shows."""
 
-    ca: Certificates = Field(
-        "",
-        description="Certificates of the authorities that may sign the server's certificate, in PEM format. Without "
-        "them, those that the operating system trusts.",
-    )
     certificate: Certificates = Field(
         "", description="Client certificate for mutual TLS, in PEM format.", json_schema_extra=ADVANCED
     )
@@ -95,22 +90,41 @@ class TlsFields(StrictModel):
             raise ValueError("This private key belongs to another certificate.")
         return key
 
+    def load_into(self, context: ssl.SSLContext) -> None:
+        """Adds the certificate, if there is one."""
+        if self.key is not None:
+            with pem_file(self.key.get_secret_value() + self.certificate) as file:
+                context.load_cert_chain(file, password=self.plain_key_password)
+
+    @property
+    def plain_key_password(self) -> str:
+        return self.key_password.get_secret_value() if self.key_password else ""
+
+
+class _Authorities(StrictModel):
+    ca: Certificates = Field(
+        "",
+        description="Certificates of the authorities that may sign the server's certificate, in PEM format. Without "
+        "them, those that the operating system trusts.",
+    )
+
+
+class TlsFields(ClientCertificate, _Authorities):  # in this order of bases, forms begin with the authorities
+    """How a server's certificate is verified, and the certificate that the client shows."""
+
     def tls_settings(self) -> TlsSettings:
         """For the HTTP client."""
         return TlsSettings(
             authorities=self.ca,
             certificate=self.certificate,
             key=self.key.get_secret_value() if self.key else "",
-            key_password=self.key_password.get_secret_value() if self.key_password else "",
+            key_password=self.plain_key_password,
         )
 
     def context(self) -> ssl.SSLContext:
         """For Python's clients."""
         context = ssl.create_default_context(cadata=self.ca or None)
-        if self.key is not None:
-            with pem_file(self.key.get_secret_value() + self.certificate) as file:
-                password = self.key_password.get_secret_value() if self.key_password else None
-                context.load_cert_chain(file, password=password)
+        self.load_into(context)
         return context
 
 

@@ -305,4 +305,5 @@ def _tls(connection: SqlConnection) -> ssl.SSLContext | None:
         context.load_verify_locations(cadata=connection.ca)
     else:
         context.load_default_certs()
+    connection.load_into(context)
     return context

@@ -14,8 +14,9 @@ import pytest
 from backend.connectors.parts.database import SqlConnection
 from backend.connectors.sql import SqlDatabase
 from backend.domain.connector import CheckFailedError, check_connection
+from tests import mariadb
 from tests.certificates import Authority
-from tests.infra import POSTGRESQL_PORT
+from tests.infra import PASSWORD, POSTGRESQL_PORT
 from tests.integration.connectors.sql.databases import Database, Mariadb, Postgresql, pipe
 from tests.mariadb import running_mariadb
 from tests.ports import free_ports
@@ -30,6 +31,16 @@ class _Encrypted(Database):
     async def test_a_connection_is_encrypted(self, encrypted: Authority, mode: str) -> None:
         reached = await self.check(tls=mode, ca=encrypted.certificate.read_text().replace("\n", " "))
         assert reached.startswith("Connected to ")
+
+    async def test_a_client_certificate_is_shown(self, encrypted: Authority, only_certified: str) -> None:
+        fields = {"tls": "verify", "ca": encrypted.certificate.read_text(), "user": only_certified}
+        with pytest.raises(CheckFailedError):
+            await self.check(**fields)
+        for password in ("", "key-pass-word"):
+            certificate, key = encrypted.issue(f"client-{password}", password)
+            shown = {"certificate": certificate.read_text(), "key": key.read_text()}
+            reached = await self.check(**fields, **shown, **({"key_password": password} if password else {}))
+            assert reached.startswith("Connected to ")
 
     async def test_a_certificate_of_another_authority_is_refused(self, encrypted: Authority, tmp_path: Path) -> None:
         for ca in (Authority(tmp_path, "other").certificate.read_text(), ""):
@@ -58,20 +69,25 @@ class TestPostgresqlEncryption(Postgresql, _Encrypted):
     @pytest.fixture
     async def encrypted(self, tmp_path: Path) -> AsyncIterator[Authority]:
         authority = Authority(tmp_path)
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.load_cert_chain(*authority.issue("server"))
+        self.context = authority.server_context(authority, required=False)
 
         async def forward(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             with suppress(OSError, asyncio.IncompleteReadError):
                 await reader.readexactly(8)  # the request for TLS
                 writer.write(b"S")
-                await writer.start_tls(context)
+                await writer.start_tls(self.context)
                 there, back = await asyncio.open_connection("127.0.0.1", POSTGRESQL_PORT)
                 await asyncio.gather(pipe(reader, back), pipe(there, writer))
 
         server = await asyncio.start_server(forward, "127.0.0.1", self.port)
         yield authority
         server.close()
+
+    @pytest.fixture
+    def only_certified(self, encrypted: Authority) -> str:
+        """A user who has to show a client certificate."""
+        self.context.verify_mode = ssl.CERT_REQUIRED
+        return "headrace"
 
     @pytest.fixture
     def last_week(self, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -92,5 +108,14 @@ class TestMariadbEncryption(Mariadb, _Encrypted):
     def encrypted(self, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Authority]:
         authority = Authority(tmp_path_factory.mktemp("certificates"))
         certificate, key = authority.issue("server")
-        with running_mariadb("mariadb-tls", self.port, f"--ssl-cert={certificate}", f"--ssl-key={key}"):
+        options = [f"--ssl-cert={certificate}", f"--ssl-key={key}", f"--ssl-ca={authority.certificate}"]
+        with running_mariadb("mariadb-tls", self.port, *options):
             yield authority
+
+    @pytest.fixture
+    def only_certified(self, encrypted: Authority) -> str:
+        """A user who has to show a client certificate."""
+        with mariadb.connected(self.port) as connection, connection.cursor() as cursor:
+            cursor.execute(f"CREATE USER certified@'%' IDENTIFIED BY '{PASSWORD}' REQUIRE X509")
+            cursor.execute("GRANT ALL ON *.* TO certified@'%'")
+        return "certified"
