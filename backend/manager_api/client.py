@@ -1,11 +1,11 @@
 """The data plane's copy of the configuration."""
 
 import asyncio
-import contextlib
+import itertools
 import logging
 import random
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 from uuid import UUID
@@ -34,6 +34,9 @@ _Version = tuple[str, int]
 _CALL_SECONDS = 5.0
 _RUNTIME_FRESH_SECONDS = 60.0
 """Changes are pushed; this is for what is changed elsewhere, such as a secret in Vault."""
+_RETRY_SECONDS = 2.0
+_CONNECTORS = 50
+"""How many changed connectors are fetched at a time: each may take a request to Vault."""
 _VERSION_IDLE_SECONDS = 3600.0
 _SILENCE_SECONDS = 150.0
 """The manager sends an event every minute; a stream that is silent for longer is dead."""
@@ -66,6 +69,20 @@ class RuntimePipeline:
             tuple(RuntimeOutput(config=o, connector=connectors[o.connector]) for o in snapshot.config.outputs),
         )
 
+    def with_connectors(self, present: Mapping[UUID, RuntimeConnector]) -> "RuntimePipeline":
+        """With these connectors as they are now, except for what was registered in their systems for this pipeline;
+        itself when that makes no difference."""
+        connectors = {
+            pk: present[pk].model_copy(update={"registered": held.registered}) if pk in present else held
+            for pk, held in self.connectors.items()
+        }
+        return self if connectors == self.connectors else RuntimePipeline.of(self.snapshot, connectors)
+
+    @property
+    def errors(self) -> set[str]:
+        """Why connectors cannot be used."""
+        return {connector.error for connector in self.connectors.values()} - {""}
+
 
 class ConfigClient:
     """Holds the published pipelines in memory and follows their changes.
@@ -96,6 +113,9 @@ class ConfigClient:
         self._runtime: IdleCache[_Version, tuple[float, RuntimePipeline]] = IdleCache(_VERSION_IDLE_SECONDS)
         self._fetches: dict[tuple[Any, _Version], asyncio.Task[Any]] = {}
         self._loaded = asyncio.Event()
+        self._outdated: set[UUID] = set()
+        """Connectors that have changed and are to be fetched."""
+        self._refreshing: asyncio.Task[None] | None = None
         self._connectors_changed = asyncio.Event()
         self._changes = 0
         """How often something that a runtime configuration is made of has changed."""
@@ -119,8 +139,7 @@ class ConfigClient:
             ) from None
 
     async def close(self) -> None:
-        if self._task is not None:
-            await tasks.cancel(self._task)
+        await tasks.cancel(*(task for task in (self._task, self._refreshing) if task is not None))
         await self._channel.close(None)
 
     @property
@@ -171,11 +190,15 @@ class ConfigClient:
             self._runtime[key] = (time.monotonic(), held)
             return held
 
-    async def connectors_change(self, seconds: float) -> None:
-        """Waits until a connector has changed since the last call, at most for so long. For one caller."""
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(seconds):
-                await self._connectors_changed.wait()
+    def held_runtime(self, pipeline_id: str, version: int) -> RuntimePipeline | None:
+        """What is held of a version and its connectors, without asking the manager. None when nobody has needed it
+        within the last hour."""
+        held = self._runtime.get((pipeline_id, version))
+        return held[1] if held is not None else None
+
+    async def connectors_change(self) -> None:
+        """Waits until a connector of what is held has changed since the last call. For one caller."""
+        await self._connectors_changed.wait()
         self._connectors_changed.clear()
 
     def _fetch(self, fetch: Callable[[_Version], Coroutine[Any, Any, T]], key: _Version) -> asyncio.Task[T]:
@@ -202,21 +225,56 @@ class ConfigClient:
         changes = self._changes
         answer = await self._call(self._stub.GetRuntimeConfig, *key)
         snapshot = stored.load_pipeline(answer.pipeline.snapshot)
-        runtime = RuntimePipeline.of(
-            snapshot,
-            {
-                UUID(connector_id): RuntimeConnector(
-                    type=connector.type,
-                    connection=json.loads(connector.connection or b"{}"),
-                    error=connector.error,
-                    registered={place: json.loads(made) for place, made in connector.registered.items()},
-                )
-                for connector_id, connector in answer.connectors.items()
-            },
-        )
-        # What has changed meanwhile may have come too late for this answer.
-        self._runtime[key] = (time.monotonic() if changes == self._changes else float("-inf"), runtime)
+        runtime = RuntimePipeline.of(snapshot, _connectors(answer.connectors))
+        if changes == self._changes:
+            self._hold(key, time.monotonic(), runtime)
+        else:  # what has changed meanwhile may have come too late for this answer
+            self._hold(key, float("-inf"), runtime)
+            self._outdate(runtime.connectors)
         return runtime
+
+    def _hold(self, key: _Version, fetched_at: float, runtime: RuntimePipeline) -> None:
+        _, former = self._runtime.get(key) or (0.0, runtime)
+        self._runtime[key] = (fetched_at, runtime)
+        if runtime.connectors != former.connectors:
+            self._connectors_changed.set()
+
+    def _outdate(self, connectors: Iterable[UUID]) -> None:
+        """These are fetched soon; until then they serve as they were."""
+        self._outdated.update(connectors)
+        if self._refreshing is None or self._refreshing.done():
+            self._refreshing = asyncio.create_task(self._refresh_connectors())
+
+    async def _refresh_connectors(self) -> None:
+        """Until no connector is outdated. It is fetched once for all pipelines that use it, and no message waits."""
+        while asked := self._next_outdated():
+            try:
+                answer = await self._stub.GetConnectors(
+                    pb.ConnectorsRequest(ids=map(str, asked)), metadata=self._metadata, timeout=_CALL_SECONDS
+                )
+            except grpc.aio.AioRpcError as error:
+                log.warning("Connectors that have changed cannot be fetched at the moment: %s", error.details())
+                self._outdated |= asked
+                await asyncio.sleep(_RETRY_SECONDS * random.uniform(0.5, 1.5))
+            else:
+                self._replace(_connectors(answer.connectors))
+
+    def _next_outdated(self) -> set[UUID]:
+        """Some of the outdated connectors; those that nothing here uses are forgotten."""
+        self._outdated &= self._used()
+        asked = set(itertools.islice(self._outdated, _CONNECTORS))
+        self._outdated -= asked
+        return asked
+
+    def _used(self) -> set[UUID]:
+        return {pk for _, (_, runtime) in self._runtime.items() for pk in runtime.connectors}
+
+    def _replace(self, present: Mapping[UUID, RuntimeConnector]) -> None:
+        for key, (fetched_at, former) in self._runtime.items():
+            runtime = former.with_connectors(present)
+            if runtime is not former:
+                # With the whole configuration, the manager notes that the pipeline works again, or does not.
+                self._hold(key, fetched_at if runtime.errors == former.errors else float("-inf"), runtime)
 
     async def _call(self, method, pipeline_id: str, version: int):  # type: ignore[no-untyped-def]
         try:
@@ -238,8 +296,6 @@ class ConfigClient:
             try:
                 stream = self._stub.WatchPipelines(pb.WatchRequest(), metadata=self._metadata)
                 self._arrived = set(), set()
-                # What changed while no stream was open is not pushed.
-                self._refresh_runtime()
                 while True:
                     # Not wait_for(): in Python 3.11 it loses a cancellation that comes with an event.
                     async with asyncio.timeout(_SILENCE_SECONDS):
@@ -267,6 +323,7 @@ class ConfigClient:
                 for pipeline_id in self._published.keep_only(*self._arrived):
                     self._forget_runtime(pipeline_id)
                 self._arrived = None
+                self._outdate(self._used())  # what changed while no stream was open is not pushed
                 self._loaded.set()
 
     def _apply_piece(self, piece: pb.Piece) -> None:
@@ -278,7 +335,8 @@ class ConfigClient:
             self._published.remove(pipeline_id)
             self._forget_runtime(pipeline_id)
         if piece.connectors_changed:
-            self._forget_connectors({UUID(connector_id) for connector_id in piece.connectors_changed})
+            self._changes += 1
+            self._outdate(map(UUID, piece.connectors_changed))
         for key in piece.keys:
             self._published.put_key(IngestKey(key.hash, UUID(key.workspace_id), key.expires_at))
         for hashed in piece.keys_removed:
@@ -293,19 +351,6 @@ class ConfigClient:
         for key, (_, runtime) in self._runtime.items():
             if key[0] == pipeline_id:
                 self._runtime[key] = (float("-inf"), runtime)
-
-    def _forget_connectors(self, changed: set[UUID]) -> None:
-        self._changes += 1
-        for key, (_, runtime) in self._runtime.items():
-            if not changed.isdisjoint(runtime.connectors):
-                self._runtime[key] = (float("-inf"), runtime)
-        self._connectors_changed.set()
-
-    def _refresh_runtime(self) -> None:
-        """Each is fetched again, while what is held serves until it has come."""
-        stale_at = time.monotonic() - _RUNTIME_FRESH_SECONDS
-        for key, (fetched_at, runtime) in self._runtime.items():
-            self._runtime[key] = (min(fetched_at, stale_at), runtime)
 
     async def _load_from_redis(self) -> None:
         client = async_redis_client(self._redis_url)
@@ -324,3 +369,15 @@ class ConfigClient:
             await client.aclose()
         if not empty:
             self._loaded.set()
+
+
+def _connectors(sent: Mapping[str, pb.RuntimeConnector]) -> dict[UUID, RuntimeConnector]:
+    return {
+        UUID(connector_id): RuntimeConnector(
+            type=connector.type,
+            connection=json.loads(connector.connection or b"{}"),
+            error=connector.error,
+            registered={place: json.loads(made) for place, made in connector.registered.items()},
+        )
+        for connector_id, connector in sent.items()
+    }

@@ -41,7 +41,7 @@ _UNACKNOWLEDGED_KIBIBYTES = 256 * 1024
 _CLAIM_SECONDS = 2.0
 _RENEW_SECONDS = 5.0
 _REFRESH_SECONDS = 15 * 60.0
-"""How often a stream's configuration is fetched again; a change of its connector is pushed."""
+"""How often a stream's configuration is fetched again, for what was changed elsewhere; other changes are pushed."""
 _CONFIG_SECONDS = 60.0
 
 
@@ -90,7 +90,7 @@ class InputTask:
             self._claiming = asyncio.create_task(self._claim())
             loops = [self._claim_forever(), self._renew_forever()]
             if self._reading is Reading.STREAMING:
-                loops.append(self._refresh_forever())
+                loops += [self._follow_connectors_forever(), self._refresh_forever()]
             running = [asyncio.create_task(loop) for loop in loops]
             stop = asyncio.create_task(
                 wait_for_stop(stop_address, environment.service_token, self._slot, self._progress)
@@ -165,14 +165,18 @@ class InputTask:
                 self._stopping.add(stopping := asyncio.create_task(self._stop(lost)))
                 stopping.add_done_callback(self._stopping.discard)
 
-    async def _refresh_forever(self) -> None:
-        """Restarts streams whose connector has changed."""
+    async def _follow_connectors_forever(self) -> None:
+        """Restarts streams whose connector has changed, and no others."""
         while True:
-            await self._services.config.connectors_change(_REFRESH_SECONDS)
+            await self._services.config.connectors_change()
             for reader, _ in list(self._readers.values()):
-                reading = self._readers.get(reader.lease.pipeline_id)
-                if await reader.is_outdated() and reading is not None and reading[0] is reader:
+                if reader.is_outdated():
                     self._restart(reader.lease)
+
+    async def _refresh_forever(self) -> None:
+        while True:
+            await asyncio.sleep(_REFRESH_SECONDS)
+            await asyncio.gather(*(reader.refresh() for reader, _ in self._readers.values()))
 
     def _start(self, lease: InputLease, after: tuple[InputReader, asyncio.Task[None]] | None = None) -> None:
         """Reads the input, once its former reader has ended."""

@@ -111,12 +111,15 @@ class InputReader:
         except LeaseLostError as error:
             log.info("Pipeline %s: %s", self.lease.pipeline_id, error)
 
-    async def is_outdated(self) -> bool:
-        """Whether the input's configuration differs from the one that is being read with."""
-        try:
-            return self._bound is not None and _binding(await self._runtime()) != self._bound
-        except (ConfigUnavailableError, UnknownPipelineError):
-            return False
+    def is_outdated(self) -> bool:
+        """Whether the input's configuration, as it is held, differs from the one that is being read with."""
+        held = self._services.config.held_runtime(self.lease.pipeline_id, self.lease.version)
+        return self._bound is not None and held is not None and _binding(held) != self._bound
+
+    async def refresh(self) -> None:
+        """Fetches the input's configuration again, so that what is held is not older than a minute."""
+        with contextlib.suppress(ConfigUnavailableError, UnknownPipelineError):
+            await self._runtime()
 
     async def _read_batch(self) -> None:
         """Reads from the breakpoint to the input's end. A failure is recorded with the lease; the batch is retried."""

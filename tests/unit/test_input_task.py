@@ -37,6 +37,14 @@ class Manager:
     async def runtime(self, *_: Any) -> RuntimePipeline:
         return self._runtime
 
+    def held_runtime(self, *_: Any) -> RuntimePipeline:
+        return self._runtime
+
+    def push(self, connector: RuntimeConnector) -> None:
+        """The input's connector was saved, with these values."""
+        [used] = self._runtime.connectors
+        self._runtime = self._runtime.with_connectors({used: connector})
+
     async def complete(self, _: InputLease, progress: Progress) -> None:
         self.completed.append(progress)
 
@@ -103,6 +111,22 @@ async def test_a_batch_whose_input_does_not_open_in_time_fails_is_closed_and_giv
     )
     assert (progress.breakpoint, progress.rows) == (b"", 0)
     assert (door.opened, door.closed) == (1, 1)
+
+
+async def test_a_stream_is_outdated_once_its_connector_differs_from_the_one_that_it_reads_with(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def open() -> None: ...
+
+    Door("toy_ticks", ReadStream, monkeypatch, opens=open)
+    manager = Manager(TICKS)
+    reader = reader_of(manager, Reading.STREAMING)
+    assert not reader.is_outdated()
+    async with reader._opened():
+        manager.push(RuntimeConnector(type=TICKS.type, connection=dict(TICKS.connection)))
+        assert not reader.is_outdated()
+        manager.push(RuntimeConnector(type=TICKS.type, connection={"seconds": 0.02}))
+        assert reader.is_outdated()
 
 
 async def test_a_stream_that_does_not_open_in_time_is_closed_shown_as_failing_and_opened_again(

@@ -141,8 +141,9 @@ class ConfigurationFeed:
             _differing(self._connectors, connectors),
         )
         self._pipelines, self._keys, self._connectors = pipelines, keys, connectors
+        if self._loaded.is_set():  # until then nobody was sent anything that could have changed
+            self._notify(changed)
         self._loaded.set()
-        self._notify(changed)
 
     async def _compare_one(self, announced: str) -> None:
         kind, _, name = announced.partition(":")

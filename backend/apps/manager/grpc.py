@@ -92,6 +92,14 @@ class ManagerServicer(manager_pb2_grpc.ManagerServicer):
     async def GetRuntimeConfig(self, request: pb.PipelineRequest, context: Any) -> pb.RuntimeConfig:
         return await _configuration(_runtime_config, request, context)
 
+    async def GetConnectors(self, request: pb.ConnectorsRequest, context: Any) -> pb.Connectors:
+        try:
+            return await in_thread(_connectors, list(request.ids))
+        except VaultUnavailableError as error:
+            raise await _abort(context, grpc.StatusCode.UNAVAILABLE, str(error)) from None
+        except (DatabaseError, OSError, MemoryError) as error:
+            raise await _abort(context, grpc.StatusCode.UNAVAILABLE, f"{type(error).__name__}.") from error
+
     async def WatchPipelines(self, request: pb.WatchRequest, context: Any) -> AsyncIterator[pb.WatchEvent]:
         with self._feed.watcher() as watcher:
             published = await self._published(context)
@@ -298,17 +306,23 @@ def _runtime_config(pipeline_id: str, version: int) -> pb.RuntimeConfig | None:
     connectors = Connector.objects.select_related("workspace").in_bulk(snapshot.config.connectors)
     config = pb.RuntimeConfig(
         pipeline=pb.Pipeline(id=pipeline_id, snapshot=stored.dump_pipeline(snapshot)),
-        connectors={str(pk): _runtime_connector(snapshot.id, connector) for pk, connector in connectors.items()},
+        connectors={str(pk): _runtime_connector(connector, snapshot.id) for pk, connector in connectors.items()},
     )
     failures = {connector.error for connector in config.connectors.values()} - {""}
     pipeline_record_failure(pipeline_id=snapshot.id, number=snapshot.version, failure=" ".join(sorted(failures)))
     return config
 
 
-def _runtime_connector(pipeline_id: UUID, connector: Connector) -> pb.RuntimeConnector:
+def _connectors(names: list[str]) -> pb.Connectors:
+    connectors = Connector.objects.select_related("workspace").in_bulk(filter(None, map(_uuid, names)))
+    return pb.Connectors(connectors={str(pk): _runtime_connector(connector) for pk, connector in connectors.items()})
+
+
+def _runtime_connector(connector: Connector, pipeline_id: UUID | None = None) -> pb.RuntimeConnector:
+    """With what was made for the pipeline, if one is given."""
     try:
         connection = json.dumps(connection_with_secrets(connector))
-        known = registered(pipeline_id=pipeline_id, connector_id=connector.pk)
+        known = registered(pipeline_id=pipeline_id, connector_id=connector.pk) if pipeline_id is not None else {}
         made = {place: json.dumps(what) for place, what in known.items()}
     except UnreadableSecretError as error:
         return pb.RuntimeConnector(type=connector.type, error=str(error))

@@ -66,6 +66,25 @@ class RuntimeConnector(_message.Message):
     registered: _containers.ScalarMap[str, bytes]
     def __init__(self, type: _Optional[str] = ..., connection: _Optional[bytes] = ..., error: _Optional[str] = ..., registered: _Optional[_Mapping[str, bytes]] = ...) -> None: ...
 
+class ConnectorsRequest(_message.Message):
+    __slots__ = ("ids",)
+    IDS_FIELD_NUMBER: _ClassVar[int]
+    ids: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, ids: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class Connectors(_message.Message):
+    __slots__ = ("connectors",)
+    class ConnectorsEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: RuntimeConnector
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[_Union[RuntimeConnector, _Mapping]] = ...) -> None: ...
+    CONNECTORS_FIELD_NUMBER: _ClassVar[int]
+    connectors: _containers.MessageMap[str, RuntimeConnector]
+    def __init__(self, connectors: _Optional[_Mapping[str, RuntimeConnector]] = ...) -> None: ...
+
 class WatchRequest(_message.Message):
     __slots__ = ()
     def __init__(self) -> None: ...

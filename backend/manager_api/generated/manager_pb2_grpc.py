@@ -47,6 +47,11 @@ class ManagerStub:
                 request_serializer=backend_dot_manager__api_dot_generated_dot_manager__pb2.PipelineRequest.SerializeToString,
                 response_deserializer=backend_dot_manager__api_dot_generated_dot_manager__pb2.RuntimeConfig.FromString,
                 _registered_method=True)
+        self.GetConnectors = channel.unary_unary(
+                '/headrace.manager.v1.Manager/GetConnectors',
+                request_serializer=backend_dot_manager__api_dot_generated_dot_manager__pb2.ConnectorsRequest.SerializeToString,
+                response_deserializer=backend_dot_manager__api_dot_generated_dot_manager__pb2.Connectors.FromString,
+                _registered_method=True)
         self.WatchPipelines = channel.unary_stream(
                 '/headrace.manager.v1.Manager/WatchPipelines',
                 request_serializer=backend_dot_manager__api_dot_generated_dot_manager__pb2.WatchRequest.SerializeToString,
@@ -97,6 +102,14 @@ class ManagerServicer:
         """A pipeline with the connectors that it uses, secrets in the clear. A connector
         whose secrets cannot be read has an error in place of its connection.
         UNAVAILABLE while the store of secrets cannot be reached.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def GetConnectors(self, request, context):
+        """Those of these connectors that exist, as in RuntimeConfig but for what was made for a pipeline. UNAVAILABLE while
+        the store of secrets cannot be reached.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -162,6 +175,11 @@ def add_ManagerServicer_to_server(servicer, server):
                     servicer.GetRuntimeConfig,
                     request_deserializer=backend_dot_manager__api_dot_generated_dot_manager__pb2.PipelineRequest.FromString,
                     response_serializer=backend_dot_manager__api_dot_generated_dot_manager__pb2.RuntimeConfig.SerializeToString,
+            ),
+            'GetConnectors': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetConnectors,
+                    request_deserializer=backend_dot_manager__api_dot_generated_dot_manager__pb2.ConnectorsRequest.FromString,
+                    response_serializer=backend_dot_manager__api_dot_generated_dot_manager__pb2.Connectors.SerializeToString,
             ),
             'WatchPipelines': grpc.unary_stream_rpc_method_handler(
                     servicer.WatchPipelines,
@@ -251,6 +269,33 @@ class Manager:
             '/headrace.manager.v1.Manager/GetRuntimeConfig',
             backend_dot_manager__api_dot_generated_dot_manager__pb2.PipelineRequest.SerializeToString,
             backend_dot_manager__api_dot_generated_dot_manager__pb2.RuntimeConfig.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetConnectors(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/headrace.manager.v1.Manager/GetConnectors',
+            backend_dot_manager__api_dot_generated_dot_manager__pb2.ConnectorsRequest.SerializeToString,
+            backend_dot_manager__api_dot_generated_dot_manager__pb2.Connectors.FromString,
             options,
             channel_credentials,
             insecure,

@@ -12,6 +12,7 @@ from asgiref.sync import sync_to_async
 from rest_framework.test import APIClient
 
 from backend.apps.connectors.models import Connector
+from backend.apps.connectors.services import connector_update
 from backend.apps.manager import grpc
 from backend.apps.manager.leases import leases_claim
 from backend.apps.manager.models import InputLease
@@ -348,6 +349,38 @@ async def test_a_stream_is_opened_again_when_its_connector_has_changed_and_only_
         await wait_until_async(lambda: _is(opened == [0.05, 0.04]))
         rows = (await InputLease.objects.aget(pk=pipeline.pk)).rows
         await wait_until_async(InputLease.objects.filter(pk=pipeline.pk, rows__gt=rows).aexists)
+
+
+async def test_a_stream_is_opened_again_as_soon_as_its_own_connector_is_saved_and_for_no_other(
+    running: RunningManager, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing is fetched again in time but what was pushed."""
+    monkeypatch.setattr(input_lane, "_REFRESH_SECONDS", 86400.0)
+    monkeypatch.setattr(config_client, "_RUNTIME_FRESH_SECONDS", 86400.0)
+    opened: list[float] = []
+
+    async def open(reader: Any) -> None:
+        opened.append(reader.connection.seconds)
+
+    def save(pipeline: Pipeline, name: str, seconds: float) -> None:
+        connector = Connector.objects.get(workspace=pipeline.workspace, type="toy_ticks")
+        actor = factories.admin_of(pipeline.workspace)
+        connector_update(connector=connector, actor=actor, name=name, connection={"seconds": seconds})
+
+    patched("toy_ticks", ReadStream, monkeypatch, open=open)
+    pipeline = await sync_to_async(reading)("toy_ticks")
+    neighbour = await sync_to_async(reading)("toy_ticks")
+    async with running_task(INPUT_STREAMING):
+        before = await until_state(pipeline, state="reading")
+        await until_state(neighbour, state="reading")
+        await wait_until_async(InputLease.objects.filter(pk=pipeline.pk, rows__gt=before["rows"]).aexists)
+        assert opened == [0.05, 0.05]
+        await sync_to_async(save)(neighbour, "Renamed", 0.05)
+        await sync_to_async(save)(pipeline, "Ticks", 0.04)
+        await wait_until_async(lambda: _is(len(opened) > 2))
+        rows = (await InputLease.objects.aget(pk=pipeline.pk)).rows
+        await wait_until_async(InputLease.objects.filter(pk=pipeline.pk, rows__gt=rows).aexists)
+    assert opened == [0.05, 0.05, 0.04]
 
 
 async def test_a_stream_that_fails_says_why_until_it_works(

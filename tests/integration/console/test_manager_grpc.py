@@ -146,11 +146,11 @@ async def test_neighbours_9_a_changed_connection_and_a_removed_secret_are_used_a
     async def saved(token: str | None) -> None:
         authentication = {"type": "bearer", "token": token} if token else {"type": "none"}
         connection = {"url": "https://api.example.com", "authentication": authentication}
-        changing = asyncio.create_task(client.connectors_change(LIMIT_SECONDS))
         await sync_to_async(connector_update)(
             connector=connector, actor=actor, name=connector.name, connection=connection
         )
-        await changing
+        async with asyncio.timeout(LIMIT_SECONDS):
+            await client.connectors_change()
 
     for token in ("s3cond", None, "th1rd"):
         await saved(token)
@@ -177,6 +177,84 @@ async def test_neighbours_9_what_changed_while_no_stream_was_open_is_fetched_aga
     async with asyncio.timeout(LIMIT_SECONDS):
         while "new" not in str((await client.runtime(pipeline_id, 1)).outputs[0].connector.connection["url"]):
             await asyncio.sleep(0.05)
+
+
+async def test_a_connector_that_many_pipelines_use_is_fetched_once_when_it_changes(
+    client: ConfigClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(config_client, "_RUNTIME_FRESH_SECONDS", 86400.0)
+    workspace = await sync_to_async(factories.make_workspace)()
+    actor = await sync_to_async(factories.admin_of)(workspace)
+
+    def make() -> tuple[Connector, list[str]]:
+        connector = factories.make_connector(workspace, authentication={"type": "bearer", "token": "first"})
+        pipelines = [factories.make_pipeline(workspace, connector) for _ in range(20)]
+        return connector, [str(pipeline_publish(pipeline=pipeline, actor=actor).pk) for pipeline in pipelines]
+
+    connector, names = await sync_to_async(make)()
+    await eventually(lambda: all(client.pipeline(name) is not None for name in names))
+
+    async def tokens() -> set[str]:
+        runtimes = [await client.runtime(name, 1) for name in names]
+        return {runtime.outputs[0].connector.connection["authentication"]["token"] for runtime in runtimes}
+
+    assert await tokens() == {"first"}
+    asked: list[list[str]] = []
+    answer = manager._connectors
+
+    def counted(ids: list[str]) -> pb.Connectors:
+        asked.append(ids)
+        return answer(ids)
+
+    monkeypatch.setattr(manager, "_connectors", counted)
+    monkeypatch.setattr(manager, "_runtime_config", None)
+    connection = {"url": "https://api.example.com", "authentication": {"type": "bearer", "token": "second"}}
+    await sync_to_async(connector_update)(connector=connector, actor=actor, name="renamed", connection=connection)
+    async with asyncio.timeout(LIMIT_SECONDS):
+        await client.connectors_change()
+    assert await tokens() == {"second"}
+    assert asked == [[str(connector.pk)]]
+
+
+async def test_a_manager_that_starts_again_changes_nothing_that_is_held(
+    running: RunningManager, client: ConfigClient
+) -> None:
+    _, pipeline = await sync_to_async(make_published)()
+    await eventually(lambda: client.pipeline(str(pipeline.pk)) is not None)
+    held = await client.runtime(str(pipeline.pk), 1)
+    asked = client._refreshing
+    await running.stop()
+    await eventually(lambda: not client.connected)
+    await running.start()
+    await eventually(lambda: client._refreshing is not None and client._refreshing is not asked)
+    await eventually(lambda: client._refreshing is not None and client._refreshing.done())
+    assert await client.runtime(str(pipeline.pk), 1) is held
+
+
+async def test_a_connector_that_is_only_renamed_changes_nothing_that_is_held(
+    client: ConfigClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    workspace, pipeline = await sync_to_async(make_published)()
+    await eventually(lambda: client.pipeline(str(pipeline.pk)) is not None)
+    held = await client.runtime(str(pipeline.pk), 1)
+    connector = await sync_to_async(workspace.connectors.get)()
+    actor = await sync_to_async(factories.admin_of)(workspace)
+    asked, loop = asyncio.Event(), asyncio.get_running_loop()
+    answer = manager._connectors
+
+    def noted(ids: list[str]) -> pb.Connectors:
+        loop.call_soon_threadsafe(asked.set)
+        return answer(ids)
+
+    monkeypatch.setattr(manager, "_connectors", noted)
+    await sync_to_async(connector_update)(
+        connector=connector, actor=actor, name="renamed", connection=connector.connection
+    )
+    async with asyncio.timeout(LIMIT_SECONDS):
+        await asked.wait()
+    await eventually(lambda: client._refreshing is not None and client._refreshing.done())
+    assert client.held_runtime(str(pipeline.pk), 1) is held
+    assert not client._connectors_changed.is_set()
 
 
 async def test_a_wrong_token_is_refused(running: RunningManager) -> None:
