@@ -19,6 +19,7 @@ from backend.apps.connectors.secret_store import (
     secrets_store,
     with_references,
 )
+from backend.apps.connectors.signals import connector_changed
 from backend.apps.workspaces.models import User, Workspace
 from backend.domain import connector as domain
 from backend.domain.capabilities import Connection
@@ -117,6 +118,7 @@ def connector_update(
             after=_audited(connector),
             secrets_changed=_changed_secrets(previous[1], secrets),
         )
+        connector_changed.send(sender=Connector, connector=connector)
         transaction.on_commit(lambda: announce_connector(connector.pk))
     return connector
 

@@ -14,6 +14,8 @@ from django.db.models import Exists, OuterRef, Q
 from django.utils import timezone
 
 from backend.apps.audit.services import audit_record
+from backend.apps.connectors.models import Connector
+from backend.apps.connectors.signals import HEARD_AFTER
 from backend.apps.exports.forming import exports_form, name_file, target_of
 from backend.apps.exports.models import Export
 from backend.apps.exports.staging import parts_release
@@ -109,6 +111,13 @@ def export_fail(*, export_id: UUID, token: UUID, reason: str, error: str, retrya
         if export.state != Export.State.ABORTED:
             export.state = Export.State.FAILED
         _free(export)
+
+
+def exports_offer_failed(*, connector: Connector, **_: Any) -> None:
+    """Exports that wait after a failure are written soon, since their connector has changed: its former password may
+    have been the reason."""
+    soon = timezone.now() + HEARD_AFTER
+    Export.objects.filter(connector_id=connector.pk, due_at__gt=soon).update(due_at=soon)
 
 
 def export_retry(*, export: Export, actor: User, use_current_version: bool) -> Export:

@@ -17,6 +17,8 @@ from django.db.models import Q, QuerySet
 from django.utils import timezone
 
 from backend.apps.audit.services import audit_record
+from backend.apps.connectors.models import Connector
+from backend.apps.connectors.signals import HEARD_AFTER
 from backend.apps.manager.models import InputLease
 from backend.apps.manager.selectors import causes_of_new_start, reading_capability, shortened
 from backend.apps.pipelines.models import Pipeline
@@ -157,6 +159,14 @@ def leases_release(held: Iterable[Held], progress: Mapping[UUID, Progress]) -> N
             _record(lease, progress.get(lease.pk, Progress()), now)
             _free(lease)
         InputLease.objects.bulk_update(leases, [*_PROGRESS_FIELDS, "holder", "token"])
+
+
+def leases_offer_failed(*, connector: Connector, **_: Any) -> None:
+    """Inputs that wait after a failure are read again soon, since their connector has changed: its former password may
+    have been the reason."""
+    soon = timezone.now() + HEARD_AFTER
+    failed = InputLease.objects.filter(input__connector=str(connector.pk), token=None).exclude(failure="")
+    failed.filter(visible_at__gt=soon).update(visible_at=soon)
 
 
 def batch_complete(

@@ -15,6 +15,8 @@ from rest_framework.test import APIClient
 
 from backend.apps.audit.models import AuditEntry
 from backend.apps.connectors.models import Connector
+from backend.apps.connectors.services import connector_update
+from backend.apps.connectors.signals import HEARD_AFTER
 from backend.apps.manager.leases import (
     LOCK,
     LONGEST_BATCH,
@@ -370,6 +372,24 @@ def test_a_first_batch_is_not_put_off_by_a_longer_interval() -> None:
     pipeline = batching()
     every(pipeline, 86_400)
     assert [lease.pk for lease in claimed()] == [pipeline.pk]
+
+
+def test_a_batch_that_failed_is_offered_once_the_data_plane_knows_that_its_connector_was_saved() -> None:
+    failed, other, sound = batching(), batching(), batching()
+    for lease in claimed():
+        failure = {"breakpoint": b"1"} if lease.pk == sound.pk else {"failure": "The password is wrong."}
+        batch_complete(pipeline_id=lease.pk, token=token(lease), **failure)  # type: ignore[arg-type]
+    before = {lease.pk: lease.visible_at for lease in InputLease.objects.all()}
+    saved_at = timezone.now()
+    for pipeline in (failed, sound):
+        connector = pipeline.workspace.connectors.get(type="toy_lines")
+        actor = factories.admin_of(pipeline.workspace)
+        connector_update(connector=connector, actor=actor, name=connector.name, connection={"folder": "/elsewhere"})
+    after = {lease.pk: lease.visible_at for lease in InputLease.objects.all()}
+    assert saved_at + HEARD_AFTER <= after[failed.pk] <= timezone.now() + HEARD_AFTER
+    assert [after[pipeline.pk] == before[pipeline.pk] for pipeline in (other, sound)] == [True, True]
+    passed("visible_at", failed, HEARD_AFTER)
+    assert [lease.pk for lease in claimed()] == [failed.pk]
 
 
 def test_a_batch_that_failed_is_tried_again_soon_however_long_its_interval_is() -> None:

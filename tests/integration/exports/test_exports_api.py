@@ -4,8 +4,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from django.utils import timezone
 from rest_framework.test import APIClient
 
+from backend.apps.connectors.models import Connector
+from backend.apps.connectors.services import connector_update
+from backend.apps.connectors.signals import HEARD_AFTER
 from backend.apps.exports.models import Export, StagedPart
 from backend.apps.exports.services import export_claim, export_complete, export_fail, export_record_manifest
 from backend.apps.workspaces.models import Role, User, Workspace
@@ -75,6 +79,23 @@ def test_a_failed_file_is_aborted_and_retried(client: APIClient, pipeline_id: st
     assert client.post(f"{place}/abort/").status_code == 409
     assert client.post(f"{place}/retry/", {"version": "original"}, format="json").json()["state"] == "staged"
     assert client.post(f"{place}/retry/", {"version": "none"}, format="json").status_code == 400
+
+
+def test_a_file_that_waits_for_another_attempt_is_written_soon_once_its_connector_was_saved(pipeline_id: str) -> None:
+    export = export_claim(holder="test")
+    assert export is not None
+    assert export.token is not None
+    Export.objects.filter(pk=export.pk).update(failures=20)
+    export_fail(export_id=export.pk, token=export.token, reason="login", error="The password is wrong.", retryable=True)
+    waits = Export.objects.get(pk=export.pk)
+    assert waits.due_at is not None
+    assert waits.due_at > timezone.now() + 10 * HEARD_AFTER
+    connector = Connector.objects.get(pk=export.connector_id)
+    actor = factories.admin_of(connector.workspace)
+    connector_update(connector=connector, actor=actor, name="Renamed", connection=connector.connection)
+    waits.refresh_from_db()
+    assert waits.due_at is not None
+    assert waits.due_at <= timezone.now() + HEARD_AFTER
 
 
 def test_others_see_and_change_nothing(
