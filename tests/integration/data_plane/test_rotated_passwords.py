@@ -3,6 +3,7 @@ Redis and receiver are real. What the data plane holds is never too old here, so
 uses the new password."""
 
 import asyncio
+import itertools
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -13,6 +14,8 @@ from asgiref.sync import sync_to_async
 from backend.api_calls.services import ApiCalls
 from backend.apps.connectors.models import Connector
 from backend.apps.connectors.services import connector_update
+from backend.apps.deliveries.services import breaker_set
+from backend.apps.pipelines.models import Pipeline
 from backend.apps.pipelines.services import pipeline_publish
 from backend.delivery.engine import DeliveryEngine
 from backend.domain import json, routing
@@ -21,7 +24,9 @@ from backend.domain.message import Message, new_message_id, utc_now
 from backend.domain.transforms.chain import Chain
 from backend.manager_api import client as config_client
 from backend.manager_api.client import ConfigClient
+from backend.network.redis_client import redis_client
 from backend.resilience.gate import Gate
+from backend.resilience.scripts import OutputKey
 from backend.telemetry.recorder import Recorder
 from tests import factories
 from tests.infra import REDIS_URL, SERVICE_TOKEN
@@ -122,6 +127,47 @@ async def test_an_output_delivers_with_the_new_password_and_its_neighbour_keeps_
         assert await is_delivered(pipeline, "0:4")
         assert await is_delivered(neighbour, "0:5")
         assert engine._outputs[neighbour, "out"]._clients == [kept]
+        await engine.close()
+
+
+async def test_an_output_that_was_suspended_is_probed_with_the_new_password_unless_somebody_suspended_it(
+    client: ConfigClient,
+) -> None:
+    """Both would be probed after a day otherwise."""
+    door = Door()
+    strict = BreakerPolicy(errors=1, open_seconds=86400)
+    engine = DeliveryEngine(client, Recorder(REDIS_URL), Gate(REDIS_URL), strict)
+    async with receiver(door.answer) as server:
+        connector, pipeline = await sync_to_async(published)(server.url)
+        other, suspended = await sync_to_async(published)(server.url)
+        await known(client, pipeline, suspended)
+        positions = itertools.count()
+
+        async def is_delivered(pipeline: str) -> bool:
+            records = await engine.deliver(message(pipeline), f"0:{next(positions)}")
+            return routing.BILLING in {record.topic for record in records}
+
+        async def is_open() -> bool:
+            state = await sync_to_async(redis_client().hget)(OutputKey(pipeline, "out").breaker, "state")
+            return bool(state == b"open")
+
+        def suspend() -> None:
+            actor = factories.admin_of(other.workspace)
+            held = Pipeline.objects.get(pk=suspended)
+            breaker_set(pipeline=held, output="out", to_open=True, seconds=86400, actor=actor)
+
+        door.password = "new"
+        assert not await is_delivered(pipeline)
+        await wait_until_async(is_open)
+        await sync_to_async(suspend)()
+        before = server.bodies.copy()
+        assert not await is_delivered(pipeline)
+        await sync_to_async(rotate)(connector, "new")
+        await pushed(client)
+        await sync_to_async(rotate)(other, "new")
+        await wait_until_async(lambda: is_delivered(pipeline))
+        assert not await is_delivered(suspended)
+        assert len(server.bodies) == len(before) + 1
         await engine.close()
 
 
