@@ -142,6 +142,7 @@ async def test_neighbours_9_a_changed_connection_and_a_removed_secret_are_used_a
     actor = await sync_to_async(factories.admin_of)(workspace)
     await eventually(lambda: client.pipeline(pipeline_id) and client.pipeline(str(other.pk)))
     other_held = await client.runtime(str(other.pk), 1)
+    await client.runtime(pipeline_id, 1)
 
     async def saved(token: str | None) -> None:
         authentication = {"type": "bearer", "token": token} if token else {"type": "none"}
