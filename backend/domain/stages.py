@@ -1,10 +1,18 @@
-"""The stages of the data plane: what each reads, what may come after it, and how it runs. The only list of them."""
+"""The stages: what each reads, what may come after it, where, when and how it runs. The only list of them."""
 
 from dataclasses import dataclass
 from enum import StrEnum
 
 from backend.domain import routing
 from backend.domain.capabilities import Reading
+
+
+class Application(StrEnum):
+    """A Spark application, which is the job of that name."""
+
+    DATA_PLANE = "data-plane"
+    SQL = "sql"
+    """Runs only while there are queries."""
 
 
 class Form(StrEnum):
@@ -28,6 +36,12 @@ class Stage:
 
     name: str
     form: Form
+    priority: int
+    """With too few task slots, stages with a lower number get theirs first: what senders were promised comes before
+    what has still to be read, which waits in its source."""
+    application: Application = Application.DATA_PLANE
+    on_demand: bool = True
+    """Whether it rests while nothing needs it; otherwise it runs as long as its application."""
     topic: str | None = None
     """The topic that it reads, as the consumer group ``headrace-NAME`` unless it is a query."""
     next: tuple[str, ...] = ()
@@ -46,32 +60,62 @@ class Stage:
 
 
 INPUT_BATCHING = Stage(
-    "input_batching", Form.INPUT, next=(routing.INPUT, routing.TRANSFORMER), reading=Reading.BATCHING
+    "input_batching",
+    Form.INPUT,
+    priority=9,
+    next=(routing.INPUT, routing.TRANSFORMER),
+    reading=Reading.BATCHING,
 )
 INPUT_STREAMING = Stage(
-    "input_streaming", Form.INPUT, next=(routing.INPUT, routing.TRANSFORMER), reading=Reading.STREAMING
+    "input_streaming",
+    Form.INPUT,
+    priority=8,
+    next=(routing.INPUT, routing.TRANSFORMER),
+    reading=Reading.STREAMING,
 )
-ADAPTING = Stage("adapting", Form.QUERY, routing.INPUT, next=(routing.FILTER, routing.ADAPTED))
+ADAPTING = Stage(
+    "adapting",
+    Form.QUERY,
+    priority=2,
+    on_demand=False,
+    topic=routing.INPUT,
+    next=(routing.FILTER, routing.ADAPTED),
+)
 ADAPTING_TRANSFORMER = Stage(
     "adapting_transformer",
     Form.LANE,
-    routing.TRANSFORMER,
+    priority=3,
+    topic=routing.TRANSFORMER,
     next=(routing.TRANSFORMER_SLOW, routing.FILTER, routing.ADAPTED),
     redelivers=True,
 )
 ADAPTING_SLOW = Stage(
     "adapting_slow",
     Form.LANE,
-    routing.TRANSFORMER_SLOW,
+    priority=5,
+    topic=routing.TRANSFORMER_SLOW,
     next=(routing.FILTER, routing.ADAPTED),
     dead_as=ADAPTING_TRANSFORMER.name,
 )
 FILTERING = Stage(
-    "filtering", Form.LANE, routing.FILTER, next=(routing.TRANSFORMER, routing.FILTER, routing.ADAPTED), redelivers=True
+    "filtering",
+    Form.LANE,
+    priority=4,
+    topic=routing.FILTER,
+    next=(routing.TRANSFORMER, routing.FILTER, routing.ADAPTED),
+    redelivers=True,
 )
-SYNDICATING = Stage("syndicating", Form.LANE, routing.ADAPTED, redelivers=True)
-EXPORTER = Stage("exporter", Form.STORE, routing.EXPORT)
-COLLECTIONS = Stage("collections", Form.STORE, routing.COLLECTION)
+SYNDICATING = Stage("syndicating", Form.LANE, priority=1, on_demand=False, topic=routing.ADAPTED, redelivers=True)
+EXPORTER = Stage("exporter", Form.STORE, priority=7, topic=routing.EXPORT)
+COLLECTIONS = Stage("collections", Form.STORE, priority=6, topic=routing.COLLECTION)
+STREAM_SQL = Stage(
+    "stream_sql",
+    Form.SQL,
+    priority=1,
+    application=Application.SQL,
+    on_demand=False,
+    next=(routing.FILTER, routing.ADAPTED),
+)
 
 STAGES: tuple[Stage, ...] = (
     INPUT_BATCHING,
@@ -83,10 +127,12 @@ STAGES: tuple[Stage, ...] = (
     SYNDICATING,
     EXPORTER,
     COLLECTIONS,
+    STREAM_SQL,
 )
 
-STREAM_SQL = Stage("stream_sql", Form.SQL, next=(routing.FILTER, routing.ADAPTED))
-"""Runs in an application of its own, and only while there are queries."""
+_BY_NAME = {stage.name: stage for stage in STAGES}
+_QUERIES_TASKS = 8
+"""Tasks of streaming SQL are short and take turns, so any number of queries get on with these."""
 
 
 def stage_named(name: str) -> Stage:
@@ -94,4 +140,17 @@ def stage_named(name: str) -> Stage:
     return _BY_NAME[name]
 
 
-_BY_NAME = {stage.name: stage for stage in (*STAGES, STREAM_SQL)}
+def stages_in(application: Application) -> tuple[Stage, ...]:
+    """The stages of that application."""
+    return tuple(stage for stage in STAGES if stage.application is application)
+
+
+def task_slots(stage: Stage, *, partitions: int, lane_slots: int) -> int:
+    """How many task slots the stage can use. ``partitions`` are those of the topic that a query in real-time mode
+    reads."""
+    match stage.form:
+        case Form.QUERY:
+            return partitions
+        case Form.SQL:
+            return _QUERIES_TASKS
+    return lane_slots

@@ -1,5 +1,7 @@
 """The names of the Redis keys, shared by writers and readers."""
 
+from backend.domain.stages import Application
+
 SECONDS_KEPT = 2 * 3600
 HOURS_KEPT = 8 * 86400
 ERRORS_KEPT = 50
@@ -36,5 +38,5 @@ def job_heartbeat(job: str) -> str:
     return f"headrace:job:{job}:heartbeat"
 
 
-DEFAULT_JOB = "data-plane"
+DEFAULT_JOB = Application.DATA_PLANE.value
 """The job that runs all stages in one Spark application."""

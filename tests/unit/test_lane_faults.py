@@ -80,7 +80,7 @@ def message_of(body: bytes, **extra: str) -> Message:
     return Message(new_message_id(), str(uuid.uuid4()), 1, b"key", body, "text/plain", utc_now(), ("next",), extra)
 
 
-STAGE = Stage("test", Form.LANE, TOPIC)
+STAGE = Stage("test", Form.LANE, priority=1, topic=TOPIC)
 
 
 async def handled(handler: Handler, *messages: Message, stage: Stage = STAGE) -> list[Record]:

@@ -2,7 +2,18 @@
 
 import pytest
 
-from backend.domain.stages import ADAPTING, COLLECTIONS, FILTERING, INPUT_BATCHING, STAGES, STREAM_SQL, SYNDICATING
+from backend.domain.stages import (
+    ADAPTING,
+    COLLECTIONS,
+    FILTERING,
+    INPUT_BATCHING,
+    STAGES,
+    STREAM_SQL,
+    SYNDICATING,
+    Application,
+    stages_in,
+    task_slots,
+)
 from spark_jobs.stage_slots import Need, plan
 
 NEEDS = [Need(COLLECTIONS, 1, 4), Need(ADAPTING, 2, 2), Need(SYNDICATING, 1, 4)]
@@ -28,6 +39,23 @@ def test_what_cannot_run_leaves_its_slots_to_the_next() -> None:
     }
 
 
-def test_every_stage_has_a_priority() -> None:
-    every = [*STAGES, STREAM_SQL]
-    assert plan([Need(stage, 1, 1) for stage in every], len(every)).keys() == set(every)
+def test_no_two_stages_of_an_application_have_the_same_priority() -> None:
+    for application in Application:
+        priorities = [stage.priority for stage in stages_in(application)]
+        assert len(priorities) == len(set(priorities))
+    assert {stage for application in Application for stage in stages_in(application)} == set(STAGES)
+
+
+def test_what_was_accepted_comes_before_what_has_still_to_be_read() -> None:
+    by_priority = sorted(stages_in(Application.DATA_PLANE), key=lambda stage: stage.priority)
+    assert [stage.name for stage in by_priority] == [
+        *("syndicating", "adapting", "adapting_transformer", "filtering", "adapting_slow"),
+        *("collections", "exporter", "input_streaming", "input_batching"),
+    ]
+
+
+def test_a_query_uses_a_slot_per_partition_and_others_one_per_task() -> None:
+    assert task_slots(ADAPTING, partitions=6, lane_slots=2) == 6
+    assert task_slots(SYNDICATING, partitions=6, lane_slots=2) == 2
+    assert task_slots(COLLECTIONS, partitions=6, lane_slots=2) == 2
+    assert task_slots(STREAM_SQL, partitions=0, lane_slots=1) > 1

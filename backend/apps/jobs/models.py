@@ -3,7 +3,7 @@ from typing import Any
 from django.contrib.postgres.fields import ArrayField
 from django.db import models
 
-from backend.domain.stages import STAGES
+from backend.domain.stages import Application, stages_in
 
 RESOURCES = ("slots", "master", "driver_memory", "executor_memory", "executor_cores", "most_cores")
 
@@ -88,7 +88,7 @@ class SparkJob(models.Model):
 
     def stage_names(self) -> list[str]:
         """The stages that it runs."""
-        return self.stages or [stage.name for stage in STAGES]
+        return self.stages or [stage.name for stage in stages_in(Application.DATA_PLANE)]
 
 
 class LostMessages(models.Model):

@@ -21,6 +21,7 @@ from backend.apps.audit.services import audit_record
 from backend.apps.jobs import spark, witnesses
 from backend.apps.jobs.models import LostMessages, SparkJob
 from backend.apps.workspaces.models import User
+from backend.domain.stages import Application, stages_in
 from backend.manager_api.jobs import Loss
 from backend.telemetry import keys
 
@@ -47,10 +48,11 @@ def job_ensure_default() -> SparkJob:
     return SparkJob.objects.get_or_create(name=keys.DEFAULT_JOB)[0]
 
 
-def job_demand(*, name: str, stages: list[str], wanted: bool) -> None:
-    """Lets a job that runs on demand run, or stop."""
+def job_demand(*, application: Application, wanted: bool) -> None:
+    """Lets the job of an application that runs on demand run, or stop."""
     desired = SparkJob.Desired.RUNNING if wanted else SparkJob.Desired.STOPPED
-    job, created = SparkJob.objects.get_or_create(name=name, defaults={"stages": stages, "desired": desired})
+    stages = [stage.name for stage in stages_in(application)]
+    job, created = SparkJob.objects.get_or_create(name=application, defaults={"stages": stages, "desired": desired})
     if not created and job.desired != desired:
         SparkJob.objects.filter(pk=job.pk).update(
             desired=desired, failures=0, next_start_at=None, stop_requested_at=None

@@ -18,10 +18,8 @@ from backend.domain.connect_sql import statements as s
 from backend.domain.connect_sql.plans import Plan, Target, plan_of
 from backend.domain.connect_sql.printer import printed
 from backend.domain.connect_sql.sources import Source, declared, source_of
-from backend.domain.stages import STREAM_SQL
+from backend.domain.stages import Application
 
-JOB = "sql"
-"""The job of the application that runs the queries."""
 _LONGEST_NAME = 100
 _LONGEST_TOPIC = 249
 _WORDS = {s.Kind.STREAM: "stream", s.Kind.TABLE: "table"}
@@ -261,7 +259,7 @@ class Catalogue:
 
 def demand() -> None:
     """Lets the application run as long as there are queries."""
-    job_demand(name=JOB, stages=[STREAM_SQL.name], wanted=SqlQuery.objects.exclude(plan=None).exists())
+    job_demand(application=Application.SQL, wanted=SqlQuery.objects.exclude(plan=None).exists())
 
 
 def query_deleted(**_: Any) -> None:

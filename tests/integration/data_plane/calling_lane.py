@@ -69,5 +69,6 @@ if __name__ == "__main__":
         made: Handler = lane.handler(replace(services, config=described))
         return made
 
-    module.LANE = replace(lane, stage=Stage(f"fair-{topic}", Form.LANE, topic), handler=handler)  # type: ignore[attr-defined]
+    stage = Stage(f"fair-{topic}", Form.LANE, priority=1, topic=topic)
+    module.LANE = replace(lane, stage=stage, handler=handler)  # type: ignore[attr-defined]
     run_slot(module.LANE, Settings(), ("127.0.0.1", int(stop_port)), 0, slots=1)

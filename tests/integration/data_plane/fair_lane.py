@@ -52,5 +52,5 @@ if __name__ == "__main__":
     def handler(services: LaneServices) -> SyndicatingHandler:
         return SyndicatingHandler(replace(services, config=described))
 
-    lane = replace(LANE, stage=Stage(f"fair-{topic}", Form.LANE, topic), handler=handler)
+    lane = replace(LANE, stage=Stage(f"fair-{topic}", Form.LANE, priority=1, topic=topic), handler=handler)
     run_slot(lane, Settings(), ("127.0.0.1", int(stop_port)), 0, slots=1)

@@ -56,5 +56,5 @@ if __name__ == "__main__":
     seconds = os.environ.get("TEST_TRANSACTION_SECONDS", transaction.TRANSACTION_SECONDS)
     transaction.TRANSACTION_SECONDS = float(seconds)
     topic, Copying.topic, slot, stop_port = sys.argv[1:]
-    lane = Lane(Stage(f"test-{topic}", Form.LANE, topic), Copying, commit_seconds=0.0)
+    lane = Lane(Stage(f"test-{topic}", Form.LANE, priority=1, topic=topic), Copying, commit_seconds=0.0)
     run_slot(lane, Settings(), ("127.0.0.1", int(stop_port)), int(slot), slots=1)
