@@ -254,8 +254,9 @@ def _text(value: Any) -> str:
 class SparkSettings(JavaSettings):
     """The Spark application that runs the stages."""
 
-    spark_master: str = "local[11,4]"
-    """The [cluster](installation.md#spark)."""
+    spark_master: str = "local"
+    """The [cluster](installation.md#spark). With `local` tasks run on the driver's machine, as many at a time as the
+    stages can use; `local[16,4]` sets how many, and after how many failures a task is given up."""
     spark_conf: dict[str, str] = {}
     """Further Spark settings, such as an executor's memory and cores, as a JSON object."""
     spark_jars: str = ""

@@ -2,6 +2,7 @@
 
 import contextlib
 import importlib.util
+import logging
 import os
 import shutil
 import signal
@@ -11,14 +12,24 @@ from pathlib import Path
 from typing import Any
 
 import psutil
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient
 from django.conf import settings
 
 from backend.apps.jobs.package import FOLDER, package_ensure
-from backend.domain.stages import STREAM_SQL
+from backend.domain.stages import STREAM_SQL, Form, Stage, stage_named, task_slots
+from backend.kafka.client.topics import partitions_of
+from backend.settings import platform_settings
+
+log = logging.getLogger(__name__)
 
 _LOG_KEPT_BYTES = 20 * 1024 * 1024
 _LANES_DRAIN_SECONDS = 45.0
 _KILL_SECONDS = 5.0
+_KAFKA_SECONDS = 5.0
+_LOCAL = "local"
+_TASK_FAILURES = 4
+"""In local mode Spark takes this from the master's address only, and gives up after the first failure without it."""
 
 _LOCAL_CHECKPOINTS = {
     # With plain files the end of an adapting batch takes 15 ms instead of 95 ms, during which new
@@ -41,7 +52,7 @@ def log_file(job: str) -> Path:
 def submit(*, job: str, token: int, stages: list[str], resources: dict[str, Any]) -> psutil.Process:
     """Starts ``spark-submit``; it outlives this process. No secret is on its command line. ``resources`` are those of
     SparkJob."""
-    master = resources["master"] or settings.CONSOLE.spark_master
+    master = _master(resources["master"] or settings.CONSOLE.spark_master, stages, resources["slots"])
     command = [
         *_launcher(job, stages, master, resources, _emptied(scratch_folder(job))),
         *_identity(job, token),
@@ -70,6 +81,30 @@ def _emptied(folder: Path) -> Path:
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True, exist_ok=True)
     return folder
+
+
+def _master(configured: str, stages: list[str], lane_slots: int) -> str:
+    """Spark's master. Local mode without a number of threads gets as many as all the stages together can use: a thread
+    that nothing runs on costs nothing, and the number cannot change while Spark runs."""
+    if configured != _LOCAL:
+        return configured
+    wanted = [stage_named(name) for name in stages]
+    threads = sum(task_slots(stage, partitions=_partitions(stage), lane_slots=lane_slots) for stage in wanted)
+    return f"{_LOCAL}[{threads},{_TASK_FAILURES}]"
+
+
+def _partitions(stage: Stage) -> int:
+    """The partitions of the topic that a query reads, or, while Kafka does not answer, as many as a new one has."""
+    if stage.form is not Form.QUERY:
+        return 0
+    assert stage.topic is not None
+    try:
+        return partitions_of(
+            AdminClient({**platform_settings().kafka.client(), "log_level": 0}), stage.topic, _KAFKA_SECONDS
+        )
+    except KafkaException as error:
+        log.warning("The partitions of %s are unknown: %s", stage.topic, error.args[0].str())
+        return int(settings.CONSOLE.topic_partitions)
 
 
 def _launcher(job: str, stages: list[str], master: str, resources: dict[str, Any], scratch: Path) -> list[str]:
@@ -174,7 +209,7 @@ def _options(jars: str, master: str, stages: list[str], resources: dict[str, Any
         "spark.driver.extraJavaOptions": (
             f"-XX:+UseSerialGC -XX:ReservedCodeCacheSize=128m '-Djava.io.tmpdir={scratch}'"
         ),
-        "spark.task.maxFailures": "4",
+        "spark.task.maxFailures": str(_TASK_FAILURES),
         "spark.python.daemon.module": "spark_jobs.worker_daemon",
         "spark.python.worker.reuse": "false",
         "spark.sql.shuffle.partitions": "2",
@@ -221,7 +256,7 @@ def _of_executors(resources: dict[str, Any]) -> dict[str, str]:
 
 
 def _is_local(master: str) -> bool:
-    return master.startswith("local")
+    return master.startswith(_LOCAL)
 
 
 def _jars(configured: str) -> str:

@@ -56,6 +56,14 @@ def topic_create(admin: AdminClient, topic: Topic, seconds: float = _SECONDS) ->
     return True
 
 
+def partitions_of(admin: AdminClient, topic: str, seconds: float) -> int:
+    """How many partitions the topic has. Raises KafkaException, also when there is no such topic."""
+    described = admin.list_topics(topic, timeout=seconds).topics[topic]
+    if described.error is not None:
+        raise KafkaException(described.error)
+    return len(described.partitions)
+
+
 def topics_reconcile(admin: AdminClient, topics: Iterable[Topic]) -> list[str]:
     """Creates the topics that are missing, and gives the others the config that they should have. Returns a sentence
     about everything that has to be changed by the operator. Raises KafkaException."""
