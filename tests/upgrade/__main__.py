@@ -11,11 +11,11 @@ from backend.apps.deliveries.models import DeadLetter  # noqa: E402
 from backend.apps.jobs.models import SparkJob  # noqa: E402
 from backend.apps.kafka_sink.models import SinkOffset  # noqa: E402
 from backend.apps.pipelines.models import Pipeline  # noqa: E402
-from backend.apps.pipelines.selectors import snapshot_by_number  # noqa: E402
+from backend.apps.pipelines.selectors import snapshot_by_number, stages_needed  # noqa: E402
 from backend.apps.workspaces.models import ApiKey  # noqa: E402
 from backend.apps.workspaces.services import key_hash  # noqa: E402
 from backend.domain.message import Message  # noqa: E402
-from backend.domain.stages import STAGES  # noqa: E402
+from backend.domain.stages import STAGES, Application, stages_in  # noqa: E402
 
 
 def messages() -> list[dict[str, object]]:
@@ -47,7 +47,9 @@ print(
             "steps": [step["type"] for version in pipelines for step in version.config.get("transforms", ())],
             "messages": messages(),
             "dead_letters": [bytes(letter.body).decode() for letter in DeadLetter.objects.filter(state="waiting")],
-            "stages": SparkJob.objects.get().stage_names() == [stage.name for stage in STAGES],
+            "stages": SparkJob.objects.get().stage_names()
+            == [stage.name for stage in stages_in(Application.DATA_PLANE)],
+            "needed": sorted(stages_needed()),
             "position": SinkOffset.objects.get().next_offset,
         }
     )

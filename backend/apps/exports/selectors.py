@@ -14,6 +14,11 @@ def exports_of(workspace: Workspace) -> QuerySet[Export]:
     return Export.objects.filter(workspace_id=workspace.pk)
 
 
+def is_anything_staged() -> bool:
+    """Whether messages of any workspace are staged, so that files of them have to be stored, or parts to be removed."""
+    return StagedPart.objects.exists()
+
+
 def waiting_of(workspace: Workspace) -> list[dict[str, Any]]:
     """Staged messages that are in no file yet, by output and version, with the time by which they will be."""
     parts = StagedPart.objects.filter(workspace_id=workspace.pk, taken__lt=F("rows"))

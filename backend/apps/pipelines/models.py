@@ -142,6 +142,9 @@ class PipelineVersion(models.Model):
     breakers = ArrayField(
         models.CharField(max_length=80), default=list, help_text="Names of its circuit breakers and rate limits."
     )
+    stages = ArrayField(
+        models.CharField(max_length=50), default=list, help_text="Names of the stages that its messages need."
+    )
     schema_id = models.PositiveIntegerField(
         null=True, blank=True, help_text="ID of the Avro schema in the schema registry."
     )

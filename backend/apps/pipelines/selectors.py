@@ -7,7 +7,7 @@ from uuid import UUID
 
 import msgspec
 from django.contrib.postgres.expressions import ArraySubquery
-from django.db.models import F, Func, OuterRef, QuerySet, Subquery, TextField
+from django.db.models import Count, F, Func, OuterRef, QuerySet, Subquery, TextField
 from django.http import Http404
 
 from backend.apps.connectors.models import Connector
@@ -149,6 +149,14 @@ def snapshot_by_number(pipeline_id: UUID, number: int) -> PipelineSnapshot | Non
         return None
     version = pipeline.versions.filter(number=number).first() if number else pipeline.published
     return snapshot_of(pipeline, version) if version is not None else None
+
+
+def stages_needed() -> dict[str, int]:
+    """How many published pipelines need each stage; those that none needs are left out. Paused ones count, since what
+    they have accepted is still handled, and they may be resumed at any moment."""
+    published = Pipeline.objects.exclude(published=None)
+    stages = published.annotate(stage=Func(F("published__stages"), function="unnest", output_field=TextField()))
+    return dict(stages.values("stage").annotate(pipelines=Count("pk")).values_list("stage", "pipelines"))
 
 
 def version_changes(*, pipeline: Pipeline, number: int, since: int | None) -> list[dict[str, Any]]:

@@ -20,6 +20,7 @@ from backend.apps.workspaces.models import User, Workspace
 from backend.apps.workspaces.selectors import ingest_keys
 from backend.apps.workspaces.services import ingest_key
 from backend.domain import json
+from backend.domain.demand import stages_of
 from backend.domain.errors import ConfigError, ConflictError
 from backend.domain.examples import check_examples
 from backend.domain.masking import dotted
@@ -318,6 +319,7 @@ def _audit(action: str, pipeline: Pipeline, actor: User, **changed: Any) -> None
 
 
 def _add_version(pipeline: Pipeline, number: int, config: PipelineConfig, actor: User) -> None:
+    types = dict(Connector.objects.filter(pk__in=config.connectors).values_list("pk", "type"))
     PipelineVersion.objects.create(
         pipeline=pipeline,
         number=number,
@@ -325,6 +327,7 @@ def _add_version(pipeline: Pipeline, number: int, config: PipelineConfig, actor:
         schema_version=config.schema_version,
         connectors=sorted(config.connectors),
         breakers=config.breakers,
+        stages=[stage.name for stage in stages_of(config, types)],
         author=actor,
     )
 
