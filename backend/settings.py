@@ -217,6 +217,8 @@ class Settings(RegistrySettings, JavaSettings):
     """Memory that a task of the stages `adapting_transformer`, `adapting_slow` and `filtering` may allocate, with the
     stacks of its threads. A message that needs more becomes a
     [dead letter](../guides/failures.md#messages-that-end-their-worker)."""
+    stage_idle_seconds: int = Field(600, ge=1)
+    """How long a stage that [nothing needs](installation.md#stages-on-demand) any more goes on before it rests."""
     breaker: BreakerPolicy = BreakerPolicy.model_validate({})
     """[Circuit breaker](../guides/failures.md#circuit-breakers) of outputs that configure none, as JSON."""
 

@@ -1,4 +1,4 @@
-"""Runs stages in one Spark application: ``spark-submit spark_jobs/main.py --job NAME --stages all``.
+"""Runs stages in one Spark application: ``spark-submit spark_jobs/main.py --job NAME --stages NAME,NAME``.
 
 SIGTERM drains: lanes finish what they hold, commit, and the application exits with 0. A part of a stage
 that fails is started again by itself. The application exits with 1 when Spark ends, and with 2 when it
@@ -16,7 +16,7 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 from pyspark.sql import SparkSession
 
-from backend.domain.stages import STAGES, STREAM_SQL, Stage, stage_named
+from backend.domain.stages import STAGES, Stage, stage_named
 from backend.settings import Settings, environment_of, platform_settings
 from backend.telemetry.metrics_server import serve_metrics
 from spark_jobs.reporting import REPORT_SECONDS, Reporter
@@ -32,8 +32,8 @@ _STORE_CREDENTIALS = ("AWS_", "AZURE_STORAGE_", "GOOGLE_APPLICATION_CREDENTIALS"
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--job", required=True, help="name under which the application reports itself")
-    names = ", ".join(stage.name for stage in (*STAGES, STREAM_SQL))
-    parser.add_argument("--stages", default="all", help=f"comma-separated, of {names}; or all")
+    names = ", ".join(stage.name for stage in STAGES)
+    parser.add_argument("--stages", required=True, help=f"comma-separated, of {names}")
     parser.add_argument("--slots", type=int, default=1, help="lane tasks per lane stage")
     parser.add_argument("--checkpoints", required=True, help="folder or URL for Spark's checkpoints")
     parser.add_argument("--batch-seconds", type=int, default=30, help="seconds between two checkpoints")
@@ -44,7 +44,7 @@ def main() -> int:
     signal.signal(signal.SIGTERM, lambda *_: stop.set())
     signal.signal(signal.SIGINT, lambda *_: stop.set())
     try:
-        stages = STAGES if arguments.stages == "all" else tuple(map(stage_named, arguments.stages.split(",")))
+        stages = tuple(map(stage_named, arguments.stages.split(",")))
     except KeyError as error:
         parser.error(f"unknown stage: {error}")
     options = Options(arguments.slots, arguments.checkpoints, arguments.batch_seconds)
@@ -76,6 +76,7 @@ def run(job: str, token: int, stages: tuple[Stage, ...], options: Options, stop:
             stop.wait(REPORT_SECONDS)
         if stop.is_set():
             return 0
+        reporter.send("starting", {})  # the answer says which stages are needed
         running = RunningStages(spark, environment, stages, options, reporter)
         running.start()
         while not stop.is_set() and not context._jsc.sc().isStopped():  # type: ignore[union-attr]

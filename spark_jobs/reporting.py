@@ -1,4 +1,5 @@
-"""How the driver reports itself: to Redis, for everyone who looks, and to the manager, which may tell it to drain.
+"""How the driver reports itself: to Redis, for everyone who looks, and to the manager, which may tell it to drain, and
+tells it which stages are needed.
 
 Neither of them, when it is unavailable, stops the work.
 """
@@ -8,7 +9,7 @@ import logging
 import os
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from redis.exceptions import RedisError
@@ -34,6 +35,8 @@ class Reporter:
         self._manager = JobClient(settings, job, token)
         self._drain = drain
         self._losses: list[Loss] = []
+        self.demands: Mapping[str, str] | None = None
+        """What the manager said last about the stages that are needed; None before its first answer."""
         self._fixed = {
             "pid": os.getpid(),
             "host": socket.gethostname(),
@@ -62,8 +65,11 @@ class Reporter:
             log.warning("The heartbeat could not be sent: %s", error)
         losses = list(self._losses)
         try:
-            if not self._manager.report(losses):
-                self._drain()
-            del self._losses[: len(losses)]
+            order = self._manager.report(losses)
         except ManagerUnavailableError as error:
             log.warning("%s", error)
+            return
+        del self._losses[: len(losses)]
+        self.demands = order.demands if order.demands is not None else self.demands
+        if order.drain:
+            self._drain()

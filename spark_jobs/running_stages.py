@@ -1,4 +1,5 @@
-"""The stages of one application: they are started, watched, and stopped, as many as there are task slots for."""
+"""The stages of one application: those that are wanted are started, watched, and stopped, as many as there are task
+slots for."""
 
 import functools
 import importlib
@@ -10,20 +11,25 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 from pyspark.sql import SparkSession
 
-from backend.domain.stages import ADAPTING, STREAM_SQL, Form, Stage
+from backend.domain.demand import Demand, StageState
+from backend.domain.stages import Form, Stage, task_slots
+from backend.kafka.client.topics import partitions_of
 from backend.manager_api.jobs import Loss
 from backend.settings import Settings, platform_settings
 from spark_jobs.jobs import adapting
 from spark_jobs.jobs.stream_sql import StreamSql
 from spark_jobs.reporting import Reporter
+from spark_jobs.stage_demand import StageDemand
 from spark_jobs.stage_slots import Need, plan
 from spark_jobs.streaming.input_lane import run_input_slot
 from spark_jobs.streaming.kept_running import KeptRunning, LaneSlot
 from spark_jobs.streaming.lane_task import run_slot
 from spark_jobs.streaming.stop_channel import StopChannel
+from spark_jobs.unhandled import UnhandledWatch
 
 log = logging.getLogger("spark_jobs")
 
@@ -50,19 +56,13 @@ class Options:
 class RunningStage:
     """A stage that has been started. ``problem`` is empty while all of it runs well."""
 
-    name: str
-    slots: int
     problem: Callable[[], str]
     progress: Callable[[], dict[str, Any]]
     stop: Callable[[], None]
 
-    def beat(self, problem: str) -> dict[str, Any]:
-        """For the heartbeat."""
-        return {"alive": not problem, "slots": self.slots, **self.progress()}
-
 
 class RunningStages:
-    """Those of the application's stages that there are task slots for. Used by one thread."""
+    """Those of the application's stages that are wanted and that there are task slots for. Used by one thread."""
 
     def __init__(
         self,
@@ -78,9 +78,17 @@ class RunningStages:
         self._options = options
         self._reporter = reporter
         self._needs = [_need(environment, stage, options.lane_slots) for stage in stages]
+        self._demand = StageDemand([need.stage for need in self._needs], idle_seconds=environment.stage_idle_seconds)
+        self._unhandled = UnhandledWatch(environment.kafka)
+        self._wanted: dict[Stage, str] = {}
+        """With the reason for each."""
         self._planned: dict[Stage, int] = {}
-        self._next = self._planned
-        self._next_since = 0.0
+        self._runs = False
+        """Whether it has been started and is not to stop."""
+        self._available = 0
+        """The task slots that are planned with."""
+        self._seen = 0
+        self._seen_since = 0.0
         self._started: dict[Stage, RunningStage] = {}
         """Those that have been stopped as well, since their progress is of interest."""
         self._granted: dict[Stage, int] = {}
@@ -92,23 +100,28 @@ class RunningStages:
         there, or after a minute."""
         deadline = time.monotonic() + _EXECUTORS_SECONDS
         while self._slots() < self._needed() and time.monotonic() < deadline and not self._is_local():
-            time.sleep(0.2)
-        self._planned = self._next = plan(self._needs, self._slots())
-        self._apply()
+            self.report("starting")
+            time.sleep(0.5)
+        self._available = self._seen = self._usable()
+        self._runs = True
+        self._unhandled.start()
+        self.adjust()
 
     def adjust(self) -> None:
-        """Stops and starts stages once the number of task slots has changed for good. In real-time mode a partition
-        without a slot is silently never read, so no stage runs with fewer than it needs."""
-        planned = plan(self._needs, self._slots())
-        if planned != self._next:
-            self._next, self._next_since = planned, time.monotonic()
-        if planned != self._planned and time.monotonic() - self._next_since > _SETTLE_SECONDS:
-            self._planned = planned
+        """Starts stages that are wanted, and stops those that are not, or that there are too few task slots for. In
+        real-time mode a partition without a slot is silently never read, so no stage runs with fewer than it needs."""
+        demands = self._reporter.demands
+        self._unhandled.watch(self._demand.unneeded(demands))
+        self._wanted = self._demand.wanted(demands, self._unhandled.found)
+        self._look_at_slots()
+        self._planned = plan([need for need in self._needs if need.stage in self._wanted], self._available)
         self._apply()
 
     def stop(self) -> None:
         """Begins to stop all of them."""
-        self._planned = self._next = {}
+        self._runs = False
+        self._unhandled.stop()
+        self._planned = {}
         self._apply()
 
     def ended(self, seconds: float) -> bool:
@@ -120,12 +133,36 @@ class RunningStages:
 
     def report(self, state: str) -> None:
         problems = {stage: started.problem() for stage, started in self._started.items()}
-        shortage = self._shortage() if state == "running" else ""
-        beats = {
-            stage.name: started.beat(problems[stage] or (shortage if stage not in self._planned else ""))
-            for stage, started in self._started.items()
+        beats = {need.stage.name: self._beat(need.stage, problems.get(need.stage, "")) for need in self._needs}
+        self._reporter.send(state, beats, " ".join(filter(None, [self._shortage(), *problems.values()])))
+
+    def _beat(self, stage: Stage, problem: str) -> dict[str, Any]:
+        """For the heartbeat."""
+        progress = self._started[stage].progress() if stage in self._started else {}
+        demand = self._wanted.get(stage, Demand.NONE)
+        return {
+            "state": self._state(stage, problem),
+            "demand": demand,
+            "slots": self._granted.get(stage, 0),
+            **progress,
         }
-        self._reporter.send(state, beats, " ".join(filter(None, [shortage, *problems.values()])))
+
+    def _state(self, stage: Stage, problem: str) -> StageState:
+        if problem:
+            return StageState.FAILING
+        if stage in self._granted or stage in self._ending:
+            return StageState.RUNNING
+        if not self._runs:
+            return StageState.STOPPED
+        return StageState.WAITING if stage in self._wanted else StageState.RESTING
+
+    def _look_at_slots(self) -> None:
+        """A change of the number of task slots counts once it has lasted."""
+        usable = self._usable()
+        if usable != self._seen:
+            self._seen, self._seen_since = usable, time.monotonic()
+        if usable != self._available and time.monotonic() - self._seen_since > _SETTLE_SECONDS:
+            self._available = usable
 
     def _apply(self) -> None:
         for stage in [stage for stage, slots in self._granted.items() if slots != self._planned.get(stage)]:
@@ -141,23 +178,29 @@ class RunningStages:
     def _start(self, stage: Stage, slots: int) -> RunningStage:
         match stage.form:
             case Form.QUERY:
-                return _start_query(self._spark, self._environment, self._options, self._reporter)
+                return _start_query(self._spark, self._environment, stage, self._options, self._reporter)
             case Form.SQL:
-                return _start_sql(self._spark, self._environment, self._options)
+                return _start_sql(self._spark, self._environment, stage, self._options)
         return _start_tasks(self._spark, stage, slots, self._reporter)
 
     def _shortage(self) -> str:
-        absent = [need.stage.name for need in self._needs if need.stage not in self._planned]
-        if not absent:
+        wanted = [need for need in self._needs if need.stage in self._wanted]
+        absent = [need.stage.name for need in wanted if need.stage not in self._planned]
+        if not self._runs or not absent:
             return ""
         return (
-            f"There are too few task slots for {', '.join(absent)}: Spark has {self._slots()}, and all stages need "
-            f"{self._needed()} (one per partition of {ADAPTING.topic} and per lane task). Give it more "
-            "(HEADRACE_SPARK_MASTER)."
+            f"There are too few task slots for {', '.join(absent)}: Spark has {self._slots()}, and the stages that are "
+            f"needed have use for {sum(need.most for need in wanted)} (one per lane task, and one per partition that "
+            "the adapting query reads). Give it more (HEADRACE_SPARK_MASTER)."
         )
 
     def _needed(self) -> int:
+        """What all stages together can use."""
         return sum(need.most for need in self._needs)
+
+    def _usable(self) -> int:
+        """Spark's task slots without those that no stage has use for, whose number changes nothing."""
+        return min(self._slots(), self._needed())
 
     def _slots(self) -> int:
         """The number of tasks that can run at the same time."""
@@ -169,46 +212,45 @@ class RunningStages:
 
 def _need(environment: Settings, stage: Stage, lane_slots: int) -> Need:
     """Raises StartError."""
-    match stage.form:
-        case Form.SQL:
-            return Need(stage, 1, 1)
-        case Form.QUERY:
-            partitions = _partitions(environment, stage)
-            return Need(stage, partitions, partitions)
-    return Need(stage, 1, lane_slots)
+    if stage.form is Form.SQL:
+        return Need(stage, 1, 1)  # its short tasks take turns in whatever there is
+    partitions = _partitions(environment, stage) if stage.form is Form.QUERY else 0
+    most = task_slots(stage, partitions=partitions, lane_slots=lane_slots)
+    return Need(stage, most if stage.form is Form.QUERY else 1, most)
 
 
 def _partitions(environment: Settings, stage: Stage) -> int:
     """The number of partitions of the stage's topic. Raises StartError."""
     assert stage.topic is not None
-    admin = AdminClient(environment.kafka.client())
-    topic = admin.list_topics(stage.topic, timeout=_KAFKA_SECONDS).topics[stage.topic]
-    if topic.error is not None:
-        raise StartError(f"Topic {stage.topic} cannot be read: {topic.error.str()}.")
-    return len(topic.partitions)
+    try:
+        return partitions_of(AdminClient(environment.kafka.client()), stage.topic, _KAFKA_SECONDS)
+    except KafkaException as error:
+        raise StartError(f"Topic {stage.topic} cannot be read: {error.args[0].str()}.") from None
 
 
-def _start_sql(spark: SparkSession, environment: Settings, options: Options) -> RunningStage:
-    queries = StreamSql(spark, environment, f"{options.checkpoints}/{STREAM_SQL.name}")
+def _start_sql(spark: SparkSession, environment: Settings, stage: Stage, options: Options) -> RunningStage:
+    queries = StreamSql(spark, environment, f"{options.checkpoints}/{stage.name}")
     queries.start()
-    return RunningStage(STREAM_SQL.name, 0, queries.problem, queries.progress, queries.stop)
+    return RunningStage(queries.problem, queries.progress, queries.stop)
 
 
-def _start_query(spark: SparkSession, environment: Settings, options: Options, reporter: Reporter) -> RunningStage:
+def _start_query(
+    spark: SparkSession, environment: Settings, stage: Stage, options: Options, reporter: Reporter
+) -> RunningStage:
     query = adapting.Adapting(
         spark,
         kafka=environment.kafka,
-        checkpoint=f"{options.checkpoints}/{ADAPTING.name}",
+        checkpoint=f"{options.checkpoints}/{stage.name}",
         batch_seconds=options.batch_seconds,
         lost=reporter.lost,
     )
-    kept = KeptRunning(ADAPTING.name, query.run, query.stopped)
+    kept = KeptRunning(stage.name, query.run, query.stopped)
 
     def stop() -> None:
         query.stop()
         kept.join()
 
-    return RunningStage(ADAPTING.name, 0, lambda: kept.problem() or query.problem(), query.progress, stop)
+    return RunningStage(lambda: kept.problem() or query.problem(), query.progress, stop)
 
 
 def _start_tasks(spark: SparkSession, stage: Stage, slots: int, reporter: Reporter) -> RunningStage:
@@ -231,7 +273,7 @@ def _start_tasks(spark: SparkSession, stage: Stage, slots: int, reporter: Report
             slot.join()
         channel.close()
 
-    return RunningStage(stage.name, slots, problem, dict, stop)
+    return RunningStage(problem, dict, stop)
 
 
 def _run_partition(stage: Stage, stop_address: tuple[str, int], slots: int, partition: Iterable[int]) -> None:

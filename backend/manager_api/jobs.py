@@ -1,6 +1,6 @@
 """The reports of a Spark application's driver to the manager (jobs.proto)."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 import grpc
@@ -27,6 +27,15 @@ class Loss:
     count: int
 
 
+@dataclass(frozen=True, slots=True)
+class Order:
+    """The manager's answer to a report. ``demands`` are the stages that something needs, with the reason (Demand), and
+    None when it does not know."""
+
+    drain: bool
+    demands: Mapping[str, str] | None
+
+
 class JobClient:
     """Reports one application. Used by one thread."""
 
@@ -36,8 +45,8 @@ class JobClient:
         self._metadata = (("authorization", f"Bearer {settings.service_token.get_secret_value()}"),)
         self._job, self._token = job, token
 
-    def report(self, losses: Iterable[Loss] = ()) -> bool:
-        """Whether the application may go on; otherwise it has to drain. Raises ManagerUnavailableError."""
+    def report(self, losses: Iterable[Loss] = ()) -> Order:
+        """Raises ManagerUnavailableError."""
         messages = [
             pb.Loss(stage=o.stage, partition=o.partition, first_offset=o.first_offset, count=o.count) for o in losses
         ]
@@ -46,7 +55,7 @@ class JobClient:
             order = self._stub.Report(request, metadata=self._metadata, timeout=_CALL_SECONDS)
         except grpc.RpcError as error:
             raise ManagerUnavailableError(f"The manager did not answer: {error.details()}") from None
-        return not order.drain
+        return Order(order.drain, dict(order.demands.by_stage) if order.HasField("demands") else None)
 
     def close(self) -> None:
         self._channel.close()

@@ -213,12 +213,16 @@ def test_with_too_few_task_slots_delivery_goes_on(distributed: Installation, clu
         problem = distributed.components().get("spark", SHORTAGE)
         return problem.partition(":")[0].partition(SHORTAGE)[2]
 
+    def states() -> set[str]:
+        """Of all stages."""
+        return {stage["state"] for stage in distributed.api("GET", "jobs/")[1][0]["stages"]}
+
     wait_until(absent, 120, 1)
     assert not {"syndicating", "adapting"} & set(absent().split(", "))
     sent = {one for pipeline in pipelines for one in distributed.accepted(pipeline, map(order, range(50)))}
     wait_until(lambda: sent <= set(ids(inbox)), 120)
     cluster.start(0, 1)
-    wait_until(lambda: all(stage["alive"] for stage in distributed.api("GET", "jobs/")[1][0]["stages"]), 240, 1)
+    wait_until(lambda: states() <= {"running", "resting"}, 240, 1)
 
 
 def test_a_partition_without_a_task_slot_is_reported(distributed: Installation) -> None:

@@ -8,11 +8,14 @@ from typing import Any
 from django.conf import settings
 from django.db import OperationalError
 
+from backend.apps.exports.selectors import is_anything_staged
 from backend.apps.jobs import spark
 from backend.apps.jobs.models import SparkJob
 from backend.apps.jobs.services import heartbeat
 from backend.apps.jobs.witnesses import FRESH_SECONDS, reported_recently
-from backend.domain.stages import ADAPTING
+from backend.apps.pipelines.selectors import stages_needed
+from backend.domain.demand import Demand, StageState
+from backend.domain.stages import ADAPTING, EXPORTER
 from backend.telemetry import keys
 
 _BATCH_END_SECONDS = 10.0
@@ -46,10 +49,19 @@ def application_problem(name: str) -> str:
     return "No Spark application sends heartbeats; messages wait in Kafka."
 
 
+def stage_demands() -> dict[str, Demand]:
+    """Why stages are needed, whatever runs; those that nothing in the database needs are left out."""
+    demands = dict.fromkeys(stages_needed(), Demand.PIPELINES)
+    if is_anything_staged():
+        demands.setdefault(EXPORTER.name, Demand.FILES)
+    return demands
+
+
 def job_stages(job: SparkJob) -> list[dict[str, Any]]:
-    """Each stage and whether it is alive, by the application's last heartbeat."""
+    """What each stage does and why, by the application's last heartbeat."""
     beat: dict[str, Any] = (heartbeat(job.name) or {}) if job.status == SparkJob.Status.RUNNING else {}
-    return [{"name": name, "alive": False, **beat.get("stages", {}).get(name, {})} for name in job.stage_names()]
+    stopped = {"state": StageState.STOPPED, "demand": Demand.UNKNOWN, "slots": 0}
+    return [{"name": name, **stopped, **beat.get("stages", {}).get(name, {})} for name in job.stage_names()]
 
 
 @dataclass(frozen=True)

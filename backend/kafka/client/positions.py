@@ -48,15 +48,13 @@ class Positions:
 
     def passed(self, positions: Mapping[Part, int], ends: Mapping[Part, int]) -> bool:
         """Whether a reader at these positions has read every record before the ends."""
-        return all(self._is_read(part, positions.get(part, 0), end) for part, end in ends.items())
+        return all(self.is_read(part, positions.get(part, 0), end) for part, end in ends.items())
 
-    def close(self) -> None:
-        self._consumer.close()
-        self._committed.close()
+    def is_read(self, part: Part, position: int, end: int) -> bool | None:
+        """Whether no record is left from the position up to the end; None when Kafka does not say it in time.
 
-    def _is_read(self, part: Part, position: int, end: int) -> bool:
-        """A position may be before the end although nothing is left: transactions end with a record of their own,
-        which readers never see."""
+        A position may be before the end although nothing is left: transactions end with a record of their own, which
+        readers never see."""
         if position >= end or self._read.get(part) == (position, end):
             return True
         self._consumer.assign([TopicPartition(*part, position)])
@@ -65,7 +63,7 @@ class Positions:
         finally:
             self._consumer.unassign()
         if record is None:
-            return False
+            return None
         error = record.error()
         if error is not None and error.code() != KafkaError._PARTITION_EOF:
             raise KafkaException(error)
@@ -73,3 +71,7 @@ class Positions:
         if is_read:
             self._read[part] = (position, end)
         return is_read
+
+    def close(self) -> None:
+        self._consumer.close()
+        self._committed.close()

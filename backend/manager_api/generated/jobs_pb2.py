@@ -24,19 +24,25 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n(backend/manager_api/generated/jobs.proto\x12\x13headrace.manager.v1\"R\n\tJobReport\x12\x0b\n\x03job\x18\x01 \x01(\t\x12\r\n\x05token\x18\x02 \x01(\x03\x12)\n\x06losses\x18\x03 \x03(\x0b\x32\x19.headrace.manager.v1.Loss\"M\n\x04Loss\x12\r\n\x05stage\x18\x01 \x01(\t\x12\x11\n\tpartition\x18\x02 \x01(\x05\x12\x14\n\x0c\x66irst_offset\x18\x03 \x01(\x03\x12\r\n\x05\x63ount\x18\x04 \x01(\x03\"\x19\n\x08JobOrder\x12\r\n\x05\x64rain\x18\x01 \x01(\x08\x32O\n\x04Jobs\x12G\n\x06Report\x12\x1e.headrace.manager.v1.JobReport\x1a\x1d.headrace.manager.v1.JobOrderb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n(backend/manager_api/generated/jobs.proto\x12\x13headrace.manager.v1\"R\n\tJobReport\x12\x0b\n\x03job\x18\x01 \x01(\t\x12\r\n\x05token\x18\x02 \x01(\x03\x12)\n\x06losses\x18\x03 \x03(\x0b\x32\x19.headrace.manager.v1.Loss\"M\n\x04Loss\x12\r\n\x05stage\x18\x01 \x01(\t\x12\x11\n\tpartition\x18\x02 \x01(\x05\x12\x14\n\x0c\x66irst_offset\x18\x03 \x01(\x03\x12\r\n\x05\x63ount\x18\x04 \x01(\x03\"H\n\x08JobOrder\x12\r\n\x05\x64rain\x18\x01 \x01(\x08\x12-\n\x07\x64\x65mands\x18\x02 \x01(\x0b\x32\x1c.headrace.manager.v1.Demands\"v\n\x07\x44\x65mands\x12;\n\x08\x62y_stage\x18\x01 \x03(\x0b\x32).headrace.manager.v1.Demands.ByStageEntry\x1a.\n\x0c\x42yStageEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\x32O\n\x04Jobs\x12G\n\x06Report\x12\x1e.headrace.manager.v1.JobReport\x1a\x1d.headrace.manager.v1.JobOrderb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'backend.manager_api.generated.jobs_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
+  _globals['_DEMANDS_BYSTAGEENTRY']._loaded_options = None
+  _globals['_DEMANDS_BYSTAGEENTRY']._serialized_options = b'8\001'
   _globals['_JOBREPORT']._serialized_start=65
   _globals['_JOBREPORT']._serialized_end=147
   _globals['_LOSS']._serialized_start=149
   _globals['_LOSS']._serialized_end=226
   _globals['_JOBORDER']._serialized_start=228
-  _globals['_JOBORDER']._serialized_end=253
-  _globals['_JOBS']._serialized_start=255
-  _globals['_JOBS']._serialized_end=334
+  _globals['_JOBORDER']._serialized_end=300
+  _globals['_DEMANDS']._serialized_start=302
+  _globals['_DEMANDS']._serialized_end=420
+  _globals['_DEMANDS_BYSTAGEENTRY']._serialized_start=374
+  _globals['_DEMANDS_BYSTAGEENTRY']._serialized_end=420
+  _globals['_JOBS']._serialized_start=422
+  _globals['_JOBS']._serialized_end=501
 # @@protoc_insertion_point(module_scope)

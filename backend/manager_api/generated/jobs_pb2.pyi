@@ -29,7 +29,22 @@ class Loss(_message.Message):
     def __init__(self, stage: _Optional[str] = ..., partition: _Optional[int] = ..., first_offset: _Optional[int] = ..., count: _Optional[int] = ...) -> None: ...
 
 class JobOrder(_message.Message):
-    __slots__ = ("drain",)
+    __slots__ = ("drain", "demands")
     DRAIN_FIELD_NUMBER: _ClassVar[int]
+    DEMANDS_FIELD_NUMBER: _ClassVar[int]
     drain: bool
-    def __init__(self, drain: _Optional[bool] = ...) -> None: ...
+    demands: Demands
+    def __init__(self, drain: _Optional[bool] = ..., demands: _Optional[_Union[Demands, _Mapping]] = ...) -> None: ...
+
+class Demands(_message.Message):
+    __slots__ = ("by_stage",)
+    class ByStageEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+    BY_STAGE_FIELD_NUMBER: _ClassVar[int]
+    by_stage: _containers.ScalarMap[str, str]
+    def __init__(self, by_stage: _Optional[_Mapping[str, str]] = ...) -> None: ...

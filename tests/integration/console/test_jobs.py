@@ -18,12 +18,16 @@ from django.db import connections
 from django.utils import timezone
 
 from backend.apps.audit.models import AuditEntry
+from backend.apps.exports.models import StagedPart
 from backend.apps.jobs import services, spark, witnesses
 from backend.apps.jobs.models import LostMessages, SparkJob
 from backend.apps.jobs.selectors import application_problem, application_problems
 from backend.apps.manager import grpc as manager
-from backend.manager_api.jobs import Loss
+from backend.apps.pipelines.selectors import stages_needed
+from backend.apps.pipelines.services import pipeline_delete, pipeline_pause, pipeline_publish
+from backend.manager_api.jobs import JobClient, Loss
 from backend.network.redis_client import redis_client
+from backend.settings import platform_settings
 from backend.telemetry import keys
 from tests import factories
 from tests.infra import REDIS_URL, SERVICE_TOKEN, Server
@@ -304,6 +308,40 @@ def test_messages_that_were_lost_are_recorded_once(job: SparkJob) -> None:
     for _ in range(2):
         assert services.job_report(name=job.name, token=job.token, losses=[loss])
     assert LostMessages.objects.filter(job=job).values_list("count", flat=True).get() == 40
+
+
+def test_the_manager_says_which_stages_are_needed(job: SparkJob) -> None:
+    client = JobClient(platform_settings(), job.name, job.token)
+    workspace = factories.make_workspace()
+    actor = factories.admin_of(workspace)
+    indexing = factories.make_pipeline(workspace, index=[{"name": "country", "path": "country"}])
+    assert "filtering" not in demands(client)
+    pipeline_publish(pipeline=indexing, actor=actor)
+    assert demands(client) == dict.fromkeys(("adapting", "filtering", "syndicating"), "pipelines")
+    plain = factories.make_pipeline(workspace)
+    pipeline_publish(pipeline=plain, actor=actor)
+    assert stages_needed() == {"adapting": 2, "filtering": 1, "syndicating": 2}
+    pipeline_pause(pipeline=indexing, actor=actor)  # what it has accepted is still handled
+    assert "filtering" in demands(client)
+    pipeline_delete(pipeline=indexing, actor=actor)
+    assert demands(client) == dict.fromkeys(("adapting", "syndicating"), "pipelines")
+    client.close()
+
+
+def test_staged_messages_need_the_stage_that_stores_their_files(job: SparkJob) -> None:
+    client = JobClient(platform_settings(), job.name, job.token)
+    staged = {"workspace_id": uuid.uuid4(), "pipeline_id": uuid.uuid4(), "output": "files", "version": 1}
+    StagedPart.objects.create(**staged, path="part", rows=1, bytes=2)
+    assert demands(client) == {"exporter": "files"}
+    StagedPart.objects.all().delete()
+    assert demands(client) == {}
+    client.close()
+
+
+def demands(client: JobClient) -> dict[str, str]:
+    found = client.report().demands
+    assert found is not None
+    return dict(found)
 
 
 def test_a_stopped_job_is_named_as_stopped(job: SparkJob) -> None:

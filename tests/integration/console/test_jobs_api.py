@@ -1,5 +1,6 @@
 """Who may change the Spark applications, which belong to no workspace."""
 
+import json
 from collections.abc import Callable
 from typing import Any
 
@@ -9,9 +10,13 @@ from rest_framework.test import APIClient
 from backend.apps.audit.models import AuditEntry
 from backend.apps.jobs import spark
 from backend.apps.jobs.models import SparkJob
+from backend.apps.pipelines.services import pipeline_publish
 from backend.apps.workspaces.models import User, Workspace
 from backend.apps.workspaces.services import api_key_create
+from backend.network.redis_client import redis_client
+from backend.telemetry import keys
 from tests import factories
+from tests.infra import Server
 
 pytestmark = pytest.mark.django_db
 
@@ -77,10 +82,29 @@ def test_an_administrator_gives_the_application_other_resources(installation_adm
     assert AuditEntry.objects.get(object_name=JOB).action == "job.change"
 
 
+@pytest.mark.parametrize("master", ["", "local", "local[16,4]", "local[*]"])
+def test_local_mode_may_have_a_number_of_slots_or_none(installation_admin: APIClient, master: str) -> None:
+    answer = installation_admin.patch(f"{URL}resources/", {"master": master}, format="json")
+    assert (answer.status_code, answer.json()["master"]) == (202, master)
+
+
+def test_each_stage_says_what_it_does_and_why(client: APIClient, workspace: Workspace, redis_server: Server) -> None:
+    SparkJob.objects.filter(name=JOB).update(status=SparkJob.Status.RUNNING, stages=["filtering", "exporter"])
+    pipeline = factories.make_pipeline(workspace, index=[{"name": "country", "path": "country"}])
+    pipeline_publish(pipeline=pipeline, actor=factories.admin_of(workspace))
+    beat = {"stages": {"filtering": {"state": "running", "demand": "pipelines", "slots": 1}}}
+    redis_client().set(keys.job_heartbeat(JOB), json.dumps(beat), ex=keys.HEARTBEAT_KEPT_SECONDS)
+    [listed] = [one for one in client.get("/api/v1/jobs/").json() if one["name"] == JOB]
+    filtering, exporter = listed["stages"]
+    assert (filtering["state"], filtering["demand"], filtering["pipelines"]) == ("running", "pipelines", 1)
+    assert (exporter["state"], exporter["pipelines"], exporter["slots"]) == ("stopped", 0, 0)
+
+
 @pytest.mark.parametrize(
     ("wanted", "field", "said"),
     [
         ({"master": "yarn"}, "master", "Enter local"),
+        ({"master": "local[]"}, "master", "Enter local"),
         ({"slots": 0}, "slots", "1"),
         ({"executor_memory": 1024}, "executor_memory", "has no executors"),
         ({"driver_memory": 16}, "driver_memory", "256"),

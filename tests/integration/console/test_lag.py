@@ -49,7 +49,7 @@ def beat(store: "redis.Redis", **stage: Any) -> None:
 
 
 def test_before_the_first_end_nothing_is_known(store: "redis.Redis", pipeline_topics: None) -> None:
-    beat(store, alive=True)
+    beat(store, state="running")
     assert "adapting" not in stage_lags()
 
 

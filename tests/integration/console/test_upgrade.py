@@ -46,4 +46,5 @@ def test_data_and_messages_of_a_former_release_go_on(postgresql: Server, redis_s
     assert state["messages"] == [{"is_read": True, "next": "firehose_adapted", "outputs": ["out"]}] * 2
     assert state["dead_letters"] == ['{"n": 2}']
     assert state["stages"]
+    assert state["needed"] == ["adapting", "adapting_slow", "adapting_transformer", "syndicating"]
     assert state["position"] == 17

@@ -6,12 +6,15 @@ from rest_framework import serializers
 from backend.apps.jobs.models import RESOURCES, SparkJob
 from backend.apps.jobs.selectors import job_stages
 from backend.apps.rest.strict import StrictModelSerializer
+from backend.domain.demand import Demand, StageState
 
 
 class StageSerializer(serializers.Serializer):
     name = serializers.CharField()
-    alive = serializers.BooleanField()
-    slots = serializers.IntegerField(required=False)
+    state = serializers.ChoiceField(choices=[state.value for state in StageState])
+    demand = serializers.ChoiceField(choices=[demand.value for demand in Demand], help_text="Why it runs or rests.")
+    pipelines = serializers.IntegerField(help_text="Published pipelines that need it.")
+    slots = serializers.IntegerField(help_text="Task slots that it occupies.")
     rows_per_second = serializers.FloatField(required=False)
     lag = serializers.IntegerField(required=False, allow_null=True, help_text="Messages waiting for the stage.")
 
@@ -46,8 +49,11 @@ class JobSerializer(serializers.ModelSerializer):
         return job.last_error if access.installation_admin else ""
 
     def get_stages(self, job: SparkJob) -> StageSerializer(many=True):  # type: ignore[valid-type]
-        lags = self.context.get("lags", {})
-        stages = [{**stage, "lag": lags.get(stage["name"])} for stage in job_stages(job)]
+        lags, pipelines = self.context.get("lags", {}), self.context.get("pipelines", {})
+        stages = [
+            {**stage, "lag": lags.get(stage["name"]), "pipelines": pipelines.get(stage["name"], 0)}
+            for stage in job_stages(job)
+        ]
         return StageSerializer(stages, many=True).data
 
 
@@ -56,10 +62,10 @@ class ResourcesSerializer(StrictModelSerializer):
 
     slots = serializers.IntegerField(min_value=1, max_value=100, help_text="Lane tasks per stage.")
     master = serializers.RegexField(
-        r"^(local\[(\d+|\*)(,\d+)?\]|spark://[\w.-]+:\d+(,[\w.-]+:\d+)*|k8s://https?://[\w.:-]+)$",
+        r"^(local(\[(\d+|\*)(,\d+)?\])?|spark://[\w.-]+:\d+(,[\w.-]+:\d+)*|k8s://https?://[\w.:-]+)$",
         allow_blank=True,
         max_length=500,
-        error_messages={"invalid": "Enter local[SLOTS], spark://HOST:PORT or k8s://https://HOST:PORT."},
+        error_messages={"invalid": "Enter local, local[SLOTS], spark://HOST:PORT or k8s://https://HOST:PORT."},
         help_text="Spark's master; that of the settings when empty.",
     )
     driver_memory = serializers.IntegerField(min_value=256, max_value=65_536, help_text="MiB.")

@@ -12,6 +12,7 @@ from backend.apps.jobs.api.serializers import JobSerializer, LogSerializer, Reso
 from backend.apps.jobs.lag import stage_lags
 from backend.apps.jobs.models import SparkJob
 from backend.apps.jobs.selectors import job_log
+from backend.apps.pipelines.selectors import stages_needed
 from backend.apps.rest.parameters import query_number
 from backend.apps.workspaces.api.base import actor_of
 from backend.apps.workspaces.permissions import InstallationPermission
@@ -36,7 +37,7 @@ class JobViewSet(mixins.ListModelMixin, mixins.RetrieveModelMixin, viewsets.Gene
             lags = stage_lags()
         except KafkaException:
             lags = {}  # Kafka is unavailable, which the page shows elsewhere
-        return {**context, "lags": lags}
+        return {**context, "lags": lags, "pipelines": stages_needed()}
 
     @extend_schema(request=ResourcesSerializer, responses={202: JobSerializer})
     @action(detail=True, methods=["patch"], permission_classes=[InstallationPermission])

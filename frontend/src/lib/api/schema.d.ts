@@ -2470,6 +2470,17 @@ export interface components {
             replace_null: boolean;
         };
         /**
+         * @description * `always` - always
+         *     * `pipelines` - pipelines
+         *     * `files` - files
+         *     * `messages` - messages
+         *     * `unknown` - unknown
+         *     * `recent` - recent
+         *     * `none` - none
+         * @enum {string}
+         */
+        DemandEnum: "always" | "pipelines" | "files" | "messages" | "unknown" | "recent" | "none";
+        /**
          * @description * `running` - Running
          *     * `stopped` - Stopped
          * @enum {string}
@@ -4694,13 +4705,37 @@ export interface components {
         };
         Stage: {
             name: string;
-            alive: boolean;
-            slots?: number;
+            state: components["schemas"]["StageStateEnum"];
+            /**
+             * @description Why it runs or rests.
+             *
+             *     * `always` - always
+             *     * `pipelines` - pipelines
+             *     * `files` - files
+             *     * `messages` - messages
+             *     * `unknown` - unknown
+             *     * `recent` - recent
+             *     * `none` - none
+             */
+            demand: components["schemas"]["DemandEnum"];
+            /** @description Published pipelines that need it. */
+            pipelines: number;
+            /** @description Task slots that it occupies. */
+            slots: number;
             /** Format: double */
             rows_per_second?: number;
             /** @description Messages waiting for the stage. */
             lag?: number | null;
         };
+        /**
+         * @description * `running` - running
+         *     * `resting` - resting
+         *     * `waiting` - waiting
+         *     * `failing` - failing
+         *     * `stopped` - stopped
+         * @enum {string}
+         */
+        StageStateEnum: "running" | "resting" | "waiting" | "failing" | "stopped";
         StatementsRequest: {
             /** @description One or several statements, separated by semicolons. */
             text: string;

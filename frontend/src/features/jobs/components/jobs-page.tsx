@@ -29,6 +29,8 @@ const looks = {
   failed: { color: 'red', icon: IconAlertTriangle },
 }
 
+const colors = { running: undefined, resting: 'dimmed', waiting: 'red', failing: 'red', stopped: 'dimmed' }
+
 export function JobsPage() {
   const { t } = useTranslation()
   const query = useJobs()
@@ -128,12 +130,20 @@ function Stages({ stages }: { stages: Job['stages'] }) {
           {
             name: 'state',
             title: t('common.status'),
-            cell: ({ alive }) => (
-              <Text size="sm" c={alive ? undefined : 'red'}>
-                {t(alive ? 'jobs.stageAlive' : 'jobs.stageDead')}
-              </Text>
+            cell: ({ state, demand, pipelines }) => (
+              <>
+                <Text size="sm" c={colors[state]}>
+                  {t(`jobs.stageState.${state}`)}
+                </Text>
+                {state !== 'stopped' && (
+                  <Text size="xs" c="dimmed">
+                    {t(`jobs.demand.${demand}`, { count: pipelines })}
+                  </Text>
+                )}
+              </>
             ),
           },
+          { name: 'slots', title: t('jobs.slots'), cell: ({ slots }) => count(slots, i18n.language), isNumber: true },
           { name: 'lag', title: t('jobs.waiting'), cell: ({ lag }) => (typeof lag === 'number' ? count(lag, i18n.language) : null), isNumber: true },
         ]}
       />
