@@ -42,7 +42,7 @@ class Unhandled:
         self._positions.close()
 
     def _waits(self, stage: Stage, ends: dict[Part, int]) -> bool | None:
-        if self._empty.get(stage) == ends:
+        if not ends or self._empty.get(stage) == ends:
             return False
         positions = self._positions.committed(stage.group, ends)
         read = [self._positions.is_read(part, positions.get(part, 0), end) for part, end in ends.items()]

@@ -58,8 +58,8 @@ def handle(stage: Stage, offset: int, partition: int = 0) -> None:
 
 
 def test_a_topic_that_nobody_has_written_to_holds_nothing(unhandled: Unhandled, stage: Stage) -> None:
-    assert unhandled.look([stage]) == {stage: False}
-    assert unhandled.look([]) == {}
+    missing = Stage("missing", Form.LANE, priority=1, topic="missing")
+    assert unhandled.look([stage, missing]) == {stage: False, missing: False}
 
 
 def test_a_message_in_any_partition_waits_until_it_is_handled(unhandled: Unhandled, stage: Stage) -> None:
