@@ -80,8 +80,8 @@ def run(job: str, token: int, stages: tuple[Stage, ...], options: Options, stop:
         running = RunningStages(spark, environment, stages, options, reporter)
         running.start()
         while not stop.is_set() and not context._jsc.sc().isStopped():  # type: ignore[union-attr]
-            running.adjust()
             running.report("running")
+            running.adjust()
             stop.wait(REPORT_SECONDS)
         running.stop()
         running.report("stopping")

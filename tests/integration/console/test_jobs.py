@@ -29,6 +29,7 @@ from backend.manager_api.jobs import JobClient, Loss
 from backend.network.redis_client import redis_client
 from backend.settings import platform_settings
 from backend.telemetry import keys
+from spark_jobs.reporting import Reporter
 from tests import factories
 from tests.infra import REDIS_URL, SERVICE_TOKEN, Server
 from tests.integration.conftest import MANAGER_ADDRESS
@@ -336,6 +337,23 @@ def test_staged_messages_need_the_stage_that_stores_their_files(job: SparkJob) -
     StagedPart.objects.all().delete()
     assert demands(client) == {}
     client.close()
+
+
+def test_the_last_answer_counts_while_the_manager_is_unavailable(job: SparkJob, running_manager: ManagerThread) -> None:
+    settings = platform_settings()
+    reporter = Reporter(settings, job=job.name, token=job.token, application_id="local", drain=lambda: None)
+    assert reporter.demands is None
+    workspace = factories.make_workspace()
+    pipeline_publish(pipeline=factories.make_pipeline(workspace), actor=factories.admin_of(workspace))
+    reporter.send("running", {})
+    answered = dict.fromkeys(("adapting", "syndicating"), "pipelines")
+    wait_until(lambda: reporter.demands == answered or reporter.send("running", {}))
+    running_manager.stop()
+    try:
+        reporter.send("running", {})
+        assert reporter.demands == answered
+    finally:
+        running_manager.start()
 
 
 def demands(client: JobClient) -> dict[str, str]:
