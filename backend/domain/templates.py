@@ -106,7 +106,7 @@ def _parts(text: str) -> list[str]:
     written = at = 0
     while (begin := text.find("{{", at)) >= 0 and (end := text.find("}}", begin)) >= 0:
         placeholder = text[begin + 2 : end].strip()
-        at = begin + 2
+        at = begin + 1
         if placeholder and "\n" not in placeholder:
             parts += (text[written:begin], placeholder)
             written = at = end + 2
