@@ -36,6 +36,8 @@ def seaweedfs_server() -> Server:
     ports = [f"-{part}.port{grpc}={_PORTS[part + grpc]}" for part in _PARTS for grpc in ("", ".grpc")]
     command = [program_of("seaweedfs", "SEAWEEDFS_VERSION", "bin/weed"), "mini", "-ip=127.0.0.1", "-ip.bind=127.0.0.1"]
     command += [f"-dir={folder}", f"-s3.config={folder}/s3.json", *ports, "-s3.port.iceberg=0", "-webdav=false"]
+    # As many volumes as it has by itself depend on the disk's free space, and each bucket takes several.
+    command += ["-master.volumeSizeLimitMB=64", "-volume.max=200"]
     return Server("seaweedfs", [*command, "-admin.ui=false", "-master.telemetry=false"], _answers)
 
 

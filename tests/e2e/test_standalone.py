@@ -63,6 +63,7 @@ class Cluster:
             options += ["--webui-port", str(self._web[worker]), self.master]
             libraries = str(self._python.parent.parent / "lib")  # Python's own, which its copy would seek elsewhere
             environment = {"PATH": f"{home}/bin:/usr/bin:/bin", "HOME": str(home), "LD_LIBRARY_PATH": libraries}
+            environment["SPARK_LOCAL_DIRS"] = str(home / "work")  # killed executors leave half a gigabyte behind
             prefix = as_another_user(user_of(worker)) if os.geteuid() == 0 else []
             self._workers[worker] = self._started(home / "spark", "worker.Worker", options, environment, prefix)
         self._registered += len(workers)
