@@ -21,7 +21,8 @@ PARTITIONS = 2
 @pytest.fixture
 def stage(kafka: Server) -> Stage:
     name = f"unhandled-{uuid.uuid4()}"
-    [made] = AdminClient({"bootstrap.servers": KAFKA}).create_topics([NewTopic(name, PARTITIONS, 1)]).values()
+    admin = AdminClient({"bootstrap.servers": KAFKA})  # one that is garbage-collected cancels its requests
+    [made] = admin.create_topics([NewTopic(name, PARTITIONS, 1)]).values()
     made.result()
     for partition in range(PARTITIONS):
         end_offset(name, partition)
