@@ -65,11 +65,12 @@ def test_a_topic_that_nobody_has_written_to_holds_nothing(unhandled: Unhandled, 
 
 def test_a_message_in_any_partition_waits_until_it_is_handled(unhandled: Unhandled, stage: Stage) -> None:
     put(stage, partition=1)
-    assert unhandled.look([stage]) == {stage: True}
+    # Kafka writes the markers of a transaction after it has confirmed the commit.
+    wait_until(lambda: unhandled.look([stage]) == {stage: True})
     handle(stage, 1, partition=1)
     assert unhandled.look([stage]) == {stage: False}
     put(stage, partition=1)
-    assert unhandled.look([stage]) == {stage: True}
+    wait_until(lambda: unhandled.look([stage]) == {stage: True})
 
 
 def test_the_marker_of_a_transaction_is_no_message_and_is_looked_at_once(
@@ -77,8 +78,9 @@ def test_the_marker_of_a_transaction_is_no_message_and_is_looked_at_once(
 ) -> None:
     put(stage)
     handle(stage, 1)
-    assert stage.topic
-    assert end_offset(stage.topic) == 2  # the message, and the marker
+    topic = stage.topic
+    assert topic
+    wait_until(lambda: end_offset(topic) == 2)  # the message, and the marker
     assert unhandled.look([stage]) == {stage: False}
 
     def asked(*_: object) -> None:
@@ -100,7 +102,7 @@ def test_what_was_rolled_back_and_what_is_not_committed_yet_does_not_wait(unhand
     assert under_way.flush(LIMIT_SECONDS) == 0
     assert unhandled.look([stage]) == {stage: False}
     under_way.commit_transaction(LIMIT_SECONDS)
-    assert unhandled.look([stage]) == {stage: True}
+    wait_until(lambda: unhandled.look([stage]) == {stage: True})
 
 
 def test_a_kafka_that_does_not_answer_says_nothing() -> None:
