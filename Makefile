@@ -166,8 +166,8 @@ bench-connectors: install  ## Measure SQL inputs, files and leases, compared wit
 	$(BIN)/python -m tests.bench.connectors $(if $(PEER),--peer $(PEER))
 
 .PHONY: new-connector
-new-connector: install  ## Write a new connector and its test cases: make new-connector NAME=amazon_sqs
-	$(BIN)/python -m backend.runtime.new_connector $(NAME)
+new-connector: install  ## Write a new connector and its test cases: make new-connector NAME=amazon_sqs CAPABILITY="deliver read_batch"
+	$(BIN)/python -m backend.runtime.new_connector "$(NAME)" $(CAPABILITY)
 	$(MAKE) --no-print-directory reference
 
 .PHONY: kafka-messages

@@ -1,118 +1,195 @@
-"""Writes a new connector and its cases: ``make new-connector NAME=files``."""
+"""Writes a new connector that works, and its cases: ``make new-connector NAME=amazon_sqs CAPABILITY=deliver``.
+
+Both are cut out of a model that has every capability (``tests/new_connector``): what the chosen ones do not use is left
+out, and the name takes the place of the model's.
+"""
 
 import argparse
+import ast
+import json
 import re
 import subprocess
 import sys
+from collections.abc import Collection, Iterator
 from pathlib import Path
-from string import Template
+from typing import Any
 
+from backend.domain.capabilities import (
+    CAPABILITIES,
+    Capability,
+    Collect,
+    Deliver,
+    DeliverBatch,
+    ReadBatch,
+    ReadStream,
+    Register,
+)
+from backend.domain.model import label
 from backend.settings import ROOT
 
+MODEL = ROOT / "tests/new_connector"
+OFFERED = {kind.name: kind for kind in CAPABILITIES if kind is not Collect}
+"""By their names. Collections are Headrace's own."""
+
 _LONGEST_NAME = 40
-_CONNECTOR = Template('''\
-from pydantic import Field, SecretStr
+_RECORDS = (Deliver, DeliverBatch, ReadBatch, ReadStream)
+"""What ``Register`` prepares in the model."""
+_AS_INPUT = {
+    "read_batch": "records of a queue, read in batches; one read again has the same message id",
+    "read_stream": "records of a queue, as they are added; acknowledged once stored",
+    "verify": "requests, verified by signature",
+}
+_AS_OUTPUT = {
+    "deliver": "a record for each message",
+    "deliver_batch": "records of a batch by one request",
+    "export": "files that are visible once they are complete",
+}
+"""What the row of the README says of the model."""
 
-from backend.domain.capabilities import Connection, Deliver, DeliveryError, Options, Receipt
-from backend.domain.connector import CheckFailedError, Connector, connectors
-from backend.domain.message import Message
-from backend.domain.reasons import Reason
-
-
-class ${Name}Connection(Connection):
-    """A ${words} server."""
-
-    host: str = Field(description="Host of the server.", examples=["${name}.example.com"])
-    password: SecretStr = Field(description="Password.")
-
-    def hosts(self) -> dict[str, list[str]]:
-        return {"host": [self.host]}
+Kinds = list[type[Capability[Any, Any]]]
 
 
-class ${Name}Options(Options):
-    """One delivery to ${words}."""
+def write_connector(name: str, capabilities: Collection[str], root: Path) -> list[Path]:
+    """The connector and its cases, which must not exist yet, and the files that name it now.
 
-    destination: str = Field(description="Where messages are written on the server.", examples=["orders"])
-
-
-class ${Name}Deliver(Deliver[${Name}Connection, ${Name}Options]):
-    """Writes each message to ${words}."""
-
-    options_model = ${Name}Options
-
-    def target(self) -> str:
-        return f"{self.options.destination} at {self.connection.host}"
-
-    async def deliver(self, message: Message) -> Receipt:
-        # Replace this by the delivery. A vendor's library is imported here, and named in Connector.requires.
-        raise DeliveryError(Reason.CONFIGURATION, "This connector does not deliver yet.", retryable=False)
+    Raises ValueError when the name is none or the capabilities do not go together, FileExistsError otherwise.
+    """
+    names, kinds = _names(name), _kinds(capabilities)
+    files = {
+        root / f"backend/connectors/{name}.py": _connector(kinds),
+        root / f"tests/integration/connectors/test_{name}.py": _cases(kinds),
+    }
+    for path, source in files.items():
+        with path.open("x") as file:
+            file.write(_renamed(source, names))
+    _tidy(list(files))
+    return [*files, _add_translations(names, files, root), _add_row(names, kinds, root)]
 
 
-@connectors.register
-class ${Name}(Connector):
-    """Delivers messages to ${words}."""
-
-    type = "${name}"
-    title = "${title}"
-    connection_model = ${Name}Connection
-    capabilities = (${Name}Deliver,)
-    example = {"host": "${name}.example.com", "password": "s3cret"}
-
-    @staticmethod
-    async def check(connection: ${Name}Connection) -> str:
-        # Replace this by a connection that needs a working login.
-        raise CheckFailedError("This connector has no connection test yet.", field="host")
-''')
-
-_CASES = Template('''\
-"""The ${title} connector, against a real server."""
-
-from backend.connectors.${name} import ${Name}Connection, ${Name}Deliver, ${Name}Options
-
-
-def test_the_target_is_shown_without_secrets() -> None:
-    connection = ${Name}Connection.model_validate({"host": "${name}.example.com", "password": "s3cret"})
-    options = ${Name}Options.model_validate({"destination": "orders"})
-    target = ${Name}Deliver(connection, options).target()
-    assert "orders" in target
-    assert "s3cret" not in target
-
-
-# Start the server in a session fixture, and add a class that inherits DeliverSuite (suites beside this file).
-''')
-
-
-def write_connector(name: str, root: Path) -> list[Path]:
-    """The files, which must not exist yet. Raises ValueError when the name is none, FileExistsError otherwise."""
+def _names(name: str) -> dict[str, str]:
+    """The new name in each form that the model's has. Raises ValueError."""
     if not re.fullmatch(r"[a-z][a-z0-9]*(_[a-z0-9]+)*", name) or len(name) > _LONGEST_NAME:
         raise ValueError(
             f"{name!r} is not a connector's name: write it like amazon_sqs, with at most {_LONGEST_NAME} characters."
         )
     words = name.replace("_", " ")
-    names = {
-        "name": name,
-        "Name": words.title().replace(" ", ""),
-        "title": words[0].upper() + words[1:],
-        "words": words,
+    return {
+        "new_system": name,
+        "NewSystem": words.title().replace(" ", ""),
+        "New system": words[0].upper() + words[1:],
+        "new system": words,
     }
-    files = {
-        root / f"backend/connectors/{name}.py": _CONNECTOR,
-        root / f"tests/integration/connectors/test_{name}.py": _CASES,
-    }
-    for path, template in files.items():
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with path.open("x") as file:
-            file.write(template.substitute(names))
-    ruff = [sys.executable, "-m", "ruff", "format", "--quiet", "--config", str(ROOT / "pyproject.toml")]
-    subprocess.run([*ruff, *files], check=True)
-    return list(files)
+
+
+def _kinds(capabilities: Collection[str]) -> Kinds:
+    """Raises ValueError."""
+    if not capabilities or not OFFERED.keys() >= set(capabilities):
+        offered = "".join(f"\n  {name:14} it can {kind.purpose}" for name, kind in OFFERED.items())
+        raise ValueError(f"Name one or more of these capabilities:{offered}")
+    kinds = [kind for name, kind in OFFERED.items() if name in capabilities]
+    if ReadBatch in kinds and ReadStream in kinds:
+        raise ValueError("An input is read either in batches or as a stream: choose read_batch or read_stream.")
+    if Register in kinds and not set(kinds) & set(_RECORDS):
+        prepared = ", ".join(kind.name for kind in _RECORDS)
+        raise ValueError(f"register prepares the uses of another capability: choose one of {prepared} as well.")
+    return kinds
+
+
+def _connector(kinds: Kinds) -> str:
+    model = (MODEL / "connector.py").read_text()
+    classes = ", ".join(f"NewSystem{kind.__name__}" for kind in kinds)
+    return _used(re.sub(r"capabilities = \([^)]*\)", f"capabilities = ({classes},)", model), ["NewSystem"])
+
+
+def _cases(kinds: Kinds) -> str:
+    return _used((MODEL / "cases.py").read_text(), ["impatience", *(f"Test{kind.__name__}" for kind in kinds)])
+
+
+def _used(source: str, roots: Collection[str]) -> str:
+    """A module with its imports, and those of its definitions that the roots need."""
+    definitions = list(_definitions(source))
+    needed: set[str] = set()
+    found = set(roots)
+    while found:
+        needed |= found
+        used = {name for names, uses, _ in definitions if names & needed for name in uses}
+        found = used - needed
+    return "".join(text for names, _, text in definitions if not names or names & needed)
+
+
+def _definitions(source: str) -> Iterator[tuple[set[str], set[str], str]]:
+    """Of each statement the names that it defines, those that it uses, and its text. What defines none is needed."""
+    lines = source.splitlines(keepends=True)
+    body = ast.parse(source).body
+    for number, statement in enumerate(body):
+        # What stands before a statement belongs to it, and a text below an assignment to the assignment.
+        if number and isinstance(statement, ast.Expr):
+            continue
+        last = statement
+        if number and number + 1 < len(body) and isinstance(body[number + 1], ast.Expr):
+            last = body[number + 1]
+        before = body[number - 1].end_lineno if number else 0
+        yield _defined(statement), _names_in(statement), "".join(lines[before : last.end_lineno])
+
+
+def _defined(statement: ast.stmt) -> set[str]:
+    if isinstance(statement, ast.ClassDef | ast.FunctionDef):
+        return {statement.name}
+    if isinstance(statement, ast.Assign):
+        return {target.id for target in statement.targets if isinstance(target, ast.Name)}
+    return set()
+
+
+def _names_in(statement: ast.stmt) -> set[str]:
+    return {node.id for node in ast.walk(statement) if isinstance(node, ast.Name)}
+
+
+def _renamed(text: str, names: dict[str, str]) -> str:
+    return re.sub("|".join(names), lambda found: names[found[0]], text)
+
+
+def _tidy(files: list[Path]) -> None:
+    """Removes the imports that are not used any more, sorts the others, and formats."""
+    ruff = [sys.executable, "-m", "ruff"]
+    config = ["--quiet", "--no-cache", "--config", str(ROOT / "pyproject.toml")]
+    joined = ["--config", "lint.isort.split-on-trailing-comma=false"]  # fewer names may fit one line
+    subprocess.run([*ruff, "check", "--fix", "--select", "F401,I", *config, *joined, *files], check=True)
+    subprocess.run([*ruff, "format", *config, *files], check=True)
+
+
+def _add_translations(names: dict[str, str], files: Collection[Path], root: Path) -> Path:
+    """Adds the texts of the forms that the catalogue lacks."""
+    catalogue = root / "frontend/src/locales/forms.pt-BR.json"
+    texts: dict[str, str] = json.loads(catalogue.read_text())
+    source = "".join(path.read_text() for path in files)
+    for definition, translations in json.loads((MODEL / "forms.pt-BR.json").read_text()).items():
+        if f"class {_renamed(definition, names)}(" in source:
+            for english, portuguese in translations.items():
+                shown = _renamed(english, names)
+                texts.setdefault(label(shown) if english == definition else shown, _renamed(portuguese, names))
+    catalogue.write_text(json.dumps(texts, ensure_ascii=False, indent=2) + "\n")
+    return catalogue
+
+
+def _add_row(names: dict[str, str], kinds: Kinds, root: Path) -> Path:
+    """Adds a row to the README's table of connectors."""
+    readme = root / "README.md"
+    lines = readme.read_text().splitlines(keepends=True)
+    last = max(number for number, line in enumerate(lines) if line.startswith("| [") and "](docs/connectors/" in line)
+    cells = ("; ".join(texts[kind.name] for kind in kinds if kind.name in texts) for texts in (_AS_INPUT, _AS_OUTPUT))
+    row = " | ".join([f"[{names['New system']}](docs/connectors/{names['new_system']}.md)", *cells])
+    lines.insert(last + 1, f"| {row} |\n".replace("|  |", "| |"))
+    readme.write_text("".join(lines))
+    return readme
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(description=__doc__.partition(":")[0])
     parser.add_argument("name", help="such as amazon_sqs")
+    parser.add_argument("capability", nargs="*", help=", ".join(OFFERED))
+    arguments = parser.parse_args()
     try:
-        for path in write_connector(parser.parse_args().name, ROOT):
+        for path in write_connector(arguments.name, arguments.capability, ROOT):
             print(path.relative_to(ROOT))
     except (ValueError, FileExistsError) as error:
         print(error, file=sys.stderr)

@@ -1,9 +1,6 @@
 """Every connector passes the suites of its capabilities against a real server."""
 
-import subprocess
-import sys
 from importlib import import_module
-from pathlib import Path
 from types import ModuleType
 
 import pytest
@@ -21,7 +18,6 @@ from backend.domain.capabilities import (
     Verify,
 )
 from backend.domain.connector import Connector, connectors
-from backend.runtime.new_connector import write_connector
 from backend.settings import ROOT
 from tests.integration.connectors import suites
 
@@ -76,25 +72,3 @@ def test_the_catalogue_has_a_row_for_it(connector: type[Connector]) -> None:
     link = f"](docs/connectors/{connector.type}.md)"
     rows = [line for line in (ROOT / "README.md").read_text().splitlines() if line.startswith("| [")]
     assert any(link in row for row in rows), f"README.md needs a row: | [{connector.title}{link} | … |"
-
-
-def test_a_new_connector_is_two_files_which_exist_once(tmp_path: Path) -> None:
-    connector, cases = write_connector("amazon_sqs", tmp_path)
-    assert connector == tmp_path / "backend/connectors/amazon_sqs.py"
-    assert "class AmazonSqs(Connector)" in connector.read_text()
-    assert cases == tmp_path / "tests/integration/connectors/test_amazon_sqs.py"
-    with pytest.raises(FileExistsError):
-        write_connector("amazon_sqs", tmp_path)
-    for nonsense in ("", "../evil", "Amazon", "a-b", "a" * 41):
-        with pytest.raises(ValueError, match="write it like amazon_sqs"):
-            write_connector(nonsense, tmp_path)
-
-
-@pytest.mark.parametrize("name", ["s3", "google_cloud_storage", "a_name_that_takes_every_permitted_letter"])
-def test_a_new_connector_passes_the_linters(name: str, tmp_path: Path) -> None:
-    files = write_connector(name, tmp_path)
-    ruff = [sys.executable, "-m", "ruff"]
-    config = ["--config", str(ROOT / "pyproject.toml"), "--no-cache"]
-    for command in (["check"], ["format", "--check"]):
-        done = subprocess.run([*ruff, *command, *config, *files], capture_output=True, text=True, check=False)
-        assert done.returncode == 0, done.stdout

@@ -31,6 +31,8 @@ class ExportSuite(ABC):
     """For connectors with the capability ``export``."""
 
     type: str
+    login = "access"
+    """The field of the connection that holds the login."""
 
     @abstractmethod
     @asynccontextmanager
@@ -136,7 +138,7 @@ class ExportSuite(ABC):
             assert hides_secrets(self.type, connection, str(failure))
             with pytest.raises(CheckFailedError) as failed:
                 await self.checked(connection)
-            assert failed.value.field == "access"
+            assert failed.value.field == self.login
 
     async def test_a_store_that_cannot_be_reached_is_a_transient_fault_without_secrets(self) -> None:
         failure = await self.export_failure(self.unreachable())
