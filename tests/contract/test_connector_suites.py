@@ -51,14 +51,21 @@ def test_every_capability_has_a_suite() -> None:
     assert set(SUITES) == set(CAPABILITIES)
 
 
-@pytest.mark.parametrize("connector", own, ids=lambda connector: connector.type)
-def test_its_cases_inherit_the_suites_of_its_capabilities(connector: type[Connector]) -> None:
-    classes = [
+def case_classes(connector: type[Connector]) -> list[type]:
+    return [
         value
         for module in case_modules(connector)
         for name, value in vars(module).items()
         if isinstance(value, type) and name.startswith("Test") and getattr(value, "type", None) == connector.type
     ]
+
+
+every_own_connector = pytest.mark.parametrize("connector", own, ids=lambda connector: connector.type)
+
+
+@every_own_connector
+def test_its_cases_inherit_the_suites_of_its_capabilities(connector: type[Connector]) -> None:
+    classes = case_classes(connector)
     missing = [
         suite.__name__
         for kind, suite in SUITES.items()
@@ -67,7 +74,14 @@ def test_its_cases_inherit_the_suites_of_its_capabilities(connector: type[Connec
     assert not missing, f"{connector.type} needs a class for each of these, against a real server: {missing}"
 
 
-@pytest.mark.parametrize("connector", own, ids=lambda connector: connector.type)
+@every_own_connector
+def test_its_cases_forbid_its_addresses(connector: type[Connector]) -> None:
+    """Those of most capabilities do."""
+    if connector.connection_model.model_validate(connector.example).hosts():
+        assert any(issubclass(cases_class, suites.Reaching) for cases_class in case_classes(connector))
+
+
+@every_own_connector
 def test_the_catalogue_has_a_row_for_it(connector: type[Connector]) -> None:
     link = f"](docs/connectors/{connector.type}.md)"
     rows = [line for line in (ROOT / "README.md").read_text().splitlines() if line.startswith("| [")]

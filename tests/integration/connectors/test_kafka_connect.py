@@ -11,10 +11,18 @@ from backend.connectors.kafka_connect.connection import KafkaConnectConnection
 from backend.domain.connector import CheckFailedError, check_connection, connectors
 from backend.network import outbound
 from tests.infra import Server
+from tests.integration.connectors.suites import Reaching
 from tests.kafka_connect import FILE_SOURCE, URL, kafka_connect
 from tests.receiver import receiver
 
 __all__ = ["kafka_connect"]
+
+
+class TestKafkaConnect(Reaching):
+    type = "kafka_connect"
+
+    def unreachable(self) -> dict[str, Any]:
+        return {"url": "http://127.0.0.1:1"}
 
 
 async def checked(**connection: Any) -> str:

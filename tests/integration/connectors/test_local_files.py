@@ -56,15 +56,21 @@ class TestLocalFiles(FilesCases, ReadBatchSuite, ExportSuite):
     def rejected(self, connection: dict[str, Any]) -> dict[str, Any] | None:
         return None
 
-    async def test_a_store_at_a_forbidden_address_is_not_used(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_an_address_that_is_not_allowed_is_refused_when_it_is_saved(self) -> None:
+        assert local_files.LocalFilesConnection.model_validate(self.unreachable()).hosts() == {}
+
+    async def test_an_address_that_is_not_allowed_is_not_tested(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """Without the operator's permission."""
+        self._forbid(monkeypatch)
+        with pytest.raises(CheckFailedError, match="HEADRACE_FILES_ROOT"):
+            await self.checked(self.unreachable())
+
+    async def test_a_store_at_a_forbidden_address_is_not_used(self, monkeypatch: pytest.MonkeyPatch) -> None:
         async with self.store() as store:
             self._forbid(monkeypatch)
             failure = await self.export_failure(store.connection)
             assert failure.reason == "forbidden"
             assert "HEADRACE_FILES_ROOT" in str(failure)
-            with pytest.raises(CheckFailedError):
-                await self.checked(store.connection)
 
     async def test_a_source_at_a_forbidden_address_is_not_read(self, monkeypatch: pytest.MonkeyPatch) -> None:
         async with self.store() as store:

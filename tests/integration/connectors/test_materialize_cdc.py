@@ -8,7 +8,7 @@ from aiohttp import web
 from pydantic import ValidationError
 
 from backend.connectors.materialize_cdc.connection import MaterializeConnection
-from tests.integration.connectors.suites import CollectSuite, message
+from tests.integration.connectors.suites import CollectSuite, Reaching, message
 from tests.receiver import Receiver, receiver_in_thread
 
 SCHEMA = {
@@ -21,7 +21,7 @@ SCHEMA = {
 }
 
 
-class TestMaterializeCdc(CollectSuite):
+class TestMaterializeCdc(CollectSuite, Reaching):
     type = "materialize_cdc"
 
     @pytest.fixture(autouse=True)
@@ -36,6 +36,9 @@ class TestMaterializeCdc(CollectSuite):
     def connection(self) -> dict[str, Any]:
         transport = {"type": "http", "url": self.url}
         return {"reduce": "last_by_key", "avro_schema": SCHEMA, "transport": transport, "partitions": 4}
+
+    def unreachable(self) -> dict[str, Any]:
+        return self.connection() | {"transport": {"type": "http", "url": "http://127.0.0.1:1"}}
 
     def options(self) -> dict[str, Any]:
         return {"key": "{{id}}", "delete_when": "gone"}

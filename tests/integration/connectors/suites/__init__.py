@@ -5,7 +5,7 @@ A connector's test file inherits the suites of its capabilities and says how its
 
 from tests.integration.connectors.suites.calls import Answers, CallSuite
 from tests.integration.connectors.suites.collections import CollectSuite
-from tests.integration.connectors.suites.common import message, opened
+from tests.integration.connectors.suites.common import Reaching, message, opened
 from tests.integration.connectors.suites.exports import ExportSuite, Store, exporter
 from tests.integration.connectors.suites.inputs import (
     DOCUMENTS,
@@ -29,6 +29,7 @@ __all__ = [
     "ExportSuite",
     "Genuine",
     "PrefetchSuite",
+    "Reaching",
     "ReadBatchSuite",
     "ReadStreamSuite",
     "RegisterSuite",

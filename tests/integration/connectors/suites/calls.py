@@ -2,7 +2,7 @@
 
 import asyncio
 import uuid
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import AsyncIterator, Callable, Hashable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -15,7 +15,7 @@ from backend.domain import json
 from backend.domain.capabilities import DeliveryError
 from backend.domain.connector import RuntimeConnector
 from backend.domain.transforms.call import Call
-from tests.integration.connectors.suites.common import forbid_every_address, hides_secrets
+from tests.integration.connectors.suites.common import Reaching, forbid_every_address, hides_secrets
 from tests.integration.connectors.suites.inputs import DOCUMENTS
 from tests.waiting import LIMIT_SECONDS
 
@@ -33,20 +33,14 @@ class Answers:
     """The requests that the server received."""
 
 
-class CallSuite(ABC):
+class CallSuite(Reaching):
     """For connectors with the capability ``call``."""
-
-    type: str
 
     @abstractmethod
     @asynccontextmanager
     async def system(self, *, hangs: bool = False) -> AsyncIterator[Answers]:
         """A server that works, or one that accepts connections and never answers."""
         yield Answers({}, {})
-
-    @abstractmethod
-    def unreachable(self) -> dict[str, Any]:
-        """A connection to nobody on this machine."""
 
     def caller(self, connection: dict[str, Any], options: dict[str, Any], **step: Any) -> System:
         """As a step calls it."""

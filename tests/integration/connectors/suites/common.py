@@ -1,16 +1,44 @@
 """What the suites share."""
 
 import sys
+from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
 
-from backend.domain.connector import connectors
+from backend.domain.connector import CheckFailedError, check_connection, connectors
 from backend.domain.masking import secret_values
 from backend.domain.message import Message, new_message_id, utc_now
 from backend.network import outbound
+
+
+class Reaching(ABC):
+    """For capabilities of connectors that connect to a host."""
+
+    type: str
+
+    @abstractmethod
+    def unreachable(self) -> dict[str, Any]:
+        """A connection to nobody on this machine."""
+
+    def test_an_address_that_is_not_allowed_is_refused_when_it_is_saved(self) -> None:
+        """What is saved is checked as ``hosts`` names it."""
+        model = connectors.get(self.type).connection_model
+        named = model.model_validate(self.unreachable()).hosts()
+        assert {field.partition(".")[0] for field in named} <= model.model_fields.keys()
+        hosts = [host for hosts in named.values() for host in hosts]
+        assert hosts
+        for host in hosts:
+            with pytest.raises(outbound.ForbiddenAddressError):
+                outbound.OutboundPolicy().check_host(host)
+
+    async def test_an_address_that_is_not_allowed_is_not_tested(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        connector = connectors.get(self.type)
+        forbid_every_address(monkeypatch)
+        with pytest.raises(CheckFailedError, match="not an address of the public internet"):
+            await check_connection(connector, connector.connection_model.model_validate(self.unreachable()))
 
 
 def message(body: bytes = b'{"n": 1}') -> Message:

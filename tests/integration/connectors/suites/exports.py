@@ -12,7 +12,7 @@ import pytest
 from backend.domain import json
 from backend.domain.capabilities import DeliveryError, Export
 from backend.domain.connector import CheckFailedError, check_connection, connectors
-from tests.integration.connectors.suites.common import forbid_every_address, hides_secrets, opened
+from tests.integration.connectors.suites.common import Reaching, forbid_every_address, hides_secrets, opened
 from tests.waiting import LIMIT_SECONDS
 
 
@@ -27,10 +27,9 @@ class Store(ABC):
         """All that is visible there by name, unfinished files as well."""
 
 
-class ExportSuite(ABC):
+class ExportSuite(Reaching):
     """For connectors with the capability ``export``."""
 
-    type: str
     login = "access"
     """The field of the connection that holds the login."""
 
@@ -39,10 +38,6 @@ class ExportSuite(ABC):
     async def store(self, *, hangs: bool = False) -> AsyncIterator[Store]:
         """A server that works, or one that accepts connections and never answers."""
         yield Store({})  # type: ignore[abstract]
-
-    @abstractmethod
-    def unreachable(self) -> dict[str, Any]:
-        """A connection that leads nowhere."""
 
     @abstractmethod
     def rejected(self, connection: dict[str, Any]) -> dict[str, Any] | None:

@@ -15,7 +15,7 @@ from backend.domain import json
 from backend.domain.capabilities import Batch, DeliveryError, InputRecord, ReadStream
 from backend.domain.connector import RuntimeConnector
 from backend.domain.inputs.connector import ConnectorInput
-from tests.integration.connectors.suites.common import forbid_every_address, hides_secrets, opened
+from tests.integration.connectors.suites.common import Reaching, forbid_every_address, hides_secrets, opened
 from tests.waiting import LIMIT_SECONDS
 
 DOCUMENTS: tuple[Any, ...] = (
@@ -46,8 +46,7 @@ class Source(ABC):
         """Adds a record for each, in order."""
 
 
-class _Inputs(ABC):
-    type: str
+class _Inputs(Reaching):
     knows_lag = False
     """Whether the connector can tell how many records wait."""
 
@@ -56,10 +55,6 @@ class _Inputs(ABC):
     async def source(self, *, hangs: bool = False) -> AsyncIterator[Source]:
         """A server that works and has nothing to read, or one that accepts connections and never answers."""
         yield Source({}, {})  # type: ignore[abstract]
-
-    @abstractmethod
-    def unreachable(self) -> dict[str, Any]:
-        """A connection to nobody on this machine."""
 
     @abstractmethod
     async def _read(self, source: Source, count: int) -> list[InputRecord]:

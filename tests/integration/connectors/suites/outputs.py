@@ -2,7 +2,7 @@
 
 import asyncio
 import uuid
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -15,7 +15,7 @@ from backend.domain.capabilities import Deliver, DeliverBatch, DeliveryError
 from backend.domain.connector import CheckFailedError, RuntimeConnector, check_connection, connectors
 from backend.domain.pipeline import OutputConfig, RuntimeOutput
 from backend.ingest.requests import MAX_BODY_BYTES
-from tests.integration.connectors.suites.common import forbid_every_address, hides_secrets, message
+from tests.integration.connectors.suites.common import Reaching, forbid_every_address, hides_secrets, message
 from tests.waiting import LIMIT_SECONDS
 
 _ATTEMPT_SECONDS = 120
@@ -35,8 +35,7 @@ class Server:
         return self.bodies
 
 
-class _Outputs(ABC):
-    type: str
+class _Outputs(Reaching):
     batch: dict[str, Any] | None = None
     takes_the_largest = True
     """Whether the system takes a message as large as ingest does."""
@@ -46,10 +45,6 @@ class _Outputs(ABC):
     async def server(self, *, hangs: bool = False) -> AsyncIterator[Server]:
         """A server that works, or one that accepts connections and never answers."""
         yield Server({})
-
-    @abstractmethod
-    def unreachable(self) -> dict[str, Any]:
-        """A connection to nobody on this machine."""
 
     def client(self, connection: dict[str, Any], options: dict[str, Any], **config: Any) -> DeliveryClient:
         fields = {

@@ -13,7 +13,7 @@ from backend.domain import json
 from backend.domain.capabilities import DeliveryError, Register
 from backend.domain.connector import RuntimeConnector
 from backend.domain.uses import bind
-from tests.integration.connectors.suites.common import forbid_every_address, hides_secrets, opened
+from tests.integration.connectors.suites.common import Reaching, forbid_every_address, hides_secrets, opened
 
 
 class Registering(ABC):
@@ -29,10 +29,8 @@ class Registering(ABC):
         """The names of all that the server has for this registration."""
 
 
-class RegisterSuite(ABC):
+class RegisterSuite(Reaching):
     """For connectors with the capability ``register``."""
-
-    type: str
 
     @abstractmethod
     @asynccontextmanager
@@ -40,10 +38,6 @@ class RegisterSuite(ABC):
         """A server that works and has nothing of this registration, or one that accepts connections and never
         answers. What is left in it afterwards is removed."""
         yield Registering({}, {})  # type: ignore[abstract]
-
-    @abstractmethod
-    def unreachable(self) -> dict[str, Any]:
-        """A connection to nobody on this machine."""
 
     async def test_what_was_made_is_made_once_and_what_describes_it_has_no_secrets(self) -> None:
         async with self.system() as system:
