@@ -16,6 +16,7 @@ from tests.integration.connectors.suites import (
     DeliverSuite,
     ExportSuite,
     Genuine,
+    Reaching,
     ReadBatchSuite,
     ReadStreamSuite,
     Registering,
@@ -31,7 +32,7 @@ from tests.new_connector.stand_in import PASSWORD, StandIn, stand_in, unreachabl
 @pytest.fixture(autouse=True)
 def impatience(monkeypatch: pytest.MonkeyPatch) -> None:
     """A server that hangs does not delay the tests for long."""
-    monkeypatch.setattr(new_system, "ANSWER_SECONDS", 3.0)
+    monkeypatch.setattr(new_system, "ANSWER_SECONDS", 5.0)
 
 
 class _NewSystem:
@@ -87,7 +88,7 @@ class TestReadStream(_NewSystem, ReadStreamSuite):
             yield _Records(system)
 
 
-class TestVerify(_NewSystem, VerifySuite):
+class TestVerify(_NewSystem, VerifySuite, Reaching):
     @pytest.fixture(autouse=True)
     async def system(self) -> AsyncIterator[None]:
         async with stand_in() as system:
