@@ -17,7 +17,14 @@ from backend.domain.inputs.connector import ConnectorInput
 from backend.domain.uses import bind
 from backend.network import outbound
 from tests import infra, n8n
-from tests.integration.connectors.suites import DOCUMENTS, ReadBatchSuite, Registering, RegisterSuite, Source
+from tests.integration.connectors.suites import (
+    DOCUMENTS,
+    Reaching,
+    ReadBatchSuite,
+    Registering,
+    RegisterSuite,
+    Source,
+)
 from tests.ports import free_ports
 from tests.receiver import receiver
 from tests.waiting import LIMIT_SECONDS, wait_until
@@ -114,6 +121,13 @@ def workflow_of(use: Use) -> dict[str, Any]:
 def credential_ids(use: Use) -> set[str]:
     references = [reference for node in workflow_of(use)["nodes"] for reference in node.get("credentials", {}).values()]
     return {reference["id"] for reference in references}
+
+
+class TestAddress(Reaching):
+    type = "n8n"
+
+    def unreachable(self) -> dict[str, Any]:
+        return {"url": "http://127.0.0.1:1", "api_key": SECRET}
 
 
 class Executions(Source):
