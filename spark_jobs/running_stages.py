@@ -2,31 +2,30 @@
 slots for."""
 
 import functools
-import importlib
 import logging
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 from pyspark.sql import SparkSession
 
 from backend.domain.demand import Demand, StageState
-from backend.domain.stages import Form, Stage, task_slots
+from backend.domain.stages import BROKEN, Form, Stage, task_slots
 from backend.kafka.client.topics import partitions_of
 from backend.manager_api.jobs import Loss
 from backend.settings import Settings, platform_settings
-from spark_jobs.jobs import adapting
-from spark_jobs.jobs.stream_sql import StreamSql
+from spark_jobs.jobs import module_of
 from spark_jobs.reporting import Reporter
+from spark_jobs.running_stage import Driver, RunningStage
 from spark_jobs.stage_demand import StageDemand
 from spark_jobs.stage_slots import Need, plan
 from spark_jobs.streaming.input_lane import run_input_slot
-from spark_jobs.streaming.kept_running import KeptRunning, LaneSlot
+from spark_jobs.streaming.kept_running import LaneSlot
 from spark_jobs.streaming.lane_task import run_slot
 from spark_jobs.streaming.stop_channel import StopChannel
 from spark_jobs.unhandled import UnhandledWatch
@@ -37,6 +36,8 @@ _KAFKA_SECONDS = 10.0
 _EXECUTORS_SECONDS = 60.0
 _SETTLE_SECONDS = 30.0
 """An executor that is lost has usually been replaced by then."""
+_ON_DRIVER: Final = (Form.QUERY, Form.SQL)
+"""The forms whose modules are started on the driver; of the others, it starts tasks."""
 
 
 class StartError(Exception):
@@ -45,20 +46,11 @@ class StartError(Exception):
 
 @dataclass(frozen=True)
 class Options:
-    """How the stages run: the tasks of each lane, where the adapting query writes its checkpoints, and how often."""
+    """How the stages run: the tasks of each lane, where queries write their checkpoints, and how often."""
 
     lane_slots: int
     checkpoints: str
     batch_seconds: int
-
-
-@dataclass
-class RunningStage:
-    """A stage that has been started. ``problem`` is empty while all of it runs well."""
-
-    problem: Callable[[], str]
-    progress: Callable[[], dict[str, Any]]
-    stop: Callable[[], None]
 
 
 class RunningStages:
@@ -134,7 +126,7 @@ class RunningStages:
     def report(self, state: str) -> None:
         problems = {stage: started.problem() for stage, started in self._started.items()}
         beats = {need.stage.name: self._beat(need.stage, problems.get(need.stage, "")) for need in self._needs}
-        self._reporter.send(state, beats, " ".join(filter(None, [self._shortage(), *problems.values()])))
+        self._reporter.send(state, beats, " ".join(filter(None, [self._shortage(), *problems.values(), *BROKEN])))
 
     def _beat(self, stage: Stage, problem: str) -> dict[str, Any]:
         """For the heartbeat."""
@@ -176,12 +168,16 @@ class RunningStages:
                 self._started[stage] = self._start(stage, slots)
 
     def _start(self, stage: Stage, slots: int) -> RunningStage:
-        match stage.form:
-            case Form.QUERY:
-                return _start_query(self._spark, self._environment, stage, self._options, self._reporter)
-            case Form.SQL:
-                return _start_sql(self._spark, self._environment, stage, self._options)
-        return _start_tasks(self._spark, stage, slots, self._reporter)
+        if stage.form not in _ON_DRIVER:
+            return _start_tasks(self._spark, stage, slots, self._reporter)
+        driver = Driver(
+            self._spark,
+            self._environment,
+            f"{self._options.checkpoints}/{stage.name}",
+            self._options.batch_seconds,
+            self._reporter.lost,
+        )
+        return _start_on_driver(stage, driver)
 
     def _shortage(self) -> str:
         wanted = [need for need in self._needs if need.stage in self._wanted]
@@ -191,7 +187,7 @@ class RunningStages:
         return (
             f"There are too few task slots for {', '.join(absent)}: Spark has {self._slots()}, and the stages that are "
             f"needed have use for {sum(need.most for need in wanted)} (one per lane task, and one per partition that "
-            "the adapting query reads). Give it more (HEADRACE_SPARK_MASTER)."
+            "a query reads). Give it more (HEADRACE_SPARK_MASTER)."
         )
 
     def _needed(self) -> int:
@@ -228,29 +224,16 @@ def _partitions(environment: Settings, stage: Stage) -> int:
         raise StartError(f"Topic {stage.topic} cannot be read: {error.args[0].str()}.") from None
 
 
-def _start_sql(spark: SparkSession, environment: Settings, stage: Stage, options: Options) -> RunningStage:
-    queries = StreamSql(spark, environment, f"{options.checkpoints}/{stage.name}")
-    queries.start()
-    return RunningStage(queries.problem, queries.progress, queries.stop)
-
-
-def _start_query(
-    spark: SparkSession, environment: Settings, stage: Stage, options: Options, reporter: Reporter
-) -> RunningStage:
-    query = adapting.Adapting(
-        spark,
-        kafka=environment.kafka,
-        checkpoint=f"{options.checkpoints}/{stage.name}",
-        batch_seconds=options.batch_seconds,
-        lost=reporter.lost,
-    )
-    kept = KeptRunning(stage.name, query.run, query.stopped)
-
-    def stop() -> None:
-        query.stop()
-        kept.join()
-
-    return RunningStage(lambda: kept.problem() or query.problem(), query.progress, stop)
+def _start_on_driver(stage: Stage, driver: Driver) -> RunningStage:
+    """One that cannot be started stops no other."""
+    try:
+        running: RunningStage = module_of(stage).start_stage(driver)
+    except Exception:
+        log.exception("%s cannot be started.", stage.name)
+        return RunningStage(
+            lambda: f"{stage.name} cannot be started; the application's log says why.", dict, lambda: None
+        )
+    return running
 
 
 def _start_tasks(spark: SparkSession, stage: Stage, slots: int, reporter: Reporter) -> RunningStage:
@@ -282,7 +265,6 @@ def _run_partition(stage: Stage, stop_address: tuple[str, int], slots: int, part
         if stage.form is Form.INPUT:
             run_input_slot(stage, environment, stop_address, slot)
         elif stage.form is Form.STORE:
-            importlib.import_module(f"spark_jobs.jobs.{stage.name}").run_slot(environment, stop_address, slot)
+            module_of(stage).run_slot(environment, stop_address, slot)
         else:
-            lane = importlib.import_module(f"spark_jobs.jobs.{stage.name}").LANE
-            run_slot(lane, environment, stop_address, slot, slots)
+            run_slot(module_of(stage).LANE, environment, stop_address, slot, slots)

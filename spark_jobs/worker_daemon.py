@@ -5,19 +5,25 @@ which shortens the start of the application and the restart of a task. The daemo
 workers (streaming/worker_deaths.py).
 """
 
+import contextlib
 import gc
 import importlib
+import sys
 
 from pyspark.daemon import manager
 
 from backend.domain.stages import STAGES, Form
+from spark_jobs.jobs import module_of
 from spark_jobs.streaming.worker_deaths import watch_workers
 
 if __name__ == "__main__":
     importlib.import_module("spark_jobs.streaming.input_lane")
     for stage in STAGES:
         if stage.form in (Form.LANE, Form.STORE):
-            importlib.import_module(f"spark_jobs.jobs.{stage.name}")
+            # A module of a plugin that fails is imported again by its own tasks, which say so; one that prints would
+            # write into what Spark reads.
+            with contextlib.suppress(Exception), contextlib.redirect_stdout(sys.stderr):
+                module_of(stage)
     # A collection would write to every object, so that each worker would get its own copy of the memory.
     gc.freeze()
     watch_workers()

@@ -4,7 +4,7 @@ import importlib
 import logging
 import os
 import pkgutil
-from collections.abc import Iterator
+from collections.abc import Iterator, MutableSequence
 from pathlib import Path
 from typing import Generic, TypeVar
 
@@ -14,7 +14,30 @@ T = TypeVar("T")
 log = logging.getLogger(__name__)
 
 PLUGINS = "HEADRACE_PLUGINS"
-"""Environment variable that names a folder with further components: ``connectors/NAME.py``, ``transforms/NAME.py``."""
+"""Environment variable that names a folder with further components: ``connectors/NAME.py``, ``transforms/NAME.py``, and
+for a stage both ``stages/NAME.py`` and ``jobs/NAME.py``."""
+
+
+def add_plugins(package: str) -> MutableSequence[str]:
+    """Makes the folder of its name in ``HEADRACE_PLUGINS`` a part of the package, after the package's own; returns the
+    folders that it has."""
+    path = importlib.import_module(package).__path__
+    if plugins := os.environ.get(PLUGINS):
+        folder = str(Path(plugins) / package.rpartition(".")[2])
+        if folder not in path:
+            path.append(folder)
+    return path
+
+
+def module_names(package: str) -> list[str]:
+    """The modules of a package, with those that plugins add."""
+    return [module.name for module in pkgutil.iter_modules(add_plugins(package), f"{package}.")]
+
+
+def load_failure(module: str, error: Exception) -> str:
+    """Why the module cannot be loaded, in a sentence. Called while the exception is handled, which is logged."""
+    log.exception("%s cannot be loaded.", module)
+    return f"The module {module} cannot be loaded: {error_sentence(error)}"
 
 
 def type_name(cls: type) -> str:
@@ -80,18 +103,14 @@ class Registry(Generic[T]):
     def _discover(self) -> None:
         if self._discovered:
             return
-        package = importlib.import_module(self._package)
-        if plugins := os.environ.get(PLUGINS):
-            package.__path__.append(str(Path(plugins) / self._package.rpartition(".")[2]))
         failed: dict[str, str] = {}
-        for module in pkgutil.iter_modules(package.__path__, self._package + "."):
+        for module in module_names(self._package):
             try:
-                importlib.import_module(module.name)
+                importlib.import_module(module)
             except Exception as error:
                 if not self._skip_broken:
                     raise
-                log.exception("%s cannot be loaded.", module.name)
-                failed[module.name] = f"The module {module.name} cannot be loaded: {error_sentence(error)}"
+                failed[module] = load_failure(module, error)
         for name, reason in failed.items():
             self._break(name, reason)
         self._discovered = True

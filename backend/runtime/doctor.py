@@ -25,7 +25,7 @@ from redis.exceptions import RedisError
 from backend.apps.connectors.secrets import cipher
 from backend.apps.connectors.vault import VaultUnavailableError, vault
 from backend.collections.location import Location
-from backend.domain import routing
+from backend.domain.stages import all_topics
 from backend.exports.staging_store import staging_store
 from backend.manager_api.credentials import NoCredentialsError
 from backend.manager_api.jobs import manager_answers
@@ -183,11 +183,11 @@ def _kafka() -> Iterator[str]:
     try:
         admin = AdminClient({**platform_settings().kafka.client(), "log_level": 0})
         metadata = admin.list_topics(timeout=_SECONDS)
-        missing = sorted(set(routing.TOPICS) - metadata.topics.keys())
+        missing = sorted(set(all_topics()) - metadata.topics.keys())
         if missing:
             raise _Wrong(f"Topics are missing: {', '.join(missing)}. Run `manage.py prepare`.")
         described = admin.describe_topics(
-            TopicCollection(list(routing.TOPICS)), include_authorized_operations=True, request_timeout=_SECONDS
+            TopicCollection(all_topics()), include_authorized_operations=True, request_timeout=_SECONDS
         )
         for name, future in described.items():
             topic = future.result()

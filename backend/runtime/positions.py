@@ -8,6 +8,7 @@ from backend.apps.exports.staging import staging_restart
 from backend.apps.kafka_sink.services import sink_restart, topics_recognize
 from backend.apps.usage.sinks import UsageSink
 from backend.domain import routing
+from backend.domain.stages import all_topics
 from backend.kafka.client.topics import topic_ids
 
 SINKS = (AttemptSink, DeadLetterSink, UsageSink)
@@ -18,7 +19,7 @@ SINKS = (AttemptSink, DeadLetterSink, UsageSink)
 def positions_reconcile(admin: AdminClient) -> list[str]:
     """Forgets positions in topics that were created again, in which other records have these offsets: the first of
     them would never be read. Returns a sentence about each topic. Raises KafkaException."""
-    remade = topics_recognize(topic_ids(admin, routing.TOPICS))
+    remade = topics_recognize(topic_ids(admin, all_topics()))
     for sink in SINKS:
         if sink.topic in remade:
             sink_restart(sink=sink.name)

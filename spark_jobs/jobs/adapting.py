@@ -25,6 +25,8 @@ from backend.kafka.client.ends import end_offsets, first_offsets
 from backend.manager_api.jobs import Loss
 from backend.settings import KafkaSettings
 from spark_jobs.kafka_options import kafka_options
+from spark_jobs.running_stage import Driver, RunningStage
+from spark_jobs.streaming.kept_running import KeptRunning
 
 log = logging.getLogger("spark_jobs")
 
@@ -36,6 +38,24 @@ _STUCK_SECONDS = 30.0
 """After this it is stuck, and the query is started again."""
 
 _KAFKA_SECONDS = 10.0
+
+
+def start_stage(driver: Driver) -> RunningStage:
+    """Starts the query, and keeps it running until it is stopped."""
+    query = Adapting(
+        driver.spark,
+        kafka=driver.environment.kafka,
+        checkpoint=driver.checkpoint,
+        batch_seconds=driver.batch_seconds,
+        lost=driver.lost,
+    )
+    kept = KeptRunning(ADAPTING.name, query.run, query.stopped)
+
+    def end() -> None:
+        query.stop()
+        kept.join()
+
+    return RunningStage(lambda: kept.problem() or query.problem(), query.progress, end)
 
 
 class StuckError(Exception):

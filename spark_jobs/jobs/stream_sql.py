@@ -32,6 +32,7 @@ from backend.manager_api.sql import QueryClient, QueryReport, WantedQuery
 from backend.settings import KafkaSettings, Settings
 from spark_jobs.jobs.adapting import advance
 from spark_jobs.kafka_options import kafka_options
+from spark_jobs.running_stage import Driver, RunningStage
 from spark_jobs.streaming.avro_rows import avro_as_json
 from spark_jobs.streaming.kept_running import KeptRunning
 from spark_jobs.streaming.table_join import IS_THERE, OF_TABLE, with_each_other, with_latest
@@ -64,6 +65,13 @@ _LEFT_OUT = "left_out"
 _OVERHEAD_BYTES = 1024
 """Of a record in its batch, with the headers."""
 _RECORD = ("key", "value", "timestamp", "partition", "offset", "headers")
+
+
+def start_stage(driver: Driver) -> RunningStage:
+    """Starts the queries that are wanted, and keeps to what is wanted until it is stopped."""
+    queries = StreamSql(driver.spark, driver.environment, driver.checkpoint)
+    queries.start()
+    return RunningStage(queries.problem, queries.progress, queries.stop)
 
 
 class StreamSql:

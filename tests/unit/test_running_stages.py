@@ -16,7 +16,8 @@ from backend.domain.stages import (
 )
 from backend.settings import Settings
 from spark_jobs import running_stages
-from spark_jobs.running_stages import Options, RunningStage, RunningStages
+from spark_jobs.running_stage import RunningStage
+from spark_jobs.running_stages import Options, RunningStages
 from spark_jobs.stage_demand import StageDemand
 from tests.waiting import wait_until
 

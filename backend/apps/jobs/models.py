@@ -88,7 +88,8 @@ class SparkJob(models.Model):
 
     def stage_names(self) -> list[str]:
         """The stages that it runs."""
-        return self.stages or [stage.name for stage in stages_in(Application.DATA_PLANE)]
+        application = Application(self.name) if self.name in set(Application) else Application.DATA_PLANE
+        return self.stages or [stage.name for stage in stages_in(application)]
 
 
 class LostMessages(models.Model):

@@ -21,7 +21,7 @@ from backend.apps.audit.services import audit_record
 from backend.apps.jobs import spark, witnesses
 from backend.apps.jobs.models import LostMessages, SparkJob
 from backend.apps.workspaces.models import User
-from backend.domain.stages import Application, stages_in
+from backend.domain.stages import Application
 from backend.manager_api.jobs import Loss
 from backend.telemetry import keys
 
@@ -51,8 +51,7 @@ def job_ensure_default() -> SparkJob:
 def job_demand(*, application: Application, wanted: bool) -> None:
     """Lets the job of an application that runs on demand run, or stop."""
     desired = SparkJob.Desired.RUNNING if wanted else SparkJob.Desired.STOPPED
-    stages = [stage.name for stage in stages_in(application)]
-    job, created = SparkJob.objects.get_or_create(name=application, defaults={"stages": stages, "desired": desired})
+    job, created = SparkJob.objects.get_or_create(name=application, defaults={"desired": desired})
     if not created and job.desired != desired:
         SparkJob.objects.filter(pk=job.pk).update(
             desired=desired, failures=0, next_start_at=None, stop_requested_at=None

@@ -17,7 +17,7 @@ from confluent_kafka.admin import AdminClient
 from django.conf import settings
 
 from backend.apps.jobs.package import FOLDER, package_ensure
-from backend.domain.stages import STREAM_SQL, Form, Stage, stage_named, task_slots
+from backend.domain.stages import Form, Stage, stage_named, task_slots
 from backend.kafka.client.topics import partitions_of
 from backend.settings import platform_settings
 
@@ -220,7 +220,8 @@ def _options(jars: str, master: str, stages: list[str], resources: dict[str, Any
         conf |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
         conf |= {"spark.local.dir": str(scratch)}
         # What queries of SQL remember is stored by a class that needs Hadoop's own local file system.
-        if not settings.CONSOLE.spark_checkpoints and STREAM_SQL.name not in stages:
+        remembers = any(stage_named(name).form is Form.SQL for name in stages)
+        if not settings.CONSOLE.spark_checkpoints and not remembers:
             conf |= _LOCAL_CHECKPOINTS
     else:
         conf |= _code_of_executors()

@@ -14,7 +14,7 @@ from backend.apps.demo.services import demo_ensure
 from backend.apps.jobs.models import SparkJob
 from backend.apps.jobs.services import job_ensure_default
 from backend.apps.workspaces.services import first_account_ensure
-from backend.domain import routing
+from backend.domain.stages import all_topics
 from backend.kafka.client.topics import own_topic, topics_reconcile
 from backend.runtime.positions import positions_reconcile
 from backend.settings import platform_settings
@@ -45,7 +45,7 @@ class Command(BaseCommand):
         problems: list[str] = []
         admin = AdminClient(platform_settings().kafka.client())
         try:
-            problems += topics_reconcile(admin, [own_topic(name, settings.CONSOLE) for name in routing.TOPICS])
+            problems += topics_reconcile(admin, [own_topic(name, settings.CONSOLE) for name in all_topics()])
             problems += positions_reconcile(admin)
         except KafkaException as error:
             problem = f"The topics could not be created: {error.args[0].str()}. Run `manage.py prepare` again."
