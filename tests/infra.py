@@ -34,6 +34,8 @@ JDBC_DRIVERS = VAR / "jdbc"
 PASSWORD = "test-password"
 PLUGINS_FOLDER = ROOT / "tests/plugins"
 """Toy components, one file each."""
+STAGE_TOYS = ROOT / "tests/stage_toys"
+"""Toy stages, an entry and its module each. They are no part of the folder above, since each needs task slots."""
 
 
 POSTGRESQL_PORT, REDIS_PORT, KAFKA_PORT, CONTROLLER_PORT, MANAGER_PORT, KEYCLOAK_PORT, OPENBAO_PORT, REGISTRY_PORT = (
