@@ -202,8 +202,9 @@ class Settings(RegistrySettings, JavaSettings):
     """Folder of the jar files of [JDBC drivers](../guides/sql.md#other-databases), at the same path for every process.
     Without it there is no JDBC."""
     plugins: str = ""
-    """Folder of [components of your own](../guides/connectors.md#components-of-your-own), `connectors/NAME.py` and
-    `transforms/NAME.py`, at the same path for every process."""
+    """Folder of [components](../guides/connectors.md#components-of-your-own) and [stages](../guides/stages.md) of your
+    own, `connectors/NAME.py`, `transforms/NAME.py`, and `stages/NAME.py` with `jobs/NAME.py`, at the same path for
+    every process."""
     metrics_port: int = 0
     """First of the ports on which processes serve their own [metrics](../guides/failures.md#metrics) to Prometheus, one
     for each kind of process; 0 disables it."""
