@@ -15,7 +15,7 @@ import msgspec
 
 from backend.domain.masking import redacted, secret_values
 from backend.domain.message import Message
-from backend.domain.model import StrictModel, VersionedModel
+from backend.domain.model import VersionedModel
 from backend.domain.reasons import Reason
 from backend.domain.retry import held_seconds
 
@@ -39,8 +39,9 @@ class Connection(VersionedModel):
         return {}
 
 
-class Options(StrictModel):
-    """Base of what a pipeline sets for one use of a connector: a path, a topic, a table.
+class Options(VersionedModel):
+    """Base of what a pipeline sets for one use of a connector: a path, a topic, a table. Their version is stored beside
+    each configuration of a pipeline (``backend.domain.uses.OptionVersions``).
 
     Where Headrace keeps how far an input was read, a changed option makes reading start anew, unless its field says by
     ``SAME_SOURCE`` that the same is read. What stands in a model within the options is judged field by field.

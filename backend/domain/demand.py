@@ -2,18 +2,15 @@
 
 from collections.abc import Mapping
 from enum import StrEnum
-from typing import Any
 from uuid import UUID
 
 from backend.domain import routing
-from backend.domain.capabilities import Capability, Collect, Export, ReadBatch, Reading, ReadStream
-from backend.domain.connector import connectors
+from backend.domain.capabilities import Collect, Export, ReadBatch, Reading, ReadStream
 from backend.domain.inputs.connector import ConnectorInput
 from backend.domain.pipeline import PipelineConfig
-from backend.domain.registry import UnknownComponentError
 from backend.domain.stages import STAGES, Stage
 from backend.domain.transforms.base import WaitingTransform
-from backend.domain.uses import Use
+from backend.domain.uses import known_capability
 
 
 class Demand(StrEnum):
@@ -57,7 +54,7 @@ def stages_of(config: PipelineConfig, types: Mapping[UUID, str]) -> list[Stage]:
     if any(isinstance(step, WaitingTransform) for step in config.transforms):
         topics.add(routing.TRANSFORMER_SLOW)
     for output in config.outputs:
-        capability = _capability(output, types)
+        capability = known_capability(output, types)
         if capability is None or issubclass(capability, Export):
             topics.add(routing.EXPORT)
         if capability is None or issubclass(capability, Collect):
@@ -69,16 +66,8 @@ def stages_of(config: PipelineConfig, types: Mapping[UUID, str]) -> list[Stage]:
 def _readings(config: PipelineConfig, types: Mapping[UUID, str]) -> set[Reading]:
     if not isinstance(config.input, ConnectorInput):
         return set()
-    capability = _capability(config.input, types)
+    capability = known_capability(config.input, types)
     if capability is None:
         return set(Reading)
     assert issubclass(capability, ReadBatch | ReadStream)
     return {capability.reading}
-
-
-def _capability(use: Use, types: Mapping[UUID, str]) -> type[Capability[Any, Any]] | None:
-    """None when the connector or its type is unknown here, or cannot do that any more."""
-    try:
-        return use.capability_of(connectors.get(types[use.connector]))
-    except (KeyError, UnknownComponentError):
-        return None

@@ -103,16 +103,18 @@ class VersionedModel(StrictModel):
     @classmethod
     def load_stored(cls, data: dict[str, Any], version: int) -> Self:
         """The stored configuration. Raises UnreadableConfigError."""
+        return cls._readable(cls.upgraded(data, version))
+
+    @classmethod
+    def _readable(cls, data: dict[str, Any]) -> Self:
         try:
-            return cls.model_validate(cls.upgraded(data, version))
+            return cls.model_validate(data)
         except ValidationError as error:
             first = error.errors(include_url=False, include_input=False)[0]
             where = ".".join(map(str, first["loc"]))
             raise UnreadableConfigError(
                 f"The stored configuration cannot be read: {where}: {first['msg']}. Save it again."
             ) from None
-        except UnreadableConfigError:
-            raise
         except Exception as error:  # of a validator that does not expect what is stored
             text = f"The stored configuration cannot be read: {type(error).__name__}. Save it again."
             raise UnreadableConfigError(text) from error

@@ -1,7 +1,8 @@
 """The pipeline: what comes in, how it is adapted, where it goes. One declaration for
 validation, OpenAPI, the form and the data plane."""
 
-from typing import TYPE_CHECKING, Annotated, Any, Union
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Annotated, Any, Self, Union
 from uuid import UUID
 
 from pydantic import ConfigDict, Field, ValidationInfo, field_validator, model_validator
@@ -23,7 +24,7 @@ from backend.domain.transforms.base import Transform, transforms
 from backend.domain.transforms.call import Call
 from backend.domain.transforms.chain import check_order
 from backend.domain.transforms.encode import Encode
-from backend.domain.uses import Named, PlacedUse, Use, uses_in
+from backend.domain.uses import Named, OptionVersions, PlacedUse, Use, uses_in, with_present_options
 
 if TYPE_CHECKING:
     AnyInput = Input
@@ -131,6 +132,8 @@ class OutputConfig(Use, Named):
         return super().refusals(connector, connector_name)
 
 
+_PRESENT: OptionVersions = MappingProxyType({})
+
 DEFAULT_INPUT = HttpInput()
 """Where the messages of a pipeline come from whose configuration says nothing about it."""
 
@@ -168,6 +171,17 @@ class PipelineConfig(VersionedModel):
     def upgrade(cls, data: dict[str, Any], version: int) -> dict[str, Any]:
         assert version == 1
         return _with_uses(data)
+
+    @classmethod
+    def upgraded(cls, data: dict[str, Any], version: int, options: OptionVersions = _PRESENT) -> dict[str, Any]:
+        """In the present form, also of the options that ``options`` has the versions of; not validated. Paths are those
+        of the present form: a version that moves uses moves them as well. Raises UnreadableConfigError."""
+        return with_present_options(super().upgraded(data, version), options)
+
+    @classmethod
+    def load_stored(cls, data: dict[str, Any], version: int, options: OptionVersions = _PRESENT) -> Self:
+        """The stored configuration. Raises UnreadableConfigError."""
+        return cls._readable(cls.upgraded(data, version, options))
 
     def uses(self) -> list[PlacedUse]:
         """Every use of a connector and where it stands. The one place that knows."""
@@ -269,8 +283,9 @@ class PipelineSnapshot(StrictModel):
     @classmethod
     def _upgrade(cls, data: Any) -> Any:
         if isinstance(data, dict) and isinstance(data.get("config"), dict):
-            config = PipelineConfig.upgraded(data["config"], data.get("schema_version", 1))
-            return data | {"config": config, "schema_version": PipelineConfig.schema_version}
+            data = dict(data)
+            versions = data.pop("schema_version", 1), data.pop("option_versions", _PRESENT)
+            return data | {"config": PipelineConfig.upgraded(data["config"], *versions)}
         return data
 
 

@@ -1,6 +1,7 @@
 """Where a pipeline uses connectors. A connector is named nowhere else."""
 
-from collections.abc import Callable, Iterator, Mapping
+import copy
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Annotated, Any, ClassVar, NamedTuple
 from uuid import UUID
 
@@ -17,9 +18,10 @@ from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 from pydantic_core.core_schema import SerializationInfo
 
-from backend.domain.capabilities import Capability, DeliveryError, Register
+from backend.domain.capabilities import Capability, DeliveryError, Options, Register
 from backend.domain.connector import Connector, RuntimeConnector, connectors
-from backend.domain.model import StrictModel
+from backend.domain.masking import dotted, value_at
+from backend.domain.model import StrictModel, UnreadableConfigError
 from backend.domain.reasons import Reason
 from backend.domain.registry import BrokenComponentError, UnknownComponentError
 
@@ -27,6 +29,9 @@ CONNECTOR_IDS = "connector_ids"
 """Key of the validation context: ids of connectors by the names that a configuration file calls them."""
 CONNECTOR_NAMES = "connector_names"
 """Key of the serialization context: names of connectors by their ids."""
+
+OptionVersions = Mapping[str, tuple[str, str, int]]
+"""By the dotted path of each use: the type of its connector, the capability, and the schema version of its options."""
 
 
 def _id_of(value: Any, info: ValidationInfo) -> Any:
@@ -123,8 +128,10 @@ def bind(
     options: Mapping[str, Any],
     capability_of: Callable[[type[Connector]], type[Capability[Any, Any]] | None],
     purpose: str,
+    options_version: int | None = None,
 ) -> Any:
-    """A capability with connection and options, not yet open. Raises DeliveryError."""
+    """A capability with connection and options, not yet open. ``options_version`` is that of their schema when they
+    come from where they were stored. Raises DeliveryError."""
     if connector.error:
         raise DeliveryError(Reason.CONFIGURATION, connector.error, retryable=True)
     try:
@@ -135,13 +142,15 @@ def bind(
         if capability is None:
             text = f"The connector type {connector.type} cannot {purpose}."
             raise DeliveryError(Reason.CONFIGURATION, text, retryable=False)
+        if options_version is not None:
+            options = capability.options_model.upgraded(dict(options), options_version)
         return capability(
             connector_type.connection_model.model_validate(connector.connection),
             capability.options_model.model_validate(options),
         )
     except BrokenComponentError as error:
         raise DeliveryError(Reason.CONFIGURATION, str(error), retryable=True) from None
-    except (UnknownComponentError, ValidationError) as error:
+    except (UnknownComponentError, UnreadableConfigError, ValidationError) as error:
         text = f"The configuration is rejected: {error}"
         raise DeliveryError(Reason.CONFIGURATION, text, retryable=False) from None
 
@@ -165,3 +174,50 @@ def uses_in(value: Any, path: tuple[str | int, ...] = ()) -> Iterator[PlacedUse]
     elif isinstance(value, list | tuple):
         for index, part in enumerate(value):
             yield from uses_in(part, (*path, index))
+
+
+def known_capability(use: Use, types: Mapping[UUID, str]) -> type[Capability[Any, Any]] | None:
+    """What the use takes of its connector, by the connectors' types; None when the connector or its type is unknown
+    here, or cannot do that any more."""
+    try:
+        return use.capability_of(connectors.get(types[use.connector]))
+    except (KeyError, UnknownComponentError):
+        return None
+
+
+def option_versions(uses: Iterable[PlacedUse], types: Mapping[UUID, str]) -> dict[str, tuple[str, str, int]]:
+    """The versions of options in their present form, to be stored beside them."""
+    known = [(path, use, capability) for path, use in uses if (capability := known_capability(use, types))]
+    return {
+        dotted(path): (types[use.connector], capability.name, capability.options_model.schema_version)
+        for path, use, capability in known
+    }
+
+
+def with_present_options(config: dict[str, Any], versions: OptionVersions) -> dict[str, Any]:
+    """The configuration, which is not validated, with all options in their present form. Those of a connector type that
+    is unknown here stay as they are. Raises UnreadableConfigError."""
+    models = {path: _options_model(type, capability) for path, (type, capability, _) in versions.items()}
+    outdated = {
+        path: model for path, model in models.items() if model is not None and model.schema_version != versions[path][2]
+    }
+    if outdated:
+        config = copy.deepcopy(config)
+    for path, model in outdated.items():
+        try:
+            use = value_at(config, tuple(path.split(".")))
+            use["options"] = model.upgraded(use.get("options", {}), versions[path][2])
+        except UnreadableConfigError as error:
+            raise UnreadableConfigError(f"The options of {path} cannot be read. {error}") from None
+        except (LookupError, TypeError, ValueError, AttributeError):
+            raise UnreadableConfigError(f"There are no options at {path}, which have a version.") from None
+    return config
+
+
+def _options_model(type: str, capability: str) -> type[Options] | None:
+    """None when the connector type is unknown here, or cannot do that any more."""
+    try:
+        offered = connectors.get(type).capabilities
+    except UnknownComponentError:
+        return None
+    return next((one.options_model for one in offered if one.name == capability), None)

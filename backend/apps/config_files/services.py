@@ -59,7 +59,7 @@ from backend.domain.masking import (
 from backend.domain.model import StrictModel, UnreadableConfigError
 from backend.domain.pipeline import PipelineConfig
 from backend.domain.registry import UnknownComponentError
-from backend.domain.uses import CONNECTOR_NAMES
+from backend.domain.uses import CONNECTOR_NAMES, option_versions
 
 _ENV = "env:"
 _PREFIX = "SECRET_"
@@ -82,6 +82,11 @@ class PipelineDocument(StrictModel):
     paused: bool = False
     schema_version: int = Field(
         PipelineConfig.schema_version, description="Schema version of the configuration; current if not set."
+    )
+    option_versions: dict[str, tuple[str, str, int]] = Field(
+        default_factory=dict,
+        description="By the path of each use of a connector: its type, the capability, and the schema version of the "
+        "options; current where not set.",
     )
     config: dict[str, Any]
 
@@ -119,6 +124,7 @@ def export(workspace: Workspace) -> list[dict[str, Any]]:
     documents: list[dict[str, Any]] = []
     left_out: list[dict[str, Any]] = []
     connectors = list(Connector.objects.filter(workspace=workspace).order_by("name"))
+    types = {connector.pk: connector.type for connector in connectors}
     for connector in connectors:
         try:
             documents.append(_connector_document(connector))
@@ -127,7 +133,7 @@ def export(workspace: Workspace) -> list[dict[str, Any]]:
     names = {connector.pk: connector.name for connector in connectors}
     for pipeline in Pipeline.objects.filter(workspace=workspace).select_related("published").order_by("name"):
         try:
-            documents.append(_pipeline_document(pipeline, names))
+            documents.append(_pipeline_document(pipeline, names, types))
         except UnreadableConfigError as error:
             left_out.append(_left_out("pipeline", pipeline.name, error))
     return documents + left_out
@@ -146,19 +152,21 @@ def _connector_document(connector: Connector) -> dict[str, Any]:
     }
 
 
-def _pipeline_document(pipeline: Pipeline, connector_names: dict[UUID, str]) -> dict[str, Any]:
+def _pipeline_document(pipeline: Pipeline, connector_names: dict[UUID, str], types: dict[UUID, str]) -> dict[str, Any]:
     """Raises UnreadableConfigError."""
     # The published version; the newest draft only if none is published.
     version = pipeline.published or pipeline.versions.first()
     assert version is not None
+    config = version.load()
     return {
         "kind": "pipeline",
         "name": pipeline.name,
         "published": pipeline.published is not None,
         "paused": pipeline.paused,
         "schema_version": PipelineConfig.schema_version,
+        "option_versions": {path: list(known) for path, known in option_versions(config.uses(), types).items()},
         # Fields keep their declaration order, which is also that of the documentation.
-        "config": version.load().model_dump(mode="json", context={CONNECTOR_NAMES: connector_names}),
+        "config": config.model_dump(mode="json", context={CONNECTOR_NAMES: connector_names}),
     }
 
 
@@ -272,7 +280,9 @@ def _apply_connector(
 
 def _apply_pipeline(workspace: Workspace, actor: User, document: PipelineDocument) -> list[Step]:
     ids = {name: pk for pk, name in Connector.objects.filter(workspace=workspace).values_list("pk", "name")}
-    present = config_upgrade(config=document.config, schema_version=document.schema_version)
+    present = config_upgrade(
+        config=document.config, schema_version=document.schema_version, option_versions=document.option_versions
+    )
     config = config_validate(workspace=workspace, config=present, connector_ids=ids).model_dump(mode="json")
     pipeline = Pipeline.objects.filter(workspace=workspace, name=document.name).select_related("published").first()
     steps: list[Step] = []

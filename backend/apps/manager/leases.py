@@ -20,7 +20,7 @@ from backend.apps.audit.services import audit_record
 from backend.apps.connectors.models import Connector
 from backend.apps.connectors.signals import HEARD_AFTER
 from backend.apps.manager.models import InputLease
-from backend.apps.manager.selectors import causes_of_new_start, reading_capability, shortened
+from backend.apps.manager.selectors import causes_of_new_start, present_input, reading_capability, shortened
 from backend.apps.pipelines.models import Pipeline
 from backend.domain import json
 from backend.domain.capabilities import Reading
@@ -74,19 +74,22 @@ def lease_follow(*, pipeline: Pipeline, config: PipelineConfig | None, **_: Any)
     input = source.model_dump(mode="json")
     with transaction.atomic():
         lease = InputLease.objects.select_for_update().filter(pipeline=pipeline).first()
-        if lease is not None and lease.input == input:
+        former = present_input(lease, capability) if lease is not None else None
+        if former == input:
             return
-        if lease is not None and _read_alike(lease.input, input):
-            lease.input = input
+        version = capability.options_model.schema_version
+        if lease is not None and former is not None and _read_alike(former, input):
+            lease.input, lease.options_version = input, version
             lease.visible_at = _due(lease, timezone.now())
-            lease.save(update_fields=["input", "visible_at"])
+            lease.save(update_fields=["input", "options_version", "visible_at"])
             return
         kept: dict[str, Any] = {}
         if lease is not None and (causes := causes_of_new_start(lease, source, capability)):
             _record_new_start(lease, causes)
         elif lease is not None:
             kept = {name: getattr(lease, name) for name in _KEPT_FIELDS}
-        InputLease(pipeline=pipeline, reading=capability.reading, input=input, **kept).save()
+        new = InputLease(pipeline=pipeline, reading=capability.reading, input=input, options_version=version, **kept)
+        new.save()
 
 
 def _record_new_start(lease: InputLease, causes: list[Cause]) -> None:

@@ -16,6 +16,7 @@ class InputLease(models.Model):
     pipeline = models.OneToOneField(Pipeline, on_delete=models.CASCADE, primary_key=True, related_name="lease")
     reading = models.CharField(max_length=20, choices=[(reading.value, reading.value) for reading in Reading])
     input = models.JSONField(help_text="The input's configuration, as it was published.")
+    options_version = models.PositiveSmallIntegerField(default=1, help_text="Schema version of its options.")
     breakpoint = models.TextField(
         blank=True, help_text="JSON: where a reader would begin now. Empty before anything was read."
     )

@@ -111,6 +111,17 @@ def input_change(*, pipeline: Pipeline, number: int) -> list[Cause]:
     return causes_of_new_start(lease, source, capability) if capability is not None else []
 
 
+def present_input(lease: InputLease, capability: type[ReadBatch[Any, Any] | ReadStream[Any, Any]]) -> dict[str, Any]:
+    """The lease's input with its options in their present form, if that capability reads it; as stored when they cannot
+    be upgraded."""
+    input: dict[str, Any] = lease.input
+    try:
+        options = capability.options_model.upgraded(input.get("options", {}), lease.options_version)
+    except UnreadableConfigError:
+        return input
+    return input | {"options": options}
+
+
 def causes_of_new_start(
     lease: InputLease, source: ConnectorInput, capability: type[ReadBatch[Any, Any] | ReadStream[Any, Any]]
 ) -> list[Cause]:
@@ -118,7 +129,7 @@ def causes_of_new_start(
     when nothing has been read that would be read again."""
     if not lease.breakpoint:
         return []
-    causes = changes_of_source(lease.input, source, capability)
+    causes = changes_of_source(present_input(lease, capability), source, capability)
     same_connector = lease.input.get("connector") == str(source.connector)
     if same_connector and issubclass(capability, ReadStream):
         return causes if capability.goes_on_from(json.loads(lease.breakpoint)) else []

@@ -97,6 +97,7 @@ class Registration(models.Model):
     connector = models.ForeignKey(Connector, on_delete=models.RESTRICT, related_name="registrations")
     place = models.CharField(max_length=100, help_text="The use, by its place in the pipeline.")
     options = models.JSONField(default=dict, help_text="Options with which it was made last.")
+    options_version = models.PositiveSmallIntegerField(default=1, help_text="Schema version of these options.")
     made = models.JSONField(null=True, help_text="What was made; empty until all of it was.")
     warning = models.TextField(blank=True, help_text="What endangers it, or why that cannot be determined.")
     measures = models.JSONField(default=dict, help_text="Numbers about it, by their names.")
@@ -138,6 +139,10 @@ class PipelineVersion(models.Model):
     number = models.PositiveIntegerField()
     config = models.JSONField()
     schema_version = models.PositiveSmallIntegerField(help_text="Schema version of the stored configuration.")
+    option_versions = models.JSONField(
+        default=dict,
+        help_text="By the path of each use: connector type, capability, and schema version of the stored options.",
+    )
     connectors = ArrayField(models.UUIDField(), default=list, help_text="Every connector that it uses.")
     breakers = ArrayField(
         models.CharField(max_length=80), default=list, help_text="Names of its circuit breakers and rate limits."
@@ -161,4 +166,4 @@ class PipelineVersion(models.Model):
 
     def load(self) -> PipelineConfig:
         """Raises UnreadableConfigError."""
-        return PipelineConfig.load_stored(self.config, self.schema_version)
+        return PipelineConfig.load_stored(self.config, self.schema_version, self.option_versions)

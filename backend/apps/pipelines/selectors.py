@@ -21,6 +21,7 @@ from backend.domain.inputs.filter import FilterInput
 from backend.domain.model import UnreadableConfigError
 from backend.domain.pipeline import DEFAULT_INPUT, PipelineConfig, PipelineSnapshot
 from backend.domain.registry import UnknownComponentError
+from backend.domain.uses import OptionVersions
 
 _ROWS = 5000
 # Only the console uses examples; the data plane need not hold them.
@@ -30,8 +31,9 @@ _WITHOUT_EXAMPLES = Func(
 
 
 def pipelines_of(workspace: Workspace) -> QuerySet[Pipeline]:
-    """With ``latest_number``, ``latest_config`` and ``latest_schema_version``, those of the newest version, and with
-    ``warnings`` about what was registered in other systems."""
+    """With ``latest_number``, ``latest_config`` and the versions ``latest_schema_version`` and
+    ``latest_option_versions`` of its form, those of the newest version, and with ``warnings`` about what was registered
+    in other systems."""
     endangered = Registration.objects.filter(pipeline_id=OuterRef("pk")).exclude(warning="")
     newest = PipelineVersion.objects.filter(pipeline=OuterRef("pk")).order_by("-number")
     return (
@@ -43,6 +45,7 @@ def pipelines_of(workspace: Workspace) -> QuerySet[Pipeline]:
             latest_number=Subquery(newest.values("number")[:1]),
             latest_config=Subquery(newest.values("config")[:1]),
             latest_schema_version=Subquery(newest.values("schema_version")[:1]),
+            latest_option_versions=Subquery(newest.values("option_versions")[:1]),
         )
     )
 
@@ -83,13 +86,14 @@ def published_entries(pipeline_ids: Iterable[str]) -> Iterator[tuple[UUID, bytes
     """The snapshots of those that are published, as JSON. They are neither validated nor upgraded, which takes too long
     for thousands; their reader does both."""
     rows = Pipeline.objects.filter(pk__in=pipeline_ids).exclude(published=None)
-    for pk, workspace_id, paused, number, config, schema_version, schema_id in rows.values_list(
+    for pk, workspace_id, paused, number, config, schema_version, option_versions, schema_id in rows.values_list(
         "pk",
         "workspace_id",
         "paused",
         "published__number",
         _WITHOUT_EXAMPLES,
         "published__schema_version",
+        "published__option_versions",
         "published__schema_id",
     ):
         yield (
@@ -102,6 +106,7 @@ def published_entries(pipeline_ids: Iterable[str]) -> Iterator[tuple[UUID, bytes
                     "accepting": not paused,
                     "config": msgspec.Raw(config.encode()),
                     "schema_version": schema_version,
+                    "option_versions": option_versions,
                     "schema_id": schema_id,
                 }
             ),
@@ -137,7 +142,9 @@ def snapshot_of(pipeline: Pipeline, version: PipelineVersion) -> PipelineSnapsho
         version=version.number,
         accepting=not pipeline.paused,
         # Only the console uses examples; the data plane need not hold them.
-        config=PipelineConfig.load_stored({**version.config, "examples": []}, version.schema_version),
+        config=PipelineConfig.load_stored(
+            {**version.config, "examples": []}, version.schema_version, version.option_versions
+        ),
         schema_id=version.schema_id,
     )
 
@@ -164,17 +171,18 @@ def version_changes(*, pipeline: Pipeline, number: int, since: int | None) -> li
     return [asdict(change) for change in changes(_config(pipeline, since or number - 1), _config(pipeline, number))]
 
 
-def shown_config(config: dict[str, Any], schema_version: int) -> dict[str, Any]:
+def shown_config(config: dict[str, Any], schema_version: int, option_versions: OptionVersions) -> dict[str, Any]:
     """Upgraded to the current schema; as stored if it can no longer be upgraded."""
     try:
-        return PipelineConfig.upgraded(config, schema_version)
+        return PipelineConfig.upgraded(config, schema_version, option_versions)
     except UnreadableConfigError:
         return config
 
 
 def latest_config(pipeline: Pipeline) -> dict[str, Any]:
     """The newest version's configuration; the pipeline must come from ``pipelines_of``."""
-    return shown_config(pipeline.latest_config, pipeline.latest_schema_version)  # type: ignore[attr-defined]
+    newest: Any = pipeline
+    return shown_config(newest.latest_config, newest.latest_schema_version, newest.latest_option_versions)
 
 
 def is_posted(config: dict[str, Any]) -> bool:
@@ -204,4 +212,4 @@ def _config(pipeline: Pipeline, number: int) -> dict[str, Any]:
     version = PipelineVersion.objects.filter(pipeline=pipeline, number=number).first()
     if version is None:
         raise Http404
-    return shown_config(version.config, version.schema_version)
+    return shown_config(version.config, version.schema_version, version.option_versions)

@@ -26,7 +26,7 @@ from backend.domain.examples import check_examples
 from backend.domain.masking import dotted
 from backend.domain.model import UnreadableConfigError
 from backend.domain.pipeline import PipelineConfig
-from backend.domain.uses import CONNECTOR_IDS, PlacedUse
+from backend.domain.uses import CONNECTOR_IDS, OptionVersions, PlacedUse, option_versions
 from backend.manager_api import snapshot as stored
 from backend.network.redis_client import redis_client
 
@@ -325,6 +325,7 @@ def _add_version(pipeline: Pipeline, number: int, config: PipelineConfig, actor:
         number=number,
         config=config.model_dump(mode="json"),
         schema_version=config.schema_version,
+        option_versions=option_versions(config.uses(), types),
         connectors=sorted(config.connectors),
         breakers=config.breakers,
         stages=[stage.name for stage in stages_of(config, types)],
@@ -332,16 +333,18 @@ def _add_version(pipeline: Pipeline, number: int, config: PipelineConfig, actor:
     )
 
 
-def config_upgrade(*, config: dict[str, Any], schema_version: int) -> dict[str, Any]:
-    """A configuration of that version of the schema, in the current one. Raises ConfigError."""
+def config_upgrade(*, config: dict[str, Any], schema_version: int, option_versions: OptionVersions) -> dict[str, Any]:
+    """A configuration of these versions of the schemas, in the current ones. Raises ConfigError."""
     try:
-        return PipelineConfig.upgraded(config, schema_version)
+        return PipelineConfig.upgraded(config, schema_version, option_versions)
     except UnreadableConfigError as error:
         raise ConfigError({"config": [str(error)]}) from None
 
 
 def _config_of(version: PipelineVersion) -> dict[str, Any]:
-    return config_upgrade(config=version.config, schema_version=version.schema_version)
+    return config_upgrade(
+        config=version.config, schema_version=version.schema_version, option_versions=version.option_versions
+    )
 
 
 def _use_errors(placed: PlacedUse, connector: Connector | None) -> dict[str, list[str]]:

@@ -110,7 +110,7 @@ class VersionSerializer(serializers.ModelSerializer):
 
     @extend_schema_field(ConfigField)
     def get_config(self, version: PipelineVersion) -> Any:
-        return shown_config(version.config, version.schema_version)
+        return shown_config(version.config, version.schema_version, version.option_versions)
 
 
 class PublishSerializer(StrictSerializer):

@@ -21,7 +21,7 @@ from backend.domain.model import UnreadableConfigError
 from backend.domain.pipeline import PipelineConfig
 from backend.domain.reasons import Reason
 from backend.domain.registry import UnknownComponentError
-from backend.domain.uses import PlacedUse, bind
+from backend.domain.uses import PlacedUse, Use, bind
 from backend.network.threads import run_with_limit
 
 log = logging.getLogger(__name__)
@@ -72,7 +72,7 @@ def registrations_claim(*, pipeline: Pipeline, config: PipelineConfig) -> list[s
             connector_id=use.connector,
             place=use.place,
             defaults={"remove_at": None, "attempts": 0, "error": ""},
-            create_defaults={"workspace": pipeline.workspace, "options": use.options},
+            create_defaults={"workspace": pipeline.workspace, **_stored_options(use)},
         )
     return [use.place for _, use in placed]
 
@@ -82,7 +82,8 @@ def registration_make(*, pipeline_id: UUID, config: PipelineConfig, place: str) 
     RegistrationFailedError."""
     path, use = next(placed for placed in registered_uses(config) if placed.use.place == place)
     registration = _locked().get(pipeline_id=pipeline_id, connector_id=use.connector, place=place)
-    registration.options = use.options
+    for name, value in _stored_options(use).items():
+        setattr(registration, name, value)
     try:
         registration.made = _call(
             registration, lambda register: register.register(registration.name, _made(registration))
@@ -169,6 +170,13 @@ def _locked(*, skip_locked: bool = False) -> Any:
     return rows.select_for_update(of=("self",), skip_locked=skip_locked)
 
 
+def _stored_options(use: Use) -> dict[str, Any]:
+    """The use's options with the version of their schema, by the fields of a registration."""
+    register = connectors.get(Connector.objects.get(pk=use.connector).type).capability(Register)
+    assert register is not None
+    return {"options": use.options, "options_version": register.options_model.schema_version}
+
+
 def _made(registration: Registration) -> dict[str, Any]:
     return registration.made or {}
 
@@ -185,14 +193,14 @@ def _published_config(pipeline: Pipeline) -> PipelineConfig | None:
 
 def _call(registration: Registration, call: Callable[[Register[Any, Any]], Awaitable[Any]]) -> Any:
     """Raises DeliveryError."""
-    return _limited_call(runtime_connector(registration.connector), registration.options, call, _CALL_SECONDS)
+    return _limited_call(runtime_connector(registration.connector), registration, call, _CALL_SECONDS)
 
 
 def _state(registration: Registration, runtime: RuntimeConnector) -> RegistrationState:
     try:
         answer: RegistrationState = _limited_call(
             runtime,
-            registration.options,
+            registration,
             lambda register: register.state(registration.name, _made(registration)),
             _STATE_SECONDS,
         )
@@ -203,12 +211,12 @@ def _state(registration: Registration, runtime: RuntimeConnector) -> Registratio
 
 def _limited_call(
     runtime: RuntimeConnector,
-    options: dict[str, Any],
+    registration: Registration,
     call: Callable[[Register[Any, Any]], Awaitable[Any]],
     seconds: float,
 ) -> Any:
     """Returns whatever the connector does, even when it waits for a thread that hangs. Raises DeliveryError."""
-    work = _bound_call(runtime, options, call, seconds)
+    work = _bound_call(runtime, registration, call, seconds)
     try:
         return run_with_limit(work, seconds + _CLOSE_SECONDS + _GRACE_SECONDS)
     except TimeoutError:
@@ -223,11 +231,17 @@ def _no_answer(seconds: float) -> DeliveryError:
 
 async def _bound_call(
     runtime: RuntimeConnector,
-    options: dict[str, Any],
+    registration: Registration,
     call: Callable[[Register[Any, Any]], Awaitable[Any]],
     seconds: float,
 ) -> Any:
-    bound = bind(runtime, options, lambda type: type.capability(Register), Register.purpose)
+    bound = bind(
+        runtime,
+        registration.options,
+        lambda type: type.capability(Register),
+        Register.purpose,
+        registration.options_version,
+    )
     try:
         async with asyncio.timeout(seconds):
             await bound.open()
