@@ -34,6 +34,7 @@ log = logging.getLogger("spark_jobs")
 
 _KAFKA_SECONDS = 10.0
 _EXECUTORS_SECONDS = 60.0
+_START_SECONDS = 30.0
 _SETTLE_SECONDS = 30.0
 """An executor that is lost has usually been replaced by then."""
 _ON_DRIVER: Final = (Form.QUERY, Form.SQL)
@@ -86,6 +87,8 @@ class RunningStages:
         self._granted: dict[Stage, int] = {}
         """The slots of those that run."""
         self._ending: dict[Stage, threading.Thread] = {}
+        self._start_at: dict[Stage, float] = {}
+        """When those that could not be started are tried again."""
 
     def start(self) -> None:
         """Starts the stages that there are slots for once a cluster's executors, which register one by one, are all
@@ -162,10 +165,26 @@ class RunningStages:
             self._ending[stage] = threading.Thread(target=self._started[stage].stop, name=f"stop-{stage.name}")
             self._ending[stage].start()
         self._ending = {stage: thread for stage, thread in self._ending.items() if thread.is_alive()}
+        for stage in self._start_at.keys() - self._planned.keys():
+            del self._start_at[stage], self._started[stage]
         for stage, slots in self._planned.items():
             if stage not in self._granted and stage not in self._ending:
-                self._granted[stage] = slots
-                self._started[stage] = self._start(stage, slots)
+                self._start_if_due(stage, slots)
+
+    def _start_if_due(self, stage: Stage, slots: int) -> None:
+        """One that cannot be started stops no other, and is tried again later."""
+        if time.monotonic() < self._start_at.get(stage, 0.0):
+            return
+        try:
+            self._started[stage] = self._start(stage, slots)
+        except Exception:
+            log.exception("%s cannot be started.", stage.name)
+            self._start_at[stage] = time.monotonic() + _START_SECONDS
+            text = f"{stage.name} cannot be started; the application's log says why."
+            self._started[stage] = RunningStage(lambda: text, dict, lambda: None)
+        else:
+            self._granted[stage] = slots
+            self._start_at.pop(stage, None)
 
     def _start(self, stage: Stage, slots: int) -> RunningStage:
         if stage.form not in _ON_DRIVER:
@@ -177,7 +196,8 @@ class RunningStages:
             self._options.batch_seconds,
             self._reporter.lost,
         )
-        return _start_on_driver(stage, driver)
+        running: RunningStage = module_of(stage).start_stage(driver)
+        return running
 
     def _shortage(self) -> str:
         wanted = [need for need in self._needs if need.stage in self._wanted]
@@ -222,18 +242,6 @@ def _partitions(environment: Settings, stage: Stage) -> int:
         return partitions_of(AdminClient(environment.kafka.client()), stage.topic, _KAFKA_SECONDS)
     except KafkaException as error:
         raise StartError(f"Topic {stage.topic} cannot be read: {error.args[0].str()}.") from None
-
-
-def _start_on_driver(stage: Stage, driver: Driver) -> RunningStage:
-    """One that cannot be started stops no other."""
-    try:
-        running: RunningStage = module_of(stage).start_stage(driver)
-    except Exception:
-        log.exception("%s cannot be started.", stage.name)
-        return RunningStage(
-            lambda: f"{stage.name} cannot be started; the application's log says why.", dict, lambda: None
-        )
-    return running
 
 
 def _start_tasks(spark: SparkSession, stage: Stage, slots: int, reporter: Reporter) -> RunningStage:

@@ -33,6 +33,8 @@ class Application:
     def __init__(self, slots: int, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now = 0.0
         self.problems: dict[Stage, str] = {}
+        self.broken: set[Stage] = set()
+        """Those that cannot be started."""
         self.sent: dict[str, Any] = {}
         self.problem = ""
         self.context = SimpleNamespace(defaultParallelism=slots, master="local[9]")
@@ -58,6 +60,8 @@ class Application:
         return {name: str(beat["state"]) for name, beat in self.sent.items()}
 
     def _start(self, stage: Stage, slots: int) -> RunningStage:
+        if stage in self.broken:
+            raise RuntimeError(stage.name)
         return RunningStage(lambda: self.problems.get(stage, ""), dict, lambda: None)
 
     def _send(self, state: str, stages: dict[str, Any], problem: str) -> None:
@@ -144,3 +148,28 @@ def test_stages_of_an_application_that_ends_are_stopped(application: Application
     application.stages.report("stopped")
     assert {beat["state"] for beat in application.sent.values()} == {"stopped"}
     assert application.problem == ""
+
+
+def test_a_stage_that_cannot_be_started_stops_no_other_and_is_tried_again(application: Application) -> None:
+    application.need(FILTERING)
+    application.broken = {FILTERING}
+    application.stages.start()
+    states = application.states()
+    assert (states["filtering"], states["syndicating"]) == ("failing", RUN)
+    assert "filtering cannot be started" in application.problem
+    application.broken = set()
+    assert application.states()["filtering"] == "failing"
+    application.now += 31
+    assert application.states()["filtering"] == RUN
+    assert application.problem == ""
+
+
+def test_a_stage_that_could_not_be_started_rests_once_nothing_needs_it(application: Application) -> None:
+    application.need(FILTERING)
+    application.broken = {FILTERING}
+    application.stages.start()
+    application.need()
+    application.now += IDLE_SECONDS + 1
+    application.states()
+    application.now += IDLE_SECONDS + 1
+    assert application.states()["filtering"] == REST
