@@ -90,7 +90,8 @@ def breaker_set(*, pipeline: Pipeline, output: str, to_open: bool, seconds: floa
 def breakers_probe_soon(*, connector: Connector, **_: Any) -> None:
     """Outputs and external calls that were suspended after failures are probed soon after the transaction, since their
     connector has changed: its former password may have been the reason. What somebody has suspended stays so."""
-    transaction.on_commit(lambda: _probe_soon(list(_breakers_using(connector))))
+    # Robust, since a failure here must not keep the change from being announced to the data plane.
+    transaction.on_commit(lambda: _probe_soon(list(_breakers_using(connector))), robust=True)
 
 
 def _breakers_using(connector: Connector) -> Iterator[OutputKey]:

@@ -116,9 +116,9 @@ def pipeline_publish(*, pipeline: Pipeline, actor: User, note: str = "") -> Pipe
 def provisionings_advance() -> None:
     """Continues provisioning, and publishes the versions for which it is complete."""
 
-    def publish(provisioning: Provisioning) -> None:
+    def publish(provisioning: Provisioning, config: PipelineConfig) -> None:
         Pipeline.objects.filter(pk=provisioning.pipeline_id).update(published=provisioning.version)
-        registrations.registrations_release(pipeline_id=provisioning.pipeline_id, config=provisioning.version.load())
+        registrations.registrations_release(pipeline_id=provisioning.pipeline_id, config=config)
         _notify(provisioning.pipeline_id)
 
     saga.provisionings_advance(publish)

@@ -1,7 +1,7 @@
 from backend.connectors.delta_sharing.connection import DeltaSharingConnection
 from backend.connectors.delta_sharing.protocol import Provider
 from backend.connectors.delta_sharing.read import DeltaSharingReadBatch
-from backend.connectors.parts.field_error import FieldError
+from backend.connectors.parts.field_error import field_of
 from backend.domain.capabilities import DeliveryError
 from backend.domain.connector import CheckFailedError, Connector, connectors
 
@@ -29,9 +29,8 @@ class DeltaSharing(Connector):
         try:
             shares = await provider.shares()
         except DeliveryError as error:
-            field = error.field if isinstance(error, FieldError) else None
             text = str(error.without([connection.profile.token]))
-            raise CheckFailedError(text, field=field or "profile") from None
+            raise CheckFailedError(text, field=field_of(error) or "profile") from None
         finally:
             await provider.close()
         names = f": {', '.join(shares[:5])}" if shares else ""

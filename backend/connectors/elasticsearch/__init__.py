@@ -3,7 +3,7 @@ from uuid import uuid4
 from backend.connectors.elasticsearch.client import LOGIN_REJECTED, NOT_PERMITTED, Client
 from backend.connectors.elasticsearch.connection import ElasticsearchConnection
 from backend.connectors.elasticsearch.write import ElasticsearchDeliver, ElasticsearchDeliverBatch
-from backend.connectors.parts.field_error import FieldError
+from backend.connectors.parts.field_error import field_of
 from backend.domain import json
 from backend.domain.capabilities import DeliveryError
 from backend.domain.connector import CheckFailedError, Connector, connectors
@@ -34,8 +34,8 @@ class Elasticsearch(Connector):
             cluster = await _cluster(client)
             writable = await _writable(client, connection.test_index) if connection.test_index else ""
         except DeliveryError as error:
-            at = error.field if isinstance(error, FieldError) else None
-            raise CheckFailedError(str(error), field=at or _FIELDS.get(error.reason, "url")) from None
+            field = field_of(error) or _FIELDS.get(error.reason, "url")
+            raise CheckFailedError(str(error), field=field) from None
         finally:
             await client.close()
         return f"Connected to {cluster}.{writable}"

@@ -2,7 +2,7 @@ from backend.connectors.n8n.client import N8nClient
 from backend.connectors.n8n.connection import N8nConnection
 from backend.connectors.n8n.executions import N8nReadBatch
 from backend.connectors.n8n.register import N8nRegister
-from backend.connectors.parts.field_error import FieldError
+from backend.connectors.parts.field_error import field_of
 from backend.domain.capabilities import DeliveryError
 from backend.domain.connector import CheckFailedError, Connector, connectors
 
@@ -34,8 +34,7 @@ class N8n(Connector):
                     )
         except DeliveryError as error:
             refused = error.without(connection.sent_secrets())
-            at = error.field if isinstance(error, FieldError) else None
-            field = "api_key" if refused.status in ("401", "403") else at or "url"
+            field = "api_key" if refused.status in ("401", "403") else field_of(error) or "url"
             raise CheckFailedError(str(refused), field=field) from None
         finally:
             await client.close()

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, HttpUrl, SecretStr
 
 from backend.connectors.parts.authentication import NoAuthentication
-from backend.connectors.parts.field_error import FieldError
+from backend.connectors.parts.field_error import FieldError, field_of
 from backend.connectors.parts.tls import Certificates
 from backend.domain.capabilities import Connection, DeliveryError
 from backend.domain.connector import CheckFailedError
@@ -204,8 +204,7 @@ async def check_login(client: AwsClient, call: Callable[[Any], Awaitable[Any]], 
     except DeliveryError as error:
         if error.status in _DENIED:  # the login works, and its user may not do this
             return f"Connected; the access key may not list {name}, which is not needed."
-        field = error.field if isinstance(error, FieldError) else "endpoint"
-        raise CheckFailedError(str(error), field=field) from None
+        raise CheckFailedError(str(error), field=field_of(error) or "endpoint") from None
     finally:
         await client.close()
     return f"Connected; the access key may list {name}."

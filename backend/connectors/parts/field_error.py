@@ -11,3 +11,8 @@ class FieldError(DeliveryError):
         error = cls(reason, message, retryable=retryable)
         error.field = field
         return error
+
+
+def field_of(error: DeliveryError) -> str | None:
+    """The field of the connection that is to blame; None when the error names none."""
+    return (error.field or None) if isinstance(error, FieldError) else None

@@ -137,7 +137,7 @@ def test_a_version_that_became_unreadable_meanwhile_is_not_published_and_leaves_
 ) -> None:
     publish(client, pipeline)
     step = ProvisioningStep.objects.get()
-    saga._advance(step.provisioning, lambda _: None)
+    saga._advance(step.provisioning, lambda *_: None)
     assert shelf.labels == ["first"]
     PipelineVersion.objects.update(schema_version=30_000)  # as a later release stores it
     provisionings_advance()

@@ -37,7 +37,11 @@ def provisioning_start(*, pipeline: Pipeline, version: PipelineVersion, config: 
     )
 
 
-def provisionings_advance(publish: Callable[[Provisioning], None]) -> None:
+Publish = Callable[[Provisioning, PipelineConfig], None]
+"""Makes the version of a complete provisioning, which has this configuration, the published one."""
+
+
+def provisionings_advance(publish: Publish) -> None:
     """Executes one step of each due saga. Several workers may run: rows are claimed with SKIP LOCKED."""
     while True:
         with transaction.atomic():
@@ -79,7 +83,7 @@ def _remove(removal: Removal) -> None:
     removal.delete()
 
 
-def _advance(provisioning: Provisioning, publish: Callable[[Provisioning], None]) -> None:
+def _advance(provisioning: Provisioning, publish: Publish) -> None:
     step = provisioning.steps.filter(state=ProvisioningStep.State.PENDING).first()
     if step is None:
         _complete(provisioning, publish)
@@ -102,15 +106,15 @@ def _advance(provisioning: Provisioning, publish: Callable[[Provisioning], None]
     step.save()
 
 
-def _complete(provisioning: Provisioning, publish: Callable[[Provisioning], None]) -> None:
+def _complete(provisioning: Provisioning, publish: Publish) -> None:
     try:
-        provisioning.version.load()
+        config = provisioning.version.load()
     except UnreadableConfigError as error:  # another release took over meanwhile
         _compensate(provisioning, str(error))
         return
     provisioning.state = Provisioning.State.ACTIVE
     provisioning.save()
-    publish(provisioning)
+    publish(provisioning, config)
 
 
 def _compensate(provisioning: Provisioning, cause: str) -> None:

@@ -10,7 +10,7 @@ from typing import Annotated, Any, NamedTuple
 
 from pydantic import AfterValidator
 
-from backend.connectors.parts.field_error import FieldError
+from backend.connectors.parts.field_error import field_of
 from backend.domain.capabilities import DeliveryError
 from backend.domain.connector import CheckFailedError
 from backend.domain.reasons import Reason
@@ -132,8 +132,7 @@ async def check_store(store: FileStore, address_field: str) -> str:
             async for file in files:
                 return f"Connected; there are files, such as {file.name}."
     except DeliveryError as error:
-        field = error.field if isinstance(error, FieldError) else None
-        raise CheckFailedError(str(error), field=field or address_field) from None
+        raise CheckFailedError(str(error), field=field_of(error) or address_field) from None
     return "Connected; there are no files yet."
 
 
