@@ -177,6 +177,14 @@ async def test_neighbours_10_a_request_in_which_the_session_ends_counts_as_that(
         assert proxy.refused("broker") == 0
 
 
+async def test_why_a_broker_refuses_a_handshake_reaches_the_client() -> None:
+    async with front(None) as proxy:
+        client = await proxy.connect()
+        refusal = await client.ask(ApiKey.SASL_HANDSHAKE, mechanism="PLAIN")
+        assert refusal.error_code == ErrorCode.ILLEGAL_SASL_STATE
+        assert await client.is_served()
+
+
 class CountedLogin(Login):
     def __init__(self) -> None:
         self.times: list[float] = []

@@ -71,8 +71,9 @@ class Handshake:
         if header.api_key == ApiKey.SASL_HANDSHAKE:
             offered = (*REPLAYED, *SCRAM) if is_single or self._tokens is not None else REPLAYED
             body.mechanisms = [name for name in body.mechanisms if name in offered]
-            if self._mechanism not in body.mechanisms:
+            if body.error_code == ErrorCode.NONE and self._mechanism not in body.mechanisms:
                 body.error_code = ErrorCode.UNSUPPORTED_SASL_MECHANISM
+            if body.error_code != ErrorCode.NONE:
                 self._mechanism = ""
         elif body.error_code == ErrorCode.NONE:
             login = self._login()
