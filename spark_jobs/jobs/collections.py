@@ -34,7 +34,7 @@ from backend.kafka.client.owned_topic import OwnedTopic
 from backend.network import tasks
 from backend.settings import Settings
 from spark_jobs.streaming.slot_process import prepare_process
-from spark_jobs.streaming.stop_channel import Address, wait_for_stop
+from spark_jobs.streaming.stop_channel import Address, watched
 
 log = logging.getLogger(__name__)
 
@@ -62,8 +62,8 @@ def run_slot(
 
 
 async def _run(task: "CollectionsTask", stop_address: Address, token: SecretStr, slot: int) -> None:
+    stop = await watched(stop_address, token, slot, task.progress)
     appending = asyncio.create_task(task.run())
-    stop = asyncio.create_task(wait_for_stop(stop_address, token, slot, task.progress))
     done, pending = await asyncio.wait([appending, stop], return_when=asyncio.FIRST_COMPLETED)
     await tasks.cancel(*pending)
     for ended in done - {stop}:

@@ -23,7 +23,7 @@ from backend.network import tasks
 from backend.settings import Settings
 from backend.telemetry.recorder import Recorder
 from spark_jobs.streaming.slot_process import prepare_process
-from spark_jobs.streaming.stop_channel import Address, wait_for_stop
+from spark_jobs.streaming.stop_channel import Address, watched
 
 log = logging.getLogger(__name__)
 
@@ -78,13 +78,11 @@ class ExporterTask:
         )
         try:
             await config.start(_CONFIG_SECONDS)
+            stop = await watched(stop_address, environment.service_token, self._slot, stager.progress)
             loops = [
                 asyncio.create_task(work)
                 for work in (stager.run(), self._claim_forever(), self._renew_forever(), self._clean_forever())
             ]
-            stop = asyncio.create_task(
-                wait_for_stop(stop_address, environment.service_token, self._slot, stager.progress)
-            )
             # A failed loop fails the task, which Spark then restarts.
             done, _ = await asyncio.wait([*loops, stop], return_when=asyncio.FIRST_COMPLETED)
             writing = [task for _, task in self._writing.values()]

@@ -25,7 +25,7 @@ from backend.settings import Settings
 from backend.telemetry.recorder import Recorder
 from spark_jobs.streaming.input_reader import InputReader, ReaderServices
 from spark_jobs.streaming.slot_process import prepare_process
-from spark_jobs.streaming.stop_channel import Address, wait_for_stop
+from spark_jobs.streaming.stop_channel import Address, watched
 
 log = logging.getLogger(__name__)
 
@@ -91,10 +91,8 @@ class InputTask:
             loops = [self._claim_forever(), self._renew_forever()]
             if self._reading is Reading.STREAMING:
                 loops += [self._follow_connectors_forever(), self._refresh_forever()]
+            stop = await watched(stop_address, environment.service_token, self._slot, self._progress)
             running = [asyncio.create_task(loop) for loop in loops]
-            stop = asyncio.create_task(
-                wait_for_stop(stop_address, environment.service_token, self._slot, self._progress)
-            )
             # A failed loop fails the task, which Spark then restarts.
             done, _ = await asyncio.wait([*running, stop], return_when=asyncio.FIRST_COMPLETED)
             await tasks.cancel(*running, stop)

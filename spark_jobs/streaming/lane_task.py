@@ -32,7 +32,7 @@ from spark_jobs.streaming.lane_reader import LaneReader
 from spark_jobs.streaming.pulse import Pulse
 from spark_jobs.streaming.record_marks import RecordMarks
 from spark_jobs.streaming.slot_process import prepare_process
-from spark_jobs.streaming.stop_channel import Address, wait_for_stop
+from spark_jobs.streaming.stop_channel import Address, watched
 from spark_jobs.streaming.transaction import TransactionalWriter
 from spark_jobs.streaming.window import total_size
 from spark_jobs.streaming.worker_deaths import Deaths, RecordId
@@ -175,12 +175,11 @@ class _LaneTask:
         self._loop = asyncio.get_running_loop()
         self._commits = _Changes()
         self._loop.set_task_factory(self._marks.task_factory)
+        stop = await watched(stop_address, self._environment.service_token, self._slot, self._pulse.report)
         poll = asyncio.create_task(
             asyncio.to_thread(self._reader.run, self._loop, self._handler, self._start, self._resume)
         )
         commit = asyncio.create_task(asyncio.to_thread(self._committer.run, self._resume))
-        token = self._environment.service_token
-        stop = asyncio.create_task(wait_for_stop(stop_address, token, self._slot, self._pulse.report))
         await asyncio.wait([poll, commit, stop], return_when=asyncio.FIRST_COMPLETED)
         log.info("Draining.")
         self._stop.set()

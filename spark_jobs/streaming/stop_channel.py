@@ -181,11 +181,31 @@ def _keep_alive(connection: socket.socket) -> None:
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, _SILENCE_SECONDS * 1000)
 
 
-async def wait_for_stop(
+async def watched(
     address: Address, token: SecretStr, slot: int = 0, progress: Callable[[], dict[str, Any]] = dict[str, Any]
+) -> asyncio.Task[None]:
+    """The task's end: reports ``progress``, and ends when the driver stops the task, or has been unreachable for a
+    minute.
+
+    It is returned once the first report is sent. Only since then does the driver notice that the task hangs, so that
+    what may hang is to be begun afterwards.
+    """
+    is_reported = asyncio.Event()
+    stop = asyncio.create_task(_report_until_stopped(address, token, slot, progress, is_reported))
+    first_report = asyncio.create_task(is_reported.wait())
+    try:
+        await asyncio.wait([stop, first_report], return_when=asyncio.FIRST_COMPLETED)
+    except asyncio.CancelledError:
+        stop.cancel()
+        raise
+    finally:
+        first_report.cancel()
+    return stop
+
+
+async def _report_until_stopped(
+    address: Address, token: SecretStr, slot: int, progress: Callable[[], dict[str, Any]], is_reported: asyncio.Event
 ) -> None:
-    """The task's end: reports ``progress``, and returns when the driver stops the task, or has been unreachable for a
-    minute."""
     reached = time.monotonic()
     while time.monotonic() - reached < _UNREACHABLE_SECONDS:
         try:
@@ -194,7 +214,7 @@ async def wait_for_stop(
         except (OSError, ValueError, _ForeignPeerError):
             await asyncio.sleep(_RECONNECT_SECONDS)
             continue
-        if await _is_stopped(reader, writer, slot, progress):
+        if await _is_stopped(reader, writer, slot, progress, is_reported):
             return
         reached = time.monotonic()
         log.warning("The connection to the driver is lost; the task goes on, and connects again.")
@@ -219,7 +239,11 @@ async def _connected(address: Address, token: SecretStr) -> tuple[asyncio.Stream
 
 
 async def _is_stopped(
-    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, slot: int, progress: Callable[[], dict[str, Any]]
+    reader: asyncio.StreamReader,
+    writer: asyncio.StreamWriter,
+    slot: int,
+    progress: Callable[[], dict[str, Any]],
+    is_reported: asyncio.Event,
 ) -> bool:
     """Reports until the driver stops the task: True, or the connection breaks: False."""
     from pyspark import TaskContext  # here, since only a task of Spark needs it
@@ -230,6 +254,7 @@ async def _is_stopped(
     try:
         while not order.done():
             writer.write(json.dumps(identity | {"progress": progress()}).encode() + b"\n")
+            is_reported.set()
             await asyncio.wait([order], timeout=_REPORT_SECONDS)
         return order.result() == _STOP
     except (OSError, ValueError):

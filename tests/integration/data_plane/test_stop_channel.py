@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -11,7 +12,7 @@ from pydantic import SecretStr
 
 from spark_jobs.streaming import stop_channel
 from spark_jobs.streaming.pulse import Pulse
-from spark_jobs.streaming.stop_channel import StopChannel, wait_for_stop
+from spark_jobs.streaming.stop_channel import Address, StopChannel, watched
 from tests.waiting import LIMIT_SECONDS, wait_until_async
 
 THREADS = ("stop-channel", "slot-reports")
@@ -26,8 +27,15 @@ async def opened() -> AsyncIterator[StopChannel]:
     channel.close()
 
 
-def started(channel: StopChannel, slot: int = 0, **options: Any) -> asyncio.Task[None]:
-    return asyncio.create_task(wait_for_stop(channel.address, TOKEN, slot, **options))
+def started(
+    channel: StopChannel | Address, slot: int = 0, token: SecretStr = TOKEN, **options: Any
+) -> asyncio.Task[None]:
+    address = channel.address if isinstance(channel, StopChannel) else channel
+
+    async def run() -> None:
+        await (await watched(address, token, slot, **options))
+
+    return asyncio.create_task(run())
 
 
 async def reported(channel: StopChannel, slot: int = 0) -> None:
@@ -62,6 +70,17 @@ async def test_a_task_reports_its_progress_until_it_is_stopped() -> None:
         assert channel.take_losses() == set()
         channel.stop()
         await ended(task)
+
+
+async def test_a_task_begins_once_the_driver_would_notice_that_it_hangs() -> None:
+    async with opened() as channel:
+        task = await watched(channel.address, TOKEN)
+        # The process hangs, and its loop does nothing more.
+        deadline = time.monotonic() + LIMIT_SECONDS
+        while channel.report(0) is None:
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        task.cancel()
 
 
 async def test_a_task_that_connects_later_is_stopped_as_well() -> None:
@@ -105,7 +124,7 @@ async def test_a_task_does_not_outlive_its_driver_for_long(monkeypatch: pytest.M
 
 async def test_only_tasks_with_the_token_are_heard(caplog: pytest.LogCaptureFixture) -> None:
     async with opened() as channel:
-        task = asyncio.create_task(wait_for_stop(channel.address, SecretStr("another's"), 0))
+        task = started(channel, token=SecretStr("another's"))
 
         async def is_refused() -> bool:
             return "is refused" in caplog.text
@@ -130,7 +149,7 @@ async def test_only_a_driver_with_the_token_is_obeyed() -> None:
 
     server = await asyncio.start_server(pretend, "127.0.0.1", 0)
     address = server.sockets[0].getsockname()[:2]
-    task = asyncio.create_task(wait_for_stop(address, TOKEN))
+    task = started(address)
 
     async def has_come_again() -> bool:
         return connections > 1

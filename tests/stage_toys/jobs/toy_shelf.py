@@ -11,7 +11,7 @@ from backend.kafka.client.owned_topic import OwnedTopic
 from backend.network import tasks
 from backend.settings import Settings
 from spark_jobs.streaming.slot_process import prepare_process
-from spark_jobs.streaming.stop_channel import Address, wait_for_stop
+from spark_jobs.streaming.stop_channel import Address, watched
 
 STAGE = stage_named("toy_shelf")
 
@@ -33,8 +33,8 @@ async def _run(environment: Settings, stop_address: Address, slot: int) -> None:
                     shelf.write((record.value() or b"") + b"\n")
                 await consumer.store([TopicPartition(record.topic(), record.partition(), record.offset() + 1)])
 
+    stop = await watched(stop_address, environment.service_token, slot, topic.progress)
     keeping = asyncio.create_task(topic.read(keep, passing=(), failure="The shelf cannot be filled"))
-    stop = asyncio.create_task(wait_for_stop(stop_address, environment.service_token, slot, topic.progress))
     done, pending = await asyncio.wait([keeping, stop], return_when=asyncio.FIRST_COMPLETED)
     await tasks.cancel(*pending)
     for ended in done - {stop}:
