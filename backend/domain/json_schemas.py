@@ -3,10 +3,14 @@
 The library checks a value with each part of the schema that applies to it, again for each reference to the part, so
 that references double the work with each further one. A part that contains itself it asks about each list and object
 once, when it only tells whether a message is valid.
+
+To find out which children are not evaluated, it checks parts once more. Where that leads back to the same question
+about a child, the work doubles with each level of the message; schemas that do so are refused.
 """
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from graphlib import CycleError, TopologicalSorter
 from typing import Any, NamedTuple
 
 from jsonschema_specifications import REGISTRY
@@ -17,9 +21,9 @@ from referencing.jsonschema import DRAFT202012, UnknownDialect
 from backend.domain import limits
 from backend.domain.patterns import compiled_size, pattern_size
 
-_SAME_VALUE = ("not", "if", "then", "else")
-_SAME_VALUE_LISTS = ("allOf", "anyOf", "oneOf")
-_SAME_VALUE_NAMED = ("dependentSchemas", "dependencies")
+_TRIED = ("not", "if", "then", "else")
+_TRIED_LISTS = ("anyOf", "oneOf")
+_TRIED_NAMED = ("dependentSchemas", "dependencies")
 _REFERENCES = ("$ref", "$dynamicRef", "$recursiveRef")
 _ANY_CHILD = (
     "additionalProperties",
@@ -30,6 +34,7 @@ _ANY_CHILD = (
     "unevaluatedItems",
     "contains",
 )
+_ITEMS = ("items", "additionalItems", "prefixItems", "contains")
 _UNEVALUATED = ("unevaluatedProperties", "unevaluatedItems")
 _MAX_CHECKS = 1_000_000
 _MAX_COMPILED = 5_000_000
@@ -64,10 +69,12 @@ class _Part:
     schema: Any
     resolver: Any
     own: Work = field(default_factory=Work)
-    same: list["_Part"] = field(default_factory=list)
+    required: list["_Part"] = field(default_factory=list)
+    """Which the same value must match."""
+    tried: list["_Part"] = field(default_factory=list)
+    """Which the same value is checked with, whether it matches or not."""
     children: list[tuple[Label | None, "_Part"]] = field(default_factory=list)
     """None stands for any child."""
-    unevaluated: bool = False
     is_done: bool = False
     is_entered: bool = False
     value: Work = field(default_factory=Work)
@@ -76,6 +83,16 @@ class _Part:
     """To find out which of the value's children were checked."""
     named: dict[Label, Work] = field(default_factory=dict)
     other: Work = field(default_factory=Work)
+
+    @property
+    def same(self) -> list["_Part"]:
+        """Which the same value is checked with."""
+        return [*self.tried, *self.required]
+
+    @property
+    def next(self) -> list["_Part"]:
+        """Which the value or its children are checked with."""
+        return [*self.same, *(child for _, child in self.children)]
 
     @property
     def all(self) -> Work:
@@ -114,10 +131,12 @@ class SchemaWork:
 
 
 def schema_work(schema: Any) -> SchemaWork:
-    """Of a valid schema. Raises TooLargeError, and ValueError for a reference that cannot be followed."""
+    """Of a valid schema. Raises TooLargeError, and ValueError for references that cannot be followed or never end."""
     parts = _Parts()
     root = parts.root(schema)
     parts.evaluate(root)
+    parts.refuse_endless()
+    parts.refuse_doubling()
     total = root.all
     entered = [part for part in parts.all if part.is_entered]
     for part in entered:
@@ -176,7 +195,71 @@ class _Parts:
             self._expand(part)
             rest.append((part, True))
             # The first one is followed first, as the library does.
-            rest += [(one, False) for one in (*part.same, *(child for _, child in part.children))][::-1]
+            rest += [(one, False) for one in part.next][::-1]
+
+    def refuse_endless(self) -> None:
+        """Raises ValueError if a part is applied to the same value again and again (JSON Schema Core, 9.4.1)."""
+        try:
+            TopologicalSorter({id(part): map(id, part.same) for part in self.all}).prepare()
+        except CycleError:
+            raise ValueError("a part of it applies itself to the same value, which never ends") from None
+
+    def refuse_doubling(self) -> None:
+        """Raises TooLargeError if finding out what is not evaluated leads to the same question again."""
+        for part in self.all:
+            if _asks_for_unevaluated(part.schema) and self._leads_to(part, self._checked_again(part)):
+                raise limits.TooLargeError(
+                    "A part of the schema with unevaluatedProperties or unevaluatedItems contains itself, so that the "
+                    "work would double with each level of a message. Use additionalProperties or items instead, or "
+                    "refer to the part only in its own properties or items."
+                )
+
+    def _checked_again(self, part: _Part) -> list[_Part]:
+        """Which parts are checked in order to find out what the part has not evaluated.
+
+        The names of properties tell which of them a required part has evaluated; its items are checked once more.
+        """
+        asks_for_items = "unevaluatedItems" in part.schema
+        found = self._at(part, "contains") if asks_for_items else []
+        passed = {id(part): part}
+        rest = [part]
+        while rest:
+            self._count_step()
+            one = rest.pop()
+            found += [*one.tried, *self._at(one, *_UNEVALUATED)]
+            for required in one.required:
+                if id(required) not in passed:
+                    passed[id(required)] = required
+                    rest.append(required)
+                    found += self._at(required, *_ITEMS) if asks_for_items else []
+        return found
+
+    def _at(self, part: _Part, *keywords: str) -> list[_Part]:
+        """The parts that are the values of these keywords, or in the lists that are."""
+        if not isinstance(part.schema, dict):
+            return []
+        values = [part.schema[keyword] for keyword in keywords if keyword in part.schema]
+        schemas = [one for value in values for one in (value if isinstance(value, list) else [value])]
+        return [self._known[id(one)] for one in schemas if id(one) in self._known]
+
+    def _leads_to(self, part: _Part, starts: list[_Part]) -> bool:
+        known = {id(start): start for start in starts}
+        rest = list(known.values())
+        while rest:
+            self._count_step()
+            one = rest.pop()
+            if one is part:
+                return True
+            for following in one.next:
+                if id(following) not in known:
+                    known[id(following)] = following
+                    rest.append(following)
+        return False
+
+    def _count_step(self) -> None:
+        self._steps += 1
+        if self._steps > _MAX_STEPS:
+            raise limits.TooLargeError("The schema has too many parts that apply to the same value.")
 
     def _part(self, schema: Any, resolver: Any) -> _Part:
         part = self._known.get(id(schema))
@@ -190,17 +273,17 @@ class _Parts:
             part.own = Work(checks=1)
             return
         part.resolver = part.resolver.in_subresource(DRAFT202012.create_resource(schema))
-        part.same = [self._part(one, part.resolver) for one in _same_value(schema)]
+        part.tried = [self._part(one, part.resolver) for one in _tried(schema)]
+        part.required = [self._part(one, part.resolver) for one in _listed(schema, "allOf")]
         for name in _REFERENCES:
             if isinstance(reference := schema.get(name), str):
-                part.same.append(self._referred(reference, part.resolver))
+                part.required.append(self._referred(reference, part.resolver))
         # Which one is meant depends on the way to the reference: any of those that may have been passed.
         if isinstance(anchor := schema.get("$dynamicAnchor"), str):
             self._dynamic.setdefault(anchor, []).append(part)
         if isinstance(reference := schema.get("$dynamicRef"), str):
-            part.same += [one for one in self._dynamic.get(reference.partition("#")[2], ()) if one not in part.same]
+            part.required += [one for one in self._dynamic.get(reference.partition("#")[2], ()) if one not in part.same]
         part.children = [(label, self._part(one, part.resolver)) for label, one in _children(schema)]
-        part.unevaluated = any(name in schema for name in _UNEVALUATED)
         patterns = list(_named(schema, "patternProperties"))
         if isinstance(pattern := schema.get("pattern"), str):
             part.own = Work(matching=self._size(pattern))
@@ -244,16 +327,14 @@ class _Parts:
             for label, work in one.named.items():
                 self._add(part, label, work)
         part.marking = marking
-        if part.unevaluated:
+        if _asks_for_unevaluated(part.schema):
             part.value = part.value.plus(marking)
         for place, child in part.children:
             child.is_entered = child.is_entered or not child.is_done
             self._add(part, place, child.all if child.is_done else _ENTRY)
 
     def _add(self, part: _Part, label: Label | None, work: Work) -> None:
-        self._steps += 1
-        if self._steps > _MAX_STEPS:
-            raise limits.TooLargeError("The schema has too many parts that apply to the same value.")
+        self._count_step()
         if label is None:
             part.other = part.other.plus(work)
         else:
@@ -272,15 +353,23 @@ def _is_schema(value: Any) -> bool:
     return isinstance(value, dict | bool)
 
 
-def _same_value(schema: dict[str, Any]) -> Iterator[Any]:
-    for name in _SAME_VALUE:
+def _listed(schema: dict[str, Any], name: str) -> Iterator[Any]:
+    several = schema.get(name)
+    yield from filter(_is_schema, several if isinstance(several, list) else ())
+
+
+def _tried(schema: dict[str, Any]) -> Iterator[Any]:
+    for name in _TRIED:
         if _is_schema(one := schema.get(name)):
             yield one
-    for name in _SAME_VALUE_LISTS:
-        if isinstance(several := schema.get(name), list):
-            yield from filter(_is_schema, several)
-    for name in _SAME_VALUE_NAMED:
+    for name in _TRIED_LISTS:
+        yield from _listed(schema, name)
+    for name in _TRIED_NAMED:
         yield from filter(_is_schema, _named(schema, name).values())
+
+
+def _asks_for_unevaluated(schema: Any) -> bool:
+    return isinstance(schema, dict) and any(name in schema for name in _UNEVALUATED)
 
 
 def _children(schema: dict[str, Any]) -> Iterator[tuple[Label | None, Any]]:
@@ -290,8 +379,7 @@ def _children(schema: dict[str, Any]) -> Iterator[tuple[Label | None, Any]]:
         if _is_schema(one := schema.get(name)):
             yield None, one
     for name in ("prefixItems", "items"):
-        if isinstance(several := schema.get(name), list):
-            yield from ((place, one) for place, one in enumerate(several) if _is_schema(one))
+        yield from enumerate(_listed(schema, name))
 
 
 def _compared(schema: dict[str, Any]) -> int:
