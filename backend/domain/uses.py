@@ -89,9 +89,14 @@ class Use(StrictModel):
         """Under which its circuit breaker and rate limit are kept, if it has them."""
         return None
 
+    @property
+    def wanted(self) -> tuple[type[Capability[Any, Any]], ...]:
+        """Of ``capabilities``, those that this use takes; the first that the connector has is the one."""
+        return self.capabilities
+
     def capability_of(self, connector: type[Connector]) -> type[Capability[Any, Any]] | None:
         """The capability that it takes of a connector of that type; None when it has none that fits."""
-        return next((offered for kind in self.capabilities if (offered := connector.capability(kind))), None)
+        return next((offered for kind in self.wanted if (offered := connector.capability(kind))), None)
 
     def register_of(self, connector: type[Connector]) -> type[Register[Any, Any]] | None:
         """What prepares this use, in a connector of that type; None when it needs no preparation."""
@@ -109,7 +114,7 @@ class Use(StrictModel):
 
         Raises DeliveryError when the configuration no longer fits, or could not be read.
         """
-        bound = bind(connector, self.options, self.capability_of, self.capabilities[0].purpose)
+        bound = bind(connector, self.options, self.capability_of, self.wanted[0].purpose)
         bound.registered = connector.registered.get(self.place, {})
         return bound
 

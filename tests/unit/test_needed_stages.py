@@ -8,8 +8,14 @@ import pytest
 from backend.domain.demand import stages_of
 from backend.domain.pipeline import PipelineConfig
 
-RECEIVER, STORE, TABLE, BROKER, GONE = (f"0199d1a0-0000-7000-8000-00000000000{n}" for n in range(5))
-TYPES = {UUID(RECEIVER): "http", UUID(STORE): "local_files", UUID(TABLE): "collection", UUID(BROKER): "kafka"}
+RECEIVER, STORE, TABLE, BROKER, JOURNAL, GONE = (f"0199d1a0-0000-7000-8000-00000000000{n}" for n in range(6))
+TYPES = {
+    UUID(RECEIVER): "http",
+    UUID(STORE): "local_files",
+    UUID(TABLE): "collection",
+    UUID(BROKER): "kafka",
+    UUID(JOURNAL): "toy_journal",
+}
 ALWAYS = {"syndicating"}
 DELIVERED = {"outputs": [{"name": "erp", "connector": RECEIVER}]}
 SET = {"type": "set", "path": "source", "value": "erp"}
@@ -72,3 +78,9 @@ def test_inputs_that_are_read() -> None:
     assert needed(input=in_batches) == {"input_batching", "adapting", "syndicating"}
     unknown = {"type": "connector", "connector": GONE}
     assert needed(input=unknown) == {"input_batching", "input_streaming", "adapting", "syndicating"}
+
+
+def test_an_input_that_can_be_read_both_ways_needs_the_stage_of_its_mode() -> None:
+    journal = {"type": "connector", "connector": JOURNAL}
+    assert needed(input=journal) == {"input_batching", "adapting", "syndicating"}
+    assert needed(input=journal | {"mode": "stream"}) == {"input_streaming", "adapting", "syndicating"}

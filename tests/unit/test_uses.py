@@ -71,6 +71,41 @@ def test_an_input_that_says_nothing_of_its_interval_is_read_every_half_minute() 
     assert ConnectorInput.model_validate({"connector": LINES}).every_seconds == 30
 
 
+@pytest.mark.parametrize(
+    ("type", "mode", "expected"),
+    [
+        ("toy_journal", None, "read_batch"),
+        ("toy_journal", "batch", "read_batch"),
+        ("toy_journal", "stream", "read_stream"),
+        ("toy_ticks", None, "read_stream"),
+        ("toy_ticks", "stream", "read_stream"),
+        ("toy_ticks", "batch", None),
+    ],
+)
+def test_an_input_is_read_as_its_mode_says(type: str, mode: Any, expected: str | None) -> None:
+    capability = ConnectorInput(connector=LINES, mode=mode).capability_of(connectors.get(type))
+    assert (capability.name if capability else None) == expected
+
+
+def test_a_mode_that_the_connector_lacks_is_refused_at_its_field() -> None:
+    def refusals(type: str, mode: Any) -> dict[str, str]:
+        return ConnectorInput(connector=LINES, mode=mode).refusals(connectors.get(type), "Shop")
+
+    other = "choose the other mode, or leave it out."
+    assert refusals("toy_ticks", "batch") == {"mode": f"Shop cannot be read in batches: {other}"}
+    assert refusals("toy_lines", "stream") == {"mode": f"Shop cannot be read as a stream: {other}"}
+    assert refusals("toy_journal", "stream") == refusals("toy_ticks", None) == {}
+    # One that cannot be read at all is the wrong connector, whatever the mode.
+    assert refusals("webhook", "stream") == {"connector": "Shop cannot be read in batches."}
+    with pytest.raises(DeliveryError, match="cannot be read as a stream"):
+        ConnectorInput(connector=LINES, mode="stream").bind(RuntimeConnector(type="toy_lines", connection={}))
+
+
+def test_the_schema_says_which_capability_each_mode_takes() -> None:
+    mode = PipelineConfig.model_json_schema()["$defs"]["ConnectorInput"]["properties"]["mode"]
+    assert mode["reads_by"] == {"batch": "read_batch", "stream": "read_stream"}
+
+
 def test_the_schema_marks_every_use_with_what_it_asks_for() -> None:
     schema = PipelineConfig.model_json_schema()
     marks = {

@@ -43,6 +43,7 @@ Held = tuple[UUID, UUID]
 """A pipeline and the token of its lease."""
 
 _INTERVAL = "every_seconds"
+_OF_NO_READER = {_INTERVAL: None, "mode": None}
 _PROGRESS_FIELDS = ["breakpoint", "rows", "estimate", "failure", "failing_since", "locked_until", "ends_at"]
 
 
@@ -62,8 +63,8 @@ class Progress:
 
 def lease_follow(*, pipeline: Pipeline, config: PipelineConfig | None, **_: Any) -> None:
     """Creates the lease that the published version needs, or deletes it. When the input changes, its reader loses the
-    lease, unless only its interval has changed; the breakpoint is kept as long as the same is read, and the audit log
-    says when it is not."""
+    lease, unless only what concerns no reader has changed, such as the interval; the breakpoint is kept as long as the
+    same is read in the same way, and the audit log says when it is not."""
     source = config.input if config is not None else None
     if not isinstance(source, ConnectorInput):
         InputLease.objects.filter(pipeline=pipeline).delete()
@@ -75,10 +76,11 @@ def lease_follow(*, pipeline: Pipeline, config: PipelineConfig | None, **_: Any)
     with transaction.atomic():
         lease = InputLease.objects.select_for_update().filter(pipeline=pipeline).first()
         former = present_input(lease, capability) if lease is not None else None
-        if former == input:
+        read_as_before = lease is not None and lease.reading == capability.reading
+        if former == input and read_as_before:
             return
         version = capability.options_model.schema_version
-        if lease is not None and former is not None and _read_alike(former, input):
+        if lease is not None and former is not None and read_as_before and _read_alike(former, input):
             lease.input, lease.options_version = input, version
             lease.visible_at = _due(lease, timezone.now())
             lease.save(update_fields=["input", "options_version", "visible_at"])
@@ -104,8 +106,9 @@ def _record_new_start(lease: InputLease, causes: list[Cause]) -> None:
 
 
 def _read_alike(former: dict[str, Any], input: dict[str, Any]) -> bool:
-    """Whether they differ at most in the interval, which concerns no reader."""
-    return {**former, _INTERVAL: None} == {**input, _INTERVAL: None}
+    """Whether inputs that are read by the same capability differ at most in what concerns no reader: the interval, and
+    whether that capability is chosen or is the only one."""
+    return former | _OF_NO_READER == input | _OF_NO_READER
 
 
 def _due(lease: InputLease, now: datetime) -> datetime:

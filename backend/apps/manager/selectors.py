@@ -15,7 +15,7 @@ from backend.domain import json
 from backend.domain.capabilities import ReadBatch, Reading, ReadStream
 from backend.domain.connector import connectors
 from backend.domain.inputs.connector import Cause, ConnectorInput, changes_of_source
-from backend.domain.model import UnreadableConfigError
+from backend.domain.model import UnreadableConfigError, label
 from backend.domain.registry import UnknownComponentError
 
 _SHOWN_CHARACTERS = 2000
@@ -127,10 +127,13 @@ def causes_of_new_start(
 ) -> list[Cause]:
     """Why reading starts anew once that is the published input: the fields that say so. None when reading goes on, or
     when nothing has been read that would be read again."""
+    same_connector = lease.input.get("connector") == str(source.connector)
+    if same_connector and lease.reading != capability.reading:
+        # A stream whose source keeps the position has no breakpoint here, and was read nevertheless.
+        return [Cause("input.mode", label("mode"))] if lease.breakpoint or lease.rows else []
     if not lease.breakpoint:
         return []
     causes = changes_of_source(present_input(lease, capability), source, capability)
-    same_connector = lease.input.get("connector") == str(source.connector)
     if same_connector and issubclass(capability, ReadStream):
         return causes if capability.goes_on_from(json.loads(lease.breakpoint)) else []
     return causes

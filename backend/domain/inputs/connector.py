@@ -4,9 +4,16 @@ from typing import Any, Literal, NamedTuple
 from pydantic import BaseModel, Field, ValidationError
 
 from backend.domain.capabilities import Capability, ReadBatch, ReadStream
+from backend.domain.connector import Connector
 from backend.domain.inputs.base import OrderedInput, inputs
 from backend.domain.model import SAME_SOURCE, label
 from backend.domain.uses import Use
+
+Mode = Literal["batch", "stream"]
+
+_Reads = type[ReadBatch[Any, Any] | ReadStream[Any, Any]]
+_ConnectorType = type[Connector]
+_READ_BY: dict[Mode, _Reads] = {"batch": ReadBatch, "stream": ReadStream}
 
 
 class Cause(NamedTuple):
@@ -24,6 +31,12 @@ class ConnectorInput(OrderedInput, Use):
     capabilities = (ReadBatch, ReadStream)
 
     type: Literal["connector"] = "connector"
+    mode: Mode | None = Field(
+        None,
+        description="How the connector is read: in batches, to the end and then again from there, or as a stream, all "
+        "the time. Only for connectors that can be read both ways, which are read in batches without it.",
+        json_schema_extra={"reads_by": {mode: kind.name for mode, kind in _READ_BY.items()}},
+    )
     every_seconds: int = Field(
         30,
         ge=1,
@@ -32,6 +45,17 @@ class ConnectorInput(OrderedInput, Use):
         description="Seconds from the end of a batch to the next one, from 1 to 86,400 (a day). Only for connectors "
         "that are read in batches; one that is read as a stream is read all the time, whatever is set here.",
     )
+
+    @property
+    def wanted(self) -> tuple[_Reads, ...]:
+        return self.capabilities if self.mode is None else (_READ_BY[self.mode],)
+
+    def refusals(self, connector: _ConnectorType, connector_name: str) -> dict[str, str]:
+        readable = any(connector.capability(kind) for kind in self.capabilities)
+        if readable and self.mode is not None and self.capability_of(connector) is None:
+            purpose = _READ_BY[self.mode].purpose
+            return {"mode": f"{connector_name} cannot {purpose}: choose the other mode, or leave it out."}
+        return super().refusals(connector, connector_name)
 
 
 def changes_of_source(

@@ -37,7 +37,7 @@ from backend.apps.pipelines.services import (
     pipeline_update,
 )
 from backend.domain.capabilities import Reading
-from backend.domain.errors import ConflictError
+from backend.domain.errors import ConfigError, ConflictError
 from backend.domain.json import InvalidJsonError
 from backend.domain.pipeline import PipelineConfig
 from backend.manager_api.generated import manager_pb2 as pb
@@ -63,7 +63,7 @@ def published(**config: Any) -> Pipeline:
 
 def read_from(type: str, **options: Any) -> Pipeline:
     """A published pipeline that reads from a connector of that type."""
-    connection = {"toy_lines": {"folder": "/nowhere"}, "toy_ticks": {}}[type]
+    connection = {"toy_lines": {"folder": "/nowhere"}}.get(type, {})
     workspace = factories.make_workspace()
     source = factories.make_connector(workspace, type=type, **connection)
     pipeline = factories.make_pipeline(workspace, input=input_of(source, **options))
@@ -491,6 +491,36 @@ def test_another_connector_is_said_to_start_anew_and_the_same_one_with_another_a
     other = factories.make_connector(pipeline.workspace, type="toy_lines", folder="/elsewhere")
     changed = input_change(pipeline, saved(pipeline, connector=str(other.pk))).json()
     assert changed == {"starts_anew": True, "causes": [{"path": "input.connector", "title": "Connector"}]}
+
+
+def test_another_mode_starts_anew_and_one_that_says_what_happens_anyway_does_not() -> None:
+    pipeline = read_from("toy_journal")
+    lease = second_batch(pipeline)
+    republished(pipeline, input=source_of(pipeline) | {"mode": "batch"})
+    assert [renewed.breakpoint for renewed in leases_renew([(pipeline.pk, token(lease))])] == ["1"]
+    changed = input_change(pipeline, saved(pipeline, mode="stream")).json()
+    assert changed == {"starts_anew": True, "causes": [{"path": "input.mode", "title": "Mode"}]}
+    republished(pipeline)
+    assert leases_renew([(pipeline.pk, token(lease))]) == []
+    [streamed] = claimed(Reading.STREAMING)
+    assert (streamed.pipeline_id, streamed.breakpoint) == (pipeline.pk, "")
+    assert AuditEntry.objects.get(action="pipeline.read_anew").changes[-1]["after"] == ["input.mode"]
+
+
+def test_a_stream_whose_source_keeps_the_position_starts_anew_in_batches_once_something_was_read() -> None:
+    pipeline = read_from("toy_journal")
+    republished(pipeline, input=source_of(pipeline) | {"mode": "stream"})
+    assert not input_change(pipeline, saved(pipeline, mode="batch")).json()["starts_anew"]
+    [lease] = claimed(Reading.STREAMING)
+    leases_renew([(pipeline.pk, token(lease))], {pipeline.pk: Progress(rows=2)})
+    assert input_change(pipeline, saved(pipeline, mode="batch")).json()["starts_anew"]
+
+
+def test_a_mode_that_the_connector_lacks_is_refused_at_its_field() -> None:
+    pipeline = batching()
+    with pytest.raises(ConfigError) as refused:
+        saved(pipeline, mode="stream")
+    assert list(refused.value.errors) == ["config.input.mode"]
 
 
 def test_nothing_starts_anew_of_which_nothing_was_read() -> None:

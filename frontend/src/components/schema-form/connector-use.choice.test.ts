@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest'
 
-import { optionsDefinition } from './connector-use'
+import { connectorUseIn, optionsDefinition, withMode } from './connector-use'
 import type { FormContext } from './context'
 
 const context = {
@@ -8,8 +8,10 @@ const context = {
     { type: 'all', capabilities: { deliver: {}, deliver_batch: {}, export: {} } },
     { type: 'store', capabilities: { export: {} } },
     { type: 'sender', capabilities: { deliver_batch: {} } },
+    { type: 'table', capabilities: { read_batch: {}, read_stream: {} } },
+    { type: 'queue', capabilities: { read_stream: {} } },
   ],
-  connectors: ['all', 'store', 'sender'].map((type) => ({ id: type, type })),
+  connectors: ['all', 'store', 'sender', 'table', 'queue'].map((type) => ({ id: type, type })),
 } as unknown as FormContext
 
 const use = { connector: 'connector', options: 'options', capabilities: ['deliver', 'deliver_batch', 'export'] }
@@ -21,4 +23,31 @@ test('an output with files uses the capability to store them, as the server does
   expect(chosen('all')).toBe('all.deliver.options')
   expect(chosen('store')).toBe('store.export.options')
   expect(chosen('sender')).toBe('sender.deliver_batch.options')
+})
+
+const inputSchema = {
+  properties: {
+    connector: { type: 'string', format: 'connector', capabilities: ['read_batch', 'read_stream'] },
+    options: { type: 'object', format: 'connector-options' },
+    mode: { enum: ['batch', 'stream'], reads_by: { batch: 'read_batch', stream: 'read_stream' } },
+  },
+} as never
+const input = connectorUseIn(inputSchema) as NonNullable<ReturnType<typeof connectorUseIn>>
+const read = (connector: string, mode?: string) => optionsDefinition(context, input, { connector, mode })
+const asked = (connector?: string, mode?: string) =>
+  'mode' in (withMode(inputSchema, input, context, { connector, mode }).properties ?? {})
+
+test('an input is read by the capability of its mode, and in batches where it says nothing, as the server does', () => {
+  expect(read('table')).toBe('table.read_batch.options')
+  expect(read('table', 'batch')).toBe('table.read_batch.options')
+  expect(read('table', 'stream')).toBe('table.read_stream.options')
+  expect(read('queue')).toBe('queue.read_stream.options')
+  expect(read('queue', 'batch')).toBeUndefined()
+})
+
+test('the mode is asked for where the connector leaves a choice, and shown where one was made', () => {
+  expect(asked()).toBe(false)
+  expect(asked('queue')).toBe(false)
+  expect(asked('table')).toBe(true)
+  expect(asked('queue', 'batch')).toBe(true)
 })

@@ -12,6 +12,14 @@ export interface ConnectorUse {
   options: string | undefined
   /** Any of which the connector's type must offer. */
   capabilities: string[]
+  /** The field that chooses among them, if there is one. */
+  mode?: Mode
+}
+
+interface Mode {
+  field: string
+  /** The capability that each of its values stands for. Without a value, the first that the type offers is used. */
+  readsBy: Record<string, string>
 }
 
 /** Formats by which a schema marks such a place. */
@@ -32,7 +40,17 @@ export function connectorUseIn(schema: RJSFSchema): ConnectorUse | undefined {
   const connector = properties.find(([, property]) => isConnector(property))
   if (!connector) return undefined
   const options = properties.find(([, property]) => property.format === optionsFormat)
-  return { connector: connector[0], options: options?.[0], capabilities: capabilitiesIn(connector[1]) }
+  return {
+    connector: connector[0],
+    options: options?.[0],
+    capabilities: capabilitiesIn(connector[1]),
+    mode: modeIn(properties),
+  }
+}
+
+function modeIn(properties: [string, RJSFSchema][]): Mode | undefined {
+  const marked = properties.map(([field, property]) => ({ field, readsBy: (property as { reads_by?: Mode['readsBy'] }).reads_by }))
+  return marked.find((mode): mode is Mode => mode.readsBy !== undefined)
 }
 
 export function offersAny(type: ConnectorType | undefined, capabilities: string[]): boolean {
@@ -44,8 +62,12 @@ const exportName = 'export'
 const batchSuffix = '_batch'
 
 /** By which of its capabilities a connector is used; its options are this capability's. */
-function capabilityOf(type: ConnectorType, capabilities: string[], value: Value): string | undefined {
+function capabilityOf(type: ConnectorType, { capabilities, mode }: ConnectorUse, value: Value): string | undefined {
   const offered = capabilities.filter((name) => name in type.capabilities)
+  if (mode) {
+    const chosen = mode.readsBy[value[mode.field] as string]
+    return chosen ? offered.find((name) => name === chosen) : offered[0]
+  }
   if (value.files && offered.includes(exportName)) return exportName
   const others = offered.filter((name) => name !== exportName)
   return others.find((name) => name.endsWith(batchSuffix) === Boolean(value.batch)) ?? offered[0]
@@ -56,12 +78,27 @@ function definitionName(type: string, capability: string): string {
   return `${type}.${capability}.options`
 }
 
-/** The definition of the options that the chosen connector has here; none before one is chosen. */
-export function optionsDefinition({ connectors, types }: FormContext, use: ConnectorUse, value: Value): string | undefined {
+/** The type of the chosen connector; none before one is chosen. */
+function chosenType({ connectors, types }: FormContext, use: ConnectorUse, value: Value): ConnectorType | undefined {
   const chosen = connectors?.find(({ id }) => id === value[use.connector])
-  const type = types?.find((candidate) => candidate.type === chosen?.type)
-  const capability = type && capabilityOf(type, use.capabilities, value)
+  return types?.find((candidate) => candidate.type === chosen?.type)
+}
+
+/** The definition of the options that the chosen connector has here; none before one is chosen. */
+export function optionsDefinition(context: FormContext, use: ConnectorUse, value: Value): string | undefined {
+  const type = chosenType(context, use, value)
+  const capability = type && capabilityOf(type, use, value)
   return capability && definitionName(type.type, capability)
+}
+
+/** The schema without the field of the mode, unless the chosen connector leaves a choice or one was made before. */
+export function withMode(schema: RJSFSchema, use: ConnectorUse, context: FormContext, value: Value): RJSFSchema {
+  const { mode } = use
+  if (!mode || value[mode.field]) return schema
+  const offered = chosenType(context, use, value)?.capabilities ?? {}
+  if (Object.values(mode.readsBy).every((name) => name in offered)) return schema
+  const properties = Object.entries(schema.properties ?? {}).filter(([name]) => name !== mode.field)
+  return { ...schema, properties: Object.fromEntries(properties) }
 }
 
 /**

@@ -2166,6 +2166,12 @@ export interface components {
              */
             type: "connector";
             /**
+             * Mode
+             * @description How the connector is read: in batches, to the end and then again from there, or as a stream, all the time. Only for connectors that can be read both ways, which are read in batches without it.
+             * @default null
+             */
+            mode: ("batch" | "stream") | null;
+            /**
              * Seconds between batches
              * @description Seconds from the end of a batch to the next one, from 1 to 86,400 (a day). Only for connectors that are read in batches; one that is read as a stream is read all the time, whatever is set here.
              * @default 30
