@@ -20,7 +20,7 @@ from backend.apps.audit.services import audit_record
 from backend.apps.connectors.models import Connector
 from backend.apps.connectors.signals import HEARD_AFTER
 from backend.apps.manager.models import InputLease
-from backend.apps.manager.selectors import causes_of_new_start, present_input, reading_capability, shortened
+from backend.apps.manager.selectors import causes_of_new_start, present_input, reading_capability, shortened, was_read
 from backend.apps.pipelines.models import Pipeline
 from backend.domain import json
 from backend.domain.capabilities import Reading
@@ -67,7 +67,7 @@ def lease_follow(*, pipeline: Pipeline, config: PipelineConfig | None, **_: Any)
     same is read in the same way, and the audit log says when it is not."""
     source = config.input if config is not None else None
     if not isinstance(source, ConnectorInput):
-        InputLease.objects.filter(pipeline=pipeline).delete()
+        _end(pipeline, replaced=source is not None)
         return
     capability = reading_capability(source)
     if capability is None:
@@ -92,6 +92,24 @@ def lease_follow(*, pipeline: Pipeline, config: PipelineConfig | None, **_: Any)
             kept = {name: getattr(lease, name) for name in _KEPT_FIELDS}
         new = InputLease(pipeline=pipeline, reading=capability.reading, input=input, options_version=version, **kept)
         new.save()
+
+
+def _end(pipeline: Pipeline, *, replaced: bool) -> None:
+    """Nothing is read any more; the audit log keeps the position when another input takes the place of this one."""
+    with transaction.atomic():
+        lease = InputLease.objects.select_for_update().filter(pipeline=pipeline).first()
+        if lease is None:
+            return
+        if replaced and was_read(lease):
+            audit_record(
+                action="pipeline.read_ended",
+                actor="Headrace",
+                workspace=pipeline.workspace,
+                target=pipeline,
+                before={"breakpoint": shortened(lease.breakpoint)},
+                after={},
+            )
+        lease.delete()
 
 
 def _record_new_start(lease: InputLease, causes: list[Cause]) -> None:

@@ -1,5 +1,6 @@
 """Queries on leased inputs."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
@@ -94,9 +95,23 @@ def _state(lease: InputLease, *, paused: bool, held: bool) -> State:
     return State.READING if held else State.IDLE
 
 
-def input_change(*, pipeline: Pipeline, number: int) -> list[Cause]:
-    """Why the input would be read anew if that version were published; nothing when it would be read on, or is not
-    read. Raises Http404."""
+@dataclass(frozen=True)
+class InputChange:
+    """What publishing a version does to the reading of the input that is read now. Without ``causes`` and unless it
+    ``ends``, reading goes on, or nothing has been read."""
+
+    causes: Sequence[Cause] = ()
+    """Why it starts anew."""
+    ends: bool = False
+    """Whether nothing is read any more, so that the position is given up."""
+
+    @property
+    def starts_anew(self) -> bool:
+        return bool(self.causes)
+
+
+def input_change(*, pipeline: Pipeline, number: int) -> InputChange:
+    """What publishing that version does to the reading of the input. Raises Http404."""
     version = pipeline.versions.filter(number=number).first()
     if version is None:
         raise Http404
@@ -104,11 +119,18 @@ def input_change(*, pipeline: Pipeline, number: int) -> list[Cause]:
     try:
         source = version.load().input
     except UnreadableConfigError:
-        return []  # it cannot be published
-    if lease is None or not isinstance(source, ConnectorInput):
-        return []
+        return InputChange()  # it cannot be published
+    if lease is None:
+        return InputChange()
+    if not isinstance(source, ConnectorInput):
+        return InputChange(ends=was_read(lease))
     capability = reading_capability(source)
-    return causes_of_new_start(lease, source, capability) if capability is not None else []
+    return InputChange(causes_of_new_start(lease, source, capability) if capability is not None else ())
+
+
+def was_read(lease: InputLease) -> bool:
+    """Whether anything has been read of the input. A stream whose source keeps the position has no breakpoint here."""
+    return bool(lease.breakpoint or lease.rows)
 
 
 def present_input(lease: InputLease, capability: type[ReadBatch[Any, Any] | ReadStream[Any, Any]]) -> dict[str, Any]:
@@ -129,8 +151,7 @@ def causes_of_new_start(
     when nothing has been read that would be read again."""
     same_connector = lease.input.get("connector") == str(source.connector)
     if same_connector and lease.reading != capability.reading:
-        # A stream whose source keeps the position has no breakpoint here, and was read nevertheless.
-        return [Cause("input.mode", label("mode"))] if lease.breakpoint or lease.rows else []
+        return [Cause("input.mode", label("mode"))] if was_read(lease) else []
     if not lease.breakpoint:
         return []
     causes = changes_of_source(present_input(lease, capability), source, capability)

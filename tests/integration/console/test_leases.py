@@ -452,11 +452,14 @@ def input_change(pipeline: Pipeline, number: int, user: Any = None) -> Any:
     return client.get(f"/api/v1/pipelines/{pipeline.pk}/versions/{number}/input-change/")
 
 
+GOES_ON = {"starts_anew": False, "causes": [], "ends": False}
+
+
 def test_a_changed_pace_takes_the_lease_and_keeps_the_breakpoint_and_the_last_batch() -> None:
     pipeline = batching()
     lease = second_batch(pipeline)
     number = saved(pipeline, options={"file": "orders", "at_a_time": 7})
-    assert input_change(pipeline, number).json() == {"starts_anew": False, "causes": []}
+    assert input_change(pipeline, number).json() == GOES_ON
     republished(pipeline)
     assert leases_renew([(pipeline.pk, token(lease))]) == []
     [again] = claimed()
@@ -470,7 +473,7 @@ def test_what_starts_anew_is_said_before_it_is_published_and_recorded_after() ->
     second_batch(pipeline)
     number = saved(pipeline, options={"file": "customers", "at_a_time": 7})
     cause = {"path": "input.options.file", "title": "File"}
-    assert input_change(pipeline, number).json() == {"starts_anew": True, "causes": [cause]}
+    assert input_change(pipeline, number).json() == GOES_ON | {"starts_anew": True, "causes": [cause]}
     assert InputLease.objects.get(pk=pipeline.pk).breakpoint == "1"
     republished(pipeline)
     assert InputLease.objects.get(pk=pipeline.pk).breakpoint == ""
@@ -480,7 +483,7 @@ def test_what_starts_anew_is_said_before_it_is_published_and_recorded_after() ->
         {"path": "breakpoint", "before": "1", "after": None},
         {"path": "changed", "before": None, "after": ["input.options.file"]},
     ]
-    assert input_change(pipeline, number).json() == {"starts_anew": False, "causes": []}
+    assert input_change(pipeline, number).json() == GOES_ON
 
 
 def test_another_connector_is_said_to_start_anew_and_the_same_one_with_another_address_is_not() -> None:
@@ -490,7 +493,8 @@ def test_another_connector_is_said_to_start_anew_and_the_same_one_with_another_a
     assert not input_change(pipeline, saved(pipeline)).json()["starts_anew"]
     other = factories.make_connector(pipeline.workspace, type="toy_lines", folder="/elsewhere")
     changed = input_change(pipeline, saved(pipeline, connector=str(other.pk))).json()
-    assert changed == {"starts_anew": True, "causes": [{"path": "input.connector", "title": "Connector"}]}
+    cause = {"path": "input.connector", "title": "Connector"}
+    assert changed == GOES_ON | {"starts_anew": True, "causes": [cause]}
 
 
 def test_another_mode_starts_anew_and_one_that_says_what_happens_anyway_does_not() -> None:
@@ -499,7 +503,7 @@ def test_another_mode_starts_anew_and_one_that_says_what_happens_anyway_does_not
     republished(pipeline, input=source_of(pipeline) | {"mode": "batch"})
     assert [renewed.breakpoint for renewed in leases_renew([(pipeline.pk, token(lease))])] == ["1"]
     changed = input_change(pipeline, saved(pipeline, mode="stream")).json()
-    assert changed == {"starts_anew": True, "causes": [{"path": "input.mode", "title": "Mode"}]}
+    assert changed == GOES_ON | {"starts_anew": True, "causes": [{"path": "input.mode", "title": "Mode"}]}
     republished(pipeline)
     assert leases_renew([(pipeline.pk, token(lease))]) == []
     [streamed] = claimed(Reading.STREAMING)
@@ -526,9 +530,39 @@ def test_a_mode_that_the_connector_lacks_is_refused_at_its_field() -> None:
 def test_nothing_starts_anew_of_which_nothing_was_read() -> None:
     pipeline = batching()
     number = saved(pipeline, options={"file": "customers"})
-    assert input_change(pipeline, number).json() == {"starts_anew": False, "causes": []}
+    assert input_change(pipeline, number).json() == GOES_ON
     republished(pipeline)
     assert not AuditEntry.objects.filter(action="pipeline.read_anew").exists()
+
+
+def saved_as_webhook(pipeline: Pipeline) -> int:
+    """The number of a version that is not published, whose messages are posted."""
+    newest = pipeline.versions.first()
+    assert newest is not None
+    actor, config = factories.admin_of(pipeline.workspace), newest.config | {"input": {"type": "http"}}
+    pipeline_update(pipeline=pipeline, actor=actor, name=pipeline.name, config=config)
+    newest = pipeline.versions.first()
+    assert newest is not None
+    return newest.number
+
+
+def test_that_nothing_is_read_any_more_is_said_before_it_is_published_and_recorded_after() -> None:
+    pipeline = batching()
+    second_batch(pipeline)
+    number = saved_as_webhook(pipeline)
+    assert input_change(pipeline, number).json() == GOES_ON | {"ends": True}
+    republished(pipeline)
+    assert not InputLease.objects.exists()
+    entry = AuditEntry.objects.get(action="pipeline.read_ended")
+    assert entry.changes == [{"path": "breakpoint", "before": "1", "after": None}]
+    assert input_change(pipeline, number).json() == GOES_ON
+
+
+def test_an_input_of_which_nothing_was_read_has_no_position_to_give_up() -> None:
+    pipeline = batching()
+    assert input_change(pipeline, saved_as_webhook(pipeline)).json() == GOES_ON
+    republished(pipeline)
+    assert not AuditEntry.objects.filter(action="pipeline.read_ended").exists()
 
 
 def test_only_members_are_told_and_only_of_versions_that_exist() -> None:

@@ -21,7 +21,10 @@ class InputChangeSerializer(serializers.Serializer):
     starts_anew = serializers.BooleanField(
         help_text="Whether the input is read as if nothing had been read yet, so that messages may come in again."
     )
-    causes = CauseSerializer(many=True, help_text="Why it starts anew; empty when it goes on where it is.")
+    causes = CauseSerializer(many=True, help_text="Why it starts anew; empty when it does not.")
+    ends = serializers.BooleanField(
+        help_text="Whether an input that is read now is not read any more, and the position in it is given up."
+    )
 
 
 class InputStateSerializer(serializers.Serializer):

@@ -33,7 +33,5 @@ class PipelineInputViewSet(viewsets.GenericViewSet[Pipeline]):
     @extend_schema(responses=InputChangeSerializer, parameters=[OpenApiParameter("number", int, OpenApiParameter.PATH)])
     @action(detail=True, url_path=r"versions/(?P<number>\d+)/input-change")
     def input_change(self, request: Request, pk: str, number: str) -> Response:
-        """Whether the input starts anew when a version is published, and why."""
-        causes = input_change(pipeline=self.get_object(), number=int(number))
-        answer = {"starts_anew": bool(causes), "causes": [cause._asdict() for cause in causes]}
-        return Response(InputChangeSerializer(answer).data)
+        """Whether reading of the input starts anew, or ends, when a version is published, and why."""
+        return Response(InputChangeSerializer(input_change(pipeline=self.get_object(), number=int(number))).data)

@@ -1145,7 +1145,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** @description Whether the input starts anew when a version is published, and why. */
+        /** @description Whether reading of the input starts anew, or ends, when a version is published, and why. */
         get: operations["pipelines_versions_input_change_retrieve"];
         put?: never;
         post?: never;
@@ -3142,8 +3142,10 @@ export interface components {
         InputChange: {
             /** @description Whether the input is read as if nothing had been read yet, so that messages may come in again. */
             starts_anew: boolean;
-            /** @description Why it starts anew; empty when it goes on where it is. */
+            /** @description Why it starts anew; empty when it does not. */
             causes: components["schemas"]["Cause"][];
+            /** @description Whether an input that is read now is not read any more, and the position in it is given up. */
+            ends: boolean;
         };
         /** @description How the input of the published version is read. */
         InputState: {

@@ -17,7 +17,7 @@ import {
 import type { components } from '@/lib/api/schema'
 import type { Pipeline } from '@/lib/queries/pipelines'
 
-import { StartsAnew } from './starts-anew'
+import { givesUpPosition, StartsAnew } from './starts-anew'
 
 type Version = components['schemas']['Version']
 
@@ -98,7 +98,7 @@ function RestoreButton({ pipeline, version }: ReturnProps) {
   )
 }
 
-/** Publishes the version again; asks before if its input would start anew. */
+/** Publishes the version again; asks before if the position in its input would be given up. */
 export function RollBackButton({ pipeline, version }: ReturnProps) {
   const { t } = useTranslation()
   const { number } = version
@@ -115,7 +115,7 @@ export function RollBackButton({ pipeline, version }: ReturnProps) {
     setIsAsking(true)
     try {
       const change = await askChange(number)
-      if (change.starts_anew) setRestart(change)
+      if (givesUpPosition(change)) setRestart(change)
       else rollBack()
     } catch (error) {
       toastFailed(error)

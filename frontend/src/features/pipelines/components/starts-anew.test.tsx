@@ -19,8 +19,10 @@ afterEach(async () => {
 
 const pipeline = { id: 'p1', name: 'Orders', version: 3, published_version: 2 } as Pipeline
 const version = { number: 1 } as components['schemas']['Version']
-const goesOn: InputChange = { starts_anew: false, causes: [] }
+const goesOn: InputChange = { starts_anew: false, causes: [], ends: false }
+const ends: InputChange = { ...goesOn, ends: true }
 const startsAnew: InputChange = {
+  ...goesOn,
   starts_anew: true,
   causes: [
     { path: 'input.options.source.table', title: 'Table' },
@@ -51,7 +53,7 @@ test('before a version is published it is said that its input starts anew, and w
 })
 
 test('one field is named in the singular', () => {
-  show({ starts_anew: true, causes: [{ path: 'input.connector', title: 'Connector' }] }, 3, dialog)
+  show({ ...goesOn, starts_anew: true, causes: [{ path: 'input.connector', title: 'Connector' }] }, 3, dialog)
   expect(screen.getByText(/^Connector has changed, so/)).toBeTruthy()
 })
 
@@ -59,6 +61,20 @@ test('nothing is said of an input that goes on', () => {
   show(goesOn, 3, dialog)
   expect(screen.getByText('Publish')).toBeTruthy()
   expect(screen.queryByText('Reading starts anew')).toBeNull()
+})
+
+test('it is said that an input which is replaced by another kind is not read any more', () => {
+  show(ends, 3, dialog)
+  expect(screen.getByText('Reading ends')).toBeTruthy()
+  expect(screen.getByText(/the position in it is given up/)).toBeTruthy()
+  expect(screen.queryByText('Reading starts anew')).toBeNull()
+})
+
+test('rolling back to a version that reads nothing is confirmed first', async () => {
+  const client = show(ends, 1, <RollBackButton pipeline={pipeline} version={version} />)
+  fireEvent.click(screen.getByRole('button', { name: 'Roll back' }))
+  expect(await screen.findByText('Reading ends')).toBeTruthy()
+  expect(client.getMutationCache().getAll().length).toBe(0)
 })
 
 test('the fields are named in the reader\u2019s language', async () => {
