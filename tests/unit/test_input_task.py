@@ -1,15 +1,21 @@
 """The input task, as far as it needs no server."""
 
 import asyncio
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, cast
 from uuid import uuid4
 
 import pytest
 
+from backend.domain import limits, routing
+from backend.domain import message as names
 from backend.domain.capabilities import DeliveryError, ReadBatch, Reading, ReadStream
 from backend.domain.connector import RuntimeConnector, connectors
 from backend.domain.inputs.connector import ConnectorInput
 from backend.domain.pipeline import PipelineConfig, PipelineSnapshot
+from backend.domain.reasons import Reason
+from backend.domain.records import Record
 from backend.domain.stages import INPUT_BATCHING
 from backend.manager_api.client import RuntimePipeline
 from backend.manager_api.leases import InputLease, Progress
@@ -49,13 +55,26 @@ class Manager:
         self.completed.append(progress)
 
 
-def reader_of(manager: Manager, reading: Reading) -> InputReader:
-    """A reader that reaches neither Kafka nor Redis: its input never gets as far as that."""
+class Kafka:
+    """Has everything at once."""
+
+    def __init__(self) -> None:
+        self.records: list[Record] = []
+
+    async def send_all(self, records: Sequence[Record]) -> asyncio.Future[None]:
+        self.records += records
+        acknowledged: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        acknowledged.set_result(None)
+        return acknowledged
+
+
+def reader_of(manager: Manager, reading: Reading, kafka: Kafka | None = None) -> InputReader:
+    """A reader that reaches no Redis, and no other Kafka."""
     services = ReaderServices(
         stage=INPUT_BATCHING,
         config=cast(Any, manager),
         leases=cast(Any, manager),
-        producer=cast(Any, None),
+        producer=cast(Any, kafka or Kafka()),
         recorder=Recorder("redis://nobody.invalid"),
         calls=asyncio.Semaphore(),
     )
@@ -186,3 +205,25 @@ async def test_a_reader_that_loses_its_lease_while_its_input_opens_ends_at_once_
         await asyncio.wait([reading])
     assert reading.cancelled()
     assert (door.closed, manager.completed) == (1, [])
+
+
+async def test_an_oversized_record_is_set_aside_as_it_fits_into_kafka_and_reading_goes_on(tmp_path: Path) -> None:
+    oversized = [b'"' + b"a" * limits.BODY_BYTES + b'"', b'"' + b"b" * (2 * limits.TOPIC_BYTES) + b'"']
+    (tmp_path / "orders").write_bytes(b"\n".join([b'{"n": 1}', *oversized, b'{"n": 2}']))
+    manager = Manager(RuntimeConnector(type="toy_lines", connection={"folder": str(tmp_path)}), file="orders")
+    kafka = Kafka()
+    await reader_of(manager, Reading.BATCHING, kafka).run()
+    [progress] = manager.completed
+    assert (progress.failure, progress.breakpoint, progress.rows) == ("", b"4", 4)
+    first, *set_aside, last = kafka.records
+    assert [record.value for record in (first, last)] == [b'{"n": 1}', b'{"n": 2}']
+    assert first.topic == last.topic != routing.DEAD_LETTER
+    for record, body in zip(set_aside, oversized, strict=True):
+        headers = dict(record.headers)
+        assert record.topic == routing.DEAD_LETTER
+        assert headers[names.DEAD_STAGE] == b"input_batching"
+        assert headers[names.DEAD_REASON] == Reason.TOO_LARGE.encode()
+        assert b"larger than 3,145,728 bytes" in headers[names.DEAD_ERROR]
+        assert record.size <= limits.RECORD_BYTES
+        assert body.startswith(record.value)
+    assert set_aside[0].value == oversized[0]  # it still fits whole
