@@ -17,6 +17,7 @@ from backend.domain import limits
 from backend.domain.capabilities import Reading
 from backend.domain.stages import Stage
 from backend.kafka.client.producer import AsyncProducer
+from backend.kafka.client.shared_producer import SharedProducer
 from backend.manager_api.client import ConfigClient
 from backend.manager_api.credentials import manager_access
 from backend.manager_api.leases import InputLease, LeaseClient, LeasesUnavailableError
@@ -37,7 +38,10 @@ not counted, so that inputs that hang hold up no others."""
 _MANAGER_CALLS = 8
 """Calls of readers to the manager at the same time, so that many batches that begin together do not overload it."""
 _UNACKNOWLEDGED_KIBIBYTES = 256 * 1024
-"""What all readers together may have sent that Kafka has not acknowledged. Those that send more wait."""
+"""What all readers together may have sent that Kafka has not acknowledged, each an equal share. Those that send more
+wait."""
+_UNACKNOWLEDGED_RECORDS = 1_000_000
+"""So many that records of any usual size reach the limit of bytes, which is shared, before this one, which is not."""
 _CLAIM_SECONDS = 2.0
 _RENEW_SECONDS = 5.0
 _REFRESH_SECONDS = 15 * 60.0
@@ -79,12 +83,14 @@ class InputTask:
                 "compression.type": "lz4",
                 "message.max.bytes": limits.RECORD_BYTES,
                 "queue.buffering.max.kbytes": _UNACKNOWLEDGED_KIBIBYTES,
+                "queue.buffering.max.messages": _UNACKNOWLEDGED_RECORDS,
                 "reconnect.backoff.max.ms": 1000,
             }
         )
         config = ConfigClient(redis_url=environment.redis_url, **manager)
         calls = asyncio.Semaphore(_MANAGER_CALLS)
-        self._services = ReaderServices(self._stage, config, self._leases, producer, recorder, calls)
+        shared = SharedProducer(producer, _UNACKNOWLEDGED_KIBIBYTES * 1024)
+        self._services = ReaderServices(self._stage, config, self._leases, shared, recorder, calls)
         try:
             await config.start(_CONFIG_SECONDS)
             self._claiming = asyncio.create_task(self._claim())

@@ -31,7 +31,7 @@ from backend.domain.message_maker import MessageMaker
 from backend.domain.reasons import Reason
 from backend.domain.records import Record, dead_letter
 from backend.domain.stages import Stage
-from backend.kafka.client.producer import AsyncProducer
+from backend.kafka.client.shared_producer import SharedProducer
 from backend.manager_api.client import ConfigClient, ConfigUnavailableError, RuntimePipeline, UnknownPipelineError
 from backend.manager_api.leases import InputLease, LeaseClient, LeaseLostError, LeasesUnavailableError, Progress
 from backend.network import tasks
@@ -64,7 +64,7 @@ class ReaderServices:
     stage: Stage
     config: ConfigClient
     leases: LeaseClient
-    producer: AsyncProducer
+    producer: SharedProducer
     recorder: Recorder
     calls: asyncio.Semaphore
 
@@ -76,6 +76,7 @@ class InputReader:
         self.lease = lease
         self._reading = reading
         self._services = services
+        self._producer = services.producer.share()
         self._progress = Progress()
         self._recorded = b""
         """The last breakpoint that the manager has recorded."""
@@ -236,9 +237,7 @@ class InputReader:
     async def _send(self, maker: MessageMaker, batch: Batch) -> asyncio.Future[None]:
         """Ends when Kafka has acknowledged everything, or with KafkaException. Raises KafkaException."""
         received_at = utc_now()
-        return await self._services.producer.send_all(
-            [self._record(maker, record, received_at) for record in batch.records]
-        )
+        return await self._producer.send_all([self._record(maker, record, received_at) for record in batch.records])
 
     async def _acknowledged(self, sent: asyncio.Future[None], batch: Batch) -> None:
         """Notes the progress once Kafka has acknowledged the batch. Raises KafkaException."""

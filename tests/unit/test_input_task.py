@@ -61,6 +61,9 @@ class Kafka:
     def __init__(self) -> None:
         self.records: list[Record] = []
 
+    def share(self) -> "Kafka":
+        return self
+
     async def send_all(self, records: Sequence[Record]) -> asyncio.Future[None]:
         self.records += records
         acknowledged: asyncio.Future[None] = asyncio.get_running_loop().create_future()
