@@ -206,6 +206,20 @@ def pipeline_failure(pipeline: Pipeline) -> str:
     return ""
 
 
+def draft_failure(pipeline: Pipeline) -> str:
+    """Why the newest version cannot be read, in a sentence; empty when it can, and when it is the published one. The
+    pipeline must come from ``pipelines_of``."""
+    newest: Any = pipeline
+    if pipeline.published is not None and pipeline.published.number == newest.latest_number:
+        return ""
+    stored = newest.latest_config, newest.latest_schema_version, newest.latest_option_versions
+    try:
+        PipelineConfig.load_stored(*stored)
+    except UnreadableConfigError as error:
+        return str(error)
+    return ""
+
+
 def _config(pipeline: Pipeline, number: int) -> dict[str, Any]:
     if number == 0:
         return {}

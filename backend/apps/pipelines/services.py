@@ -49,7 +49,7 @@ def pipeline_create(*, workspace: Workspace, actor: User, name: str, config: dic
 
 
 def pipeline_update(*, pipeline: Pipeline, actor: User, name: str, config: dict[str, Any]) -> Pipeline:
-    """Saves a new version, unless the configuration is unchanged. The published version stays."""
+    """Saves a new version, unless the configuration is unchanged and can be read. The published version stays."""
     validated = config_validate(workspace=pipeline.workspace, config=config)
     _check_name_is_free(pipeline.workspace, name, but=pipeline)
     _check_schema(pipeline, validated)
@@ -60,11 +60,21 @@ def pipeline_update(*, pipeline: Pipeline, actor: User, name: str, config: dict[
         after = {"name": name, "config": validated.model_dump(mode="json")}
         locked.name = name
         locked.save(update_fields=["name", "updated_at"])
-        if before["config"] != after["config"]:
+        if before["config"] != after["config"] or not _is_readable(newest):
             _add_version(locked, newest.number + 1 if newest else 1, validated, actor)
         if before != after:
             _audit("update", locked, actor, before=before, after=after)
     return locked
+
+
+def _is_readable(version: PipelineVersion | None) -> bool:
+    if version is None:
+        return False
+    try:
+        version.load()
+    except UnreadableConfigError:
+        return False
+    return True
 
 
 def pipeline_restore(*, pipeline: Pipeline, actor: User, number: int) -> Pipeline:

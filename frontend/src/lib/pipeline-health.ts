@@ -13,7 +13,7 @@ export function isTroubled(pipeline: Pipeline, condition: Condition | undefined)
 /** The one word for how a pipeline is: the worst that is true of it. */
 export function healthOf(pipeline: Pipeline, condition: Condition | undefined): Health {
   if (pipeline.provisioning?.state === 'provisioning') return 'provisioning'
-  if (pipeline.published_version === null) return pipeline.provisioning ? 'failed' : 'draft'
+  if (pipeline.published_version === null) return pipeline.provisioning || pipeline.draft_failure ? 'failed' : 'draft'
   if (pipeline.failure) return 'failed'
   const states = condition?.breakers.map(({ breaker }) => breaker.state) ?? []
   if (states.includes('open')) return 'breakerOpen'

@@ -159,6 +159,23 @@ def test_one_that_cannot_be_read_is_shown_paused_and_deleted(
     assert published(str(neighbour.pk)) is not None
 
 
+@pytest.mark.parametrize("changes", [{"schema_version": 99}, {"config": {"transforms": [{"type": "of_a_plugin"}]}}])
+def test_a_draft_that_cannot_be_read_says_so_and_is_replaced_or_deleted(
+    client: APIClient, config: dict[str, Any], changes: dict[str, Any]
+) -> None:
+    url = f"{URL}{client.post(URL, {'name': 'Orders', 'config': config}, format='json').json()['id']}/"
+    PipelineVersion.objects.update(**changes)
+    [listed] = client.get(URL).json()["results"]
+    shown = client.get(url).json()
+    assert "cannot be read" in shown["draft_failure"] or "later release" in shown["draft_failure"]
+    assert (listed["draft_failure"], shown["failure"]) == (shown["draft_failure"], "")
+    assert client.post(f"{url}publish/").status_code == 400
+    replaced = client.put(url, {"name": "Orders", "config": config}, format="json").json()
+    assert (replaced["version"], replaced["draft_failure"]) == (2, "")
+    PipelineVersion.objects.filter(number=2).update(**changes)
+    assert client.delete(url).status_code == 204
+
+
 def test_an_accepting_pipeline_is_not_deleted(client: APIClient, workspace: Workspace, on_commit: Any) -> None:
     pipeline = factories.make_pipeline(workspace)
     url = f"{URL}{pipeline.pk}/"

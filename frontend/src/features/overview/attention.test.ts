@@ -6,7 +6,7 @@ import type { Pipeline } from '@/lib/queries/pipelines'
 import { needsOf } from './attention'
 
 const pipeline = (id: string, fields: Partial<Pipeline> = {}) =>
-  ({ id, failure: '', provisioning: null, warnings: [], ...fields }) as unknown as Pipeline
+  ({ id, failure: '', draft_failure: '', provisioning: null, warnings: [], ...fields }) as unknown as Pipeline
 
 const condition = (fields: object) => ({ dead_letters: 0, reasons: [], breakers: [], ...fields }) as unknown as Condition
 

@@ -22,7 +22,8 @@ export function needsOf(pipelines: Pipeline[], conditions: Map<string, Condition
 
 function needsOfOne(pipeline: Pipeline, condition: Condition | undefined): Need[] {
   const needs: Need[] = []
-  const cause = pipeline.failure || (pipeline.provisioning?.state === 'failed' ? pipeline.provisioning.cause : '')
+  const unprepared = pipeline.provisioning?.state === 'failed' ? pipeline.provisioning.cause : ''
+  const cause = pipeline.failure || unprepared || pipeline.draft_failure
   if (cause) needs.push({ pipeline, kind: 'failed', cause })
   for (const warning of pipeline.warnings) needs.push({ pipeline, kind: 'endangered', cause: warning })
   for (const opened of condition?.breakers ?? []) needs.push({ pipeline, kind: 'breaker', opened })

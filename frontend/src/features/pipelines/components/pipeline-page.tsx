@@ -60,6 +60,11 @@ function PipelineDetail({ pipeline, outputs, output }: Props & { pipeline: Pipel
           {text(pipeline.failure)}
         </Alert>
       )}
+      {pipeline.draft_failure && (
+        <Alert color="red" mb="md" title={t('pipelines.unreadableTitle', { version: pipeline.version })}>
+          {text(pipeline.draft_failure)} {t('pipelines.unreadableHint')}
+        </Alert>
+      )}
       {pipeline.warnings.map((warning) => (
         <Alert key={warning} color="orange" mb="md" title={t('pipelines.endangeredTitle')}>
           {warning}

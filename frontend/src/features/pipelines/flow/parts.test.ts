@@ -1,6 +1,7 @@
 import { expect, test } from 'vitest'
 
 import { partPathOf, partsOf, summaryOf, withAdded, withMoved, withoutPart, withPart } from './parts'
+import { variantOf } from './part-schema'
 
 const config = {
   input: { type: 'http' },
@@ -13,6 +14,15 @@ const config = {
 test('parts stand in the order in which messages meet them; what is not configured is no part', () => {
   expect(partsOf(config).map(({ path }) => path)).toEqual(['input', 'transforms.0', 'transforms.1', 'index', 'outputs.0'])
   expect(partsOf({}).map(({ path }) => path)).toEqual(['input'])
+})
+
+test('what another release or a plugin stored is shown as far as it is known', () => {
+  const stored = { input: 'nobody', transforms: [{ type: 'of_a_plugin', path: 'a' }], outputs: 'nonsense' } as never
+  const [, step, ...others] = partsOf(stored)
+  expect([step?.path, others]).toEqual(['transforms.0', []])
+  const schema = { properties: { transforms: { items: { discriminator: { mapping: { set: '#/$defs/Set' } } } } } } as never
+  expect(variantOf(schema, 'transforms.0', { type: 'of_a_plugin' })).toBeUndefined()
+  expect(withoutPart(stored, 'transforms.0').transforms).toEqual([])
 })
 
 test('a problem leads to the part that it is about', () => {
