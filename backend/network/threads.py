@@ -1,10 +1,16 @@
 """Threads for calls of code that may never return."""
 
 import asyncio
+import logging
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Future, ThreadPoolExecutor
 from threading import Thread
 from typing import Any, ParamSpec, TypeVar
+
+log = logging.getLogger(__name__)
+
+_GRACE_SECONDS = 1.0
+"""For work that is cut at its own time limit, and closes what it opened."""
 
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -31,11 +37,12 @@ class DaemonThreads(ThreadPoolExecutor):
         return future
 
 
-def run_with_limit(work: Coroutine[Any, Any, T], seconds: float) -> T:
+def run_with_limit(work: Coroutine[Any, Any, T], seconds: float, name: str) -> T:
     """Runs it on an event loop of its own, in a thread of its own, and returns its result.
 
-    Raises TimeoutError after so many seconds, also when it blocks its event loop or waits for a thread that hangs. It
-    is left behind then, with its threads.
+    The work is expected to end by itself within so many seconds. Raises TimeoutError soon after them, also when it
+    blocks its event loop or waits for a thread that hangs. It is left behind then, with its threads, and the log says
+    so of ``name``.
     """
 
     def run() -> T:
@@ -43,4 +50,8 @@ def run_with_limit(work: Coroutine[Any, Any, T], seconds: float) -> T:
             runner.get_loop().set_default_executor(DaemonThreads())
             return runner.run(work)
 
-    return DaemonThreads().submit(run).result(seconds)
+    try:
+        return DaemonThreads().submit(run).result(seconds + _GRACE_SECONDS)
+    except TimeoutError:
+        log.error("%s hangs, and its thread is left behind.", name)
+        raise

@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 from pydantic import SecretStr
 
-from backend.apps.connectors import services
 from backend.apps.connectors.services import connector_check
 from backend.apps.workspaces.models import Workspace
 from backend.domain import connector as domain
@@ -19,6 +18,7 @@ from backend.domain.capabilities import Connection
 from backend.domain.connector import CheckFailedError, Connector, connectors
 from backend.domain.errors import ConfigError
 from backend.domain.masking import MASK
+from backend.network import threads
 from backend.settings import ROOT
 
 SECRET = "s3cret/ with 'quotes'\nand\ttwo lines"
@@ -55,7 +55,7 @@ def short(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     RELEASED.clear()
     monkeypatch.setitem(connectors._classes, "checked", Checked)
     monkeypatch.setattr(domain, "CHECK_SECONDS", 0.2)
-    monkeypatch.setattr(services, "_GRACE_SECONDS", 0.2)
+    monkeypatch.setattr(threads, "_GRACE_SECONDS", 0.2)
     yield
     RELEASED.set()
 
@@ -143,17 +143,18 @@ def test_what_a_check_does_not_declare_is_a_sentence_and_logged_without_secrets(
     assert type(error).__name__ in caplog.text
 
 
-def test_a_process_ends_although_a_check_hangs() -> None:
+def test_a_process_ends_although_a_check_hangs_and_its_log_says_which() -> None:
     script = """
 import asyncio, threading
 from backend.network.threads import run_with_limit
 async def hang():
     await asyncio.to_thread(threading.Event().wait)
 try:
-    run_with_limit(hang(), 0.2)
+    run_with_limit(hang(), 0.2, "The test")
 except TimeoutError:
     print("cut")
 """
     command = [sys.executable, "-c", script]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=30, check=False)
     assert (done.returncode, done.stdout) == (0, "cut\n"), done.stderr
+    assert "The test hangs, and its thread is left behind." in done.stderr

@@ -41,9 +41,6 @@ from backend.network.threads import run_with_limit
 
 log = logging.getLogger(__name__)
 
-_GRACE_SECONDS = 1.0
-"""For a connection test that is cut at its time limit and closes what it opened."""
-
 StoredConnection = tuple[dict[str, Any], dict[str, str]]
 """A stored connection: masked, and its secrets by path."""
 _NOTHING_STORED: StoredConnection = ({}, {})
@@ -158,9 +155,9 @@ def connector_check(
     model, _ = _checked(workspace, cls, connection, _stored_connection(stored))
     try:
         try:
-            return run_with_limit(domain.check_connection(cls, model), domain.CHECK_SECONDS + _GRACE_SECONDS)
+            check = domain.check_connection(cls, model)
+            return run_with_limit(check, domain.CHECK_SECONDS, f"The check of a connector of type {type}")
         except TimeoutError:
-            log.error("The check of a connector of type %s hangs, and its thread is left behind.", type)
             raise domain.no_answer(model) from None
     except domain.CheckFailedError as error:
         raise ConfigError({f"connection.{error.field}" if error.field else "connection": [str(error)]}) from None

@@ -29,8 +29,6 @@ log = logging.getLogger(__name__)
 _CALL_SECONDS = 30.0
 _STATE_SECONDS = 15.0
 _CLOSE_SECONDS = 5.0
-_GRACE_SECONDS = 1.0
-"""For a call that is cut at its time limits, and ends."""
 _CALLS = 10
 """Registrations whose state is asked for at the same time."""
 _LANES_HOLD = timedelta(minutes=5)
@@ -218,9 +216,8 @@ def _limited_call(
     """Returns whatever the connector does, even when it waits for a thread that hangs. Raises DeliveryError."""
     work = _bound_call(runtime, registration, call, seconds)
     try:
-        return run_with_limit(work, seconds + _CLOSE_SECONDS + _GRACE_SECONDS)
+        return run_with_limit(work, seconds + _CLOSE_SECONDS, f"A call of Register to {runtime.type}")
     except TimeoutError:
-        log.error("A call of Register to %s hangs, and its thread is left behind.", runtime.type)
         raise _no_answer(seconds) from None
 
 
