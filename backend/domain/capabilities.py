@@ -38,6 +38,10 @@ class Connection(VersionedModel):
         """The hosts that will be connected to, by the field that names them."""
         return {}
 
+    def far_hosts(self) -> dict[str, list[str]]:
+        """The hosts that one of those will connect to in its own network, by the field that names them."""
+        return {}
+
 
 class Options(VersionedModel):
     """Base of what a pipeline sets for one use of a connector: a path, a topic, a table. Their version is stored beside

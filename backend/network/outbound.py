@@ -15,6 +15,19 @@ from backend.settings import platform_settings
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
+_METADATA_ADDRESS = "169.254.169.254"
+_METADATA_NAMES = {
+    "metadata",
+    "metadata.goog",
+    "metadata.google.internal",
+    "instance-data",
+    "instance-data.ec2.internal",
+    "metadata.tencentyun.com",
+}
+_METADATA: tuple[Network, ...] = tuple(
+    map(ipaddress.ip_network, ("fd00:ec2::254/128", "fd20:ce::254/128", "100.100.100.200/32", "168.63.129.16/32"))
+)
+"""Addresses at which clouds tell machines their credentials, beside those that are link-local."""
 _NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
 
 
@@ -30,8 +43,8 @@ class OutboundPolicy:
 
     def check_address(self, text: str) -> None:
         """Checks an IP address before it is connected to. Raises ForbiddenAddressError."""
-        address = _unwrapped(ipaddress.ip_address(text.partition("%")[0]))
-        if any(address.version == network.version and address in network for network in self._allowed):
+        address = _parsed(text)
+        if _is_in(address, self._allowed):
             return
         # Shared address space (100.64.0.0/10) is neither global nor private.
         if not address.is_global or address.is_multicast or address.is_reserved:
@@ -53,6 +66,26 @@ class OutboundPolicy:
         for *_, address in resolved:
             self.check_address(str(address[0]))
 
+    def check_far_host(self, host: str) -> None:
+        """Checks a host that is reached through another one, which looks its name up in its own network: private
+        addresses are what a tunnel is for, but none that is link-local or a cloud's metadata service. Raises
+        ForbiddenAddressError."""
+        name = host.strip("[]").partition("%")[0].rstrip(".").lower()
+        literal = _METADATA_ADDRESS if name in _METADATA_NAMES else name
+        try:
+            resolved: list[Any] = socket.getaddrinfo(
+                literal, None, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST
+            )
+        except (OSError, UnicodeError):
+            return
+        for address in (_parsed(str(found[0])) for *_, found in resolved):
+            if (address.is_link_local or _is_in(address, _METADATA)) and not _is_in(address, self._allowed):
+                raise ForbiddenAddressError(
+                    f"{host} is link-local or a cloud's metadata service, which is not reached through a tunnel "
+                    "either. If connecting to it is intended, an operator can allow its network with "
+                    "HEADRACE_OUTBOUND_ALLOW."
+                )
+
     def address_of(self, host: str) -> str:
         """The address to connect to, for clients that do not check it themselves: a second resolution of the name
         could lead elsewhere. Raises ForbiddenAddressError, and OSError when the host is unknown."""
@@ -70,6 +103,14 @@ def outbound_policy() -> OutboundPolicy:
     """The installation's policy. Raises ValueError when HEADRACE_OUTBOUND_ALLOW is not a list of networks."""
     allowed = platform_settings().outbound_allow
     return OutboundPolicy(ipaddress.ip_network(part.strip()) for part in allowed.split(",") if part.strip())
+
+
+def _parsed(text: str) -> Address:
+    return _unwrapped(ipaddress.ip_address(text.partition("%")[0]))
+
+
+def _is_in(address: Address, networks: Iterable[Network]) -> bool:
+    return any(address.version == network.version and address in network for network in networks)
 
 
 def _unwrapped(address: Address) -> Address:

@@ -63,3 +63,40 @@ def test_an_operator_can_allow_networks() -> None:
         policy.check_address("10.2.0.1")
     with pytest.raises(ForbiddenAddressError):
         policy.check_address("127.0.0.1")
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        "169.254.169.254",
+        "169.254.169.254.",
+        "169.254.170.2",
+        "169.254.43518",
+        "2852039166",
+        "0xa9fea9fe",
+        "[::ffff:169.254.169.254]",
+        "fe80::1",
+        "fe80::1%eth0",
+        "fd00:ec2::254",
+        "100.100.100.200",
+        "168.63.129.16",
+        "Metadata.Google.Internal.",
+        "instance-data",
+    ],
+)
+def test_behind_a_tunnel_link_local_addresses_and_metadata_services_are_refused(host: str) -> None:
+    with pytest.raises(ForbiddenAddressError, match="HEADRACE_OUTBOUND_ALLOW"):
+        PUBLIC_ONLY.check_far_host(host)
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "10.1.2.3", "fd12::1", "db.internal", "8.8.8.8", "::1"])
+def test_behind_a_tunnel_private_addresses_and_names_are_what_it_is_for(host: str) -> None:
+    PUBLIC_ONLY.check_far_host(host)
+
+
+def test_an_operator_can_allow_link_local_addresses_behind_a_tunnel() -> None:
+    policy = OutboundPolicy([ipaddress.ip_network("169.254.0.0/16")])
+    policy.check_far_host("169.254.7.7")
+    policy.check_far_host("metadata.google.internal")
+    with pytest.raises(ForbiddenAddressError):
+        policy.check_far_host("fe80::1")

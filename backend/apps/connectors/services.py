@@ -218,10 +218,11 @@ def _faults_answered(cls: type[domain.Connector]) -> Iterator[None]:
 
 def _check_hosts(model: Connection) -> None:
     errors: dict[str, list[str]] = {}
-    for field, hosts in model.hosts().items():
-        for host in hosts:
+    policy = outbound_policy()
+    for check, named in ((policy.check_host, model.hosts()), (policy.check_far_host, model.far_hosts())):
+        for field, host in ((field, host) for field, hosts in named.items() for host in hosts):
             try:
-                outbound_policy().check_host(host)
+                check(host)
             except ForbiddenAddressError as error:
                 errors.setdefault(f"connection.{field}", []).append(str(error))
     if errors:
@@ -246,7 +247,8 @@ def _check_secrets_stay(model: Connection, connection: dict[str, Any], previous:
     if not masks:
         return
     try:
-        same = cls.model_validate(join_secrets(*previous)).hosts() == model.hosts()
+        former = cls.model_validate(join_secrets(*previous))
+        same = (former.hosts(), former.far_hosts()) == (model.hosts(), model.far_hosts())
     except ValidationError:
         same = False
     if not same:

@@ -66,8 +66,10 @@ class DatabaseConnection(ClientCertificate, _Server):  # in this order of bases,
     )
 
     def hosts(self) -> dict[str, list[str]]:
-        # The host behind a tunnel is looked up by the SSH server, in its own network.
         return {"ssh_tunnel": [self.ssh_tunnel.host]} if self.ssh_tunnel else {"host": [self.host]}
+
+    def far_hosts(self) -> dict[str, list[str]]:
+        return {"host": [self.host]} if self.ssh_tunnel else {}
 
     @property
     def server_port(self) -> int:
@@ -276,6 +278,10 @@ async def route_to(connection: DatabaseConnection) -> AsyncIterator[Route]:
         address = (await _allowed_addresses(connection.host, connection.server_port, "host"))[0]
         yield Route(address, connection.server_port, lambda: None)
         return
+    try:
+        outbound.outbound_policy().check_far_host(connection.host)
+    except outbound.ForbiddenAddressError as error:
+        raise ConnectionFailedError.of("host", Reason.FORBIDDEN, str(error), retryable=False) from None
     address = (await _allowed_addresses(tunnel.host, tunnel.port, "ssh_tunnel"))[0]
     try:
         ssh = await connected(
