@@ -13,10 +13,8 @@ from backend.domain.records import Attempt
 from backend.domain.retry import held_text
 from backend.resilience.gate import Held, Repeat
 
-_HELD = {
-    Reason.BREAKER_OPEN: "The circuit breaker of this output is open; the message is delivered once it has closed.",
-    Reason.RATE_LIMITED: "The output's rate limit is used up; the message is delivered as the limit allows.",
-}
+_BREAKER_OPEN = "The circuit breaker of this output is open; the message is delivered once it has closed."
+_RATE_LIMITED = "The output's rate limit is used up; the message is delivered as the limit allows."
 
 
 def succeeded(client: DeliveryClient, number: int, seconds: float, receipt: Receipt) -> list[Attempt]:
@@ -37,8 +35,15 @@ def not_attempted(admission: Repeat | Held, delivery: Delivery) -> Outcome:
     """The outcome of a message that was not admitted."""
     if isinstance(admission, Repeat):
         return Suppressed(admission.position in (delivery.position, *delivery.read_at), delivery.attempts)
-    text = held_text(admission.due) if admission.asked else _HELD[admission.reason]
-    return Undeliverable(admission.reason, text, delivery.attempts, due=admission.due)
+    return Undeliverable(admission.reason, _why_held(admission), delivery.attempts, due=admission.due)
+
+
+def _why_held(held: Held) -> str:
+    if held.asked:
+        return held_text(held.due)
+    if held.reason == Reason.RATE_LIMITED:
+        return _RATE_LIMITED
+    return f"{_BREAKER_OPEN} What opened it: {held.cause}" if held.cause else _BREAKER_OPEN
 
 
 def _milliseconds(seconds: float) -> float:

@@ -62,11 +62,13 @@ class Repeat:
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """The attempt may not be made before ``due`` (Unix time). ``asked``: the receiver asked to be left alone."""
+    """The attempt may not be made before ``due`` (Unix time). ``asked``: the receiver asked to be left alone. ``cause``
+    is the error that opened the breaker; empty when this task opened it without Redis."""
 
     reason: Literal[Reason.BREAKER_OPEN, Reason.RATE_LIMITED]
     due: float
     asked: bool = False
+    cause: str = ""
 
 
 Admission = Send | Repeat | Held
@@ -462,8 +464,8 @@ def _admission(answer: list[bytes]) -> Admission:
             return Send(float(wait), probe=bool(probe))
         case [b"repeat", position]:
             return Repeat(position.decode())
-        case [b"open", until]:
-            return Held(Reason.BREAKER_OPEN, float(until))
+        case [b"open", until, cause]:
+            return Held(Reason.BREAKER_OPEN, float(until), cause=cause.decode(errors="replace"))
         case [b"held", until]:
             return Held(Reason.RATE_LIMITED, float(until), asked=True)
         case [b"limited", due]:

@@ -151,6 +151,15 @@ def test_neighbours_9_a_message_that_was_kept_back_says_who_wanted_it() -> None:
     assert "rate limit" in outcome.error  # type: ignore[union-attr]
 
 
+@pytest.mark.parametrize("cause", ["The receiver answered 503.", ""])
+def test_a_message_that_a_breaker_held_back_says_what_opened_it(cause: str) -> None:
+    delivery = type("AnyDelivery", (), {"attempts": []})
+    held = Held(Reason.BREAKER_OPEN, 5.0, cause=cause)
+    outcome = attempts.not_attempted(held, delivery)  # type: ignore[arg-type]
+    assert outcome.error.startswith("The circuit breaker of this output is open;")  # type: ignore[union-attr]
+    assert outcome.error.endswith(f"What opened it: {cause}" if cause else "once it has closed.")  # type: ignore[union-attr]
+
+
 # -- without Redis -------------------------------------------------------------
 
 

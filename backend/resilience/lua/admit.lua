@@ -6,15 +6,15 @@
 --       4 burst  5 horizon in seconds  6 output's name for events (JSON)
 --       then a pair for each attempt: its kind (first, redelivery, retry) and the message's id ("" for a retry)
 -- Returns {time, breaker's state, its until, seconds left of the hold or ""} followed by one answer for each attempt:
---   {"repeat", position} | {"open", until} | {"held", until} | {"limited", due} | {"send", wait, "probe" or ""}
+--   {"repeat", position} | {"open", until, cause} | {"held", until} | {"limited", due} | {"send", wait, "probe" or ""}
 -- Seconds that an unused breaker is kept beyond its open time; so the state of a deleted pipeline goes too.
 local kept = 30 * 86400
 local clock = redis.call('TIME')
 local now = ARGV[1] ~= '' and tonumber(ARGV[1]) or tonumber(clock[1]) + tonumber(clock[2]) / 1e6
 local interval, burst, horizon = tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
 
-local breaker = redis.call('HMGET', KEYS[1], 'state', 'until')
-local state, ends = breaker[1] or 'closed', tonumber(breaker[2] or '0')
+local breaker = redis.call('HMGET', KEYS[1], 'state', 'until', 'cause')
+local state, ends, cause = breaker[1] or 'closed', tonumber(breaker[2] or '0'), breaker[3] or ''
 local backlog = interval > 0 and redis.call('EXISTS', KEYS[5]) == 1
 local held = redis.call('GET', KEYS[7])
 local starts = math.max(now, tonumber(held or '0'))
@@ -51,7 +51,7 @@ for i = 7, #ARGV, 2 do
   if position then
     answers[#answers + 1] = {'repeat', position}
   elseif state ~= 'closed' and now < ends then
-    answers[#answers + 1] = {'open', string.format('%.3f', ends)}
+    answers[#answers + 1] = {'open', string.format('%.3f', ends), cause}
   elseif starts - now > horizon then
     answers[#answers + 1] = {'held', string.format('%.3f', starts)}
   elseif kind == 'first' and backlog then

@@ -123,8 +123,8 @@ async def test_errors_open_it_for_all_and_every_turn_is_an_event(
     one, other = output(key=key), output(key=key)
     for number in range(3):
         one.failed(f"error {number}", probe=False)
-    assert await admit(one) == Held("breaker_open", clock.now + 100)
-    assert await admit(other) == Held("breaker_open", clock.now + 100)
+    assert await admit(one) == Held("breaker_open", clock.now + 100, cause="error 2")
+    assert await admit(other) == Held("breaker_open", clock.now + 100, cause="error 2")
     assert one.opened.is_set()
     clock.now += 100
     assert await admit(other) == Send(probe=True)
@@ -303,7 +303,8 @@ async def test_without_redis_each_output_goes_on_alone_and_tells_later(redis_ser
     await wait_until_async(redis_is_back)
     shared = other.output(key, POLICY, None)
     assert await shared.admit("first", message) == Repeat("0:9")
-    assert await admit(shared) == Held("breaker_open", pytest.approx(clock.now + 100))
+    until = pytest.approx(clock.now + 100)
+    assert await admit(shared) == Held("breaker_open", until, cause="Opened while Redis was unavailable.")
     await gate.close()
     await other.close()
 
@@ -431,7 +432,7 @@ async def test_neighbours_9_no_probe_is_sent_during_a_hold(output: Callable[...,
     for number in range(3):
         out.failed(f"error {number}", probe=False)
     out.hold(600)
-    assert await admit(out) == Held("breaker_open", clock.now + 100)
+    assert await admit(out) == Held("breaker_open", clock.now + 100, cause="error 2")
     clock.now += 100
     assert await admit(out) == held(clock.now + 500)
     clock.now += 500
