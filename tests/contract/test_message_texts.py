@@ -1,4 +1,5 @@
-"""Every sentence with which code rejects what a user entered is in the catalogue of each language beside English."""
+"""Every sentence with which code rejects what a user entered, or says how a pipeline is, is in the catalogue of each
+language beside English."""
 
 import ast
 import json
@@ -12,7 +13,7 @@ from backend.settings import ROOT
 from tests.contract.sources import trees_in
 from tests.contract.test_form_texts import CATALOGUES
 
-REJECTIONS = {"ValueError", "CheckFailedError", "ConflictError", "ConfigError"}
+SAID_BY = {"ValueError", "CheckFailedError", "ConflictError", "ConfigError", "Finding"}
 FOLDERS = ["backend/connectors", "backend/domain", "backend/apps"]
 # What a process or a programmer reads, not a user.
 INTERNAL = {
@@ -31,7 +32,7 @@ SENTENCE = re.compile(r"([A-Z]|{{}}).*", re.DOTALL)
 def sentences_in(tree: ast.Module) -> Iterator[str]:
     """With ``{{}}`` in place of each value."""
     for node in ast.walk(tree):
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in REJECTIONS and node.args:
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in SAID_BY and node.args:
             for text in map(_text, _texts(node.args[0])):
                 if SENTENCE.fullmatch(text) and text != VALUE:
                     yield text

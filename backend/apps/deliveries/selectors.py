@@ -1,6 +1,6 @@
 """Queries on deliveries."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import Any
 from uuid import UUID
@@ -36,42 +36,30 @@ def dead_letter_summary(letters: QuerySet[DeadLetter]) -> list[dict[str, Any]]:
     return list(groups)
 
 
-def conditions_of(workspace: Workspace) -> list[dict[str, Any]]:
-    """What needs somebody, by pipeline: open dead letters by reason, most frequent first, and circuit breakers that
-    are not closed. Pipelines without any are left out."""
-    open_letters = dead_letters_of(workspace).filter(state__in=OPEN)
-    groups: Any = open_letters.values("pipeline_id", "reason").annotate(count=Count("pk"), oldest=Min("first_at"))
-    letters: dict[Any, list[dict[str, Any]]] = {}
-    for group in groups:
-        letters.setdefault(group["pipeline_id"], []).append(group)
-    breakers: dict[Any, list[dict[str, Any]]] = {}
-    for key, breaker in _breakers_not_closed(workspace):
-        breakers.setdefault(UUID(key.pipeline_id), []).append({"output": key.output, "breaker": breaker})
-    return [
-        {
-            "pipeline": pipeline_id,
-            "dead_letters": sum(group["count"] for group in letters.get(pipeline_id, [])),
-            "oldest": min((group["oldest"] for group in letters.get(pipeline_id, [])), default=None),
-            "reasons": sorted(letters.get(pipeline_id, []), key=lambda group: -group["count"]),
-            "breakers": breakers.get(pipeline_id, []),
-        }
-        for pipeline_id in Pipeline.objects.filter(workspace=workspace).values_list("pk", flat=True)
-        if pipeline_id in letters or pipeline_id in breakers
-    ]
+def letters_by_reason(pipeline_ids: Iterable[UUID]) -> dict[UUID, list[dict[str, Any]]]:
+    """Open dead letters by pipeline and reason, most frequent first: ``reason``, ``count`` and ``oldest``."""
+    letters = DeadLetter.objects.filter(pipeline_id__in=pipeline_ids, state__in=OPEN)
+    groups: Any = letters.values("pipeline_id", "reason").annotate(count=Count("pk"), oldest=Min("first_at"))
+    by_pipeline: dict[UUID, list[dict[str, Any]]] = {}
+    for group in groups.order_by("-count"):
+        by_pipeline.setdefault(group.pop("pipeline_id"), []).append(group)
+    return by_pipeline
 
 
-def _breakers_not_closed(workspace: Workspace) -> list[tuple[OutputKey, dict[str, Any]]]:
-    """The circuit breakers of published pipelines that are open or half-open. Of the others, which are nearly all and
-    are looked at every few seconds, only the state is read."""
-    published = Pipeline.objects.filter(workspace=workspace).exclude(published=None)
-    names = published.values_list("pk", "published__breakers")
-    keys = [OutputKey(str(pipeline_id), name) for pipeline_id, breakers in names for name in breakers]
+def breakers_not_closed(names: Mapping[UUID, Iterable[str]]) -> dict[UUID, list[dict[str, Any]]]:
+    """Those of these outputs and external calls, by pipeline, whose breakers are open or half-open: ``output`` and
+    ``breaker``. Of the others, which are nearly all and are looked at every few seconds, only the state is read."""
+    keys = [OutputKey(str(pipeline_id), name) for pipeline_id, outputs in names.items() for name in outputs]
     with redis_client().pipeline(transaction=False) as batch:
         ask_states(batch, keys)
         conspicuous = [key for key, state in zip(keys, batch.execute(), strict=True) if not is_closed(state)]
         ask_breakers(batch, conspicuous)
-        shown = zip(conspicuous, breakers_shown(batch.execute()), strict=True)
-    return [(key, breaker) for key, breaker in shown if breaker["state"] != BreakerState.CLOSED]
+        shown = breakers_shown(batch.execute())
+    by_pipeline: dict[UUID, list[dict[str, Any]]] = {}
+    for key, breaker in zip(conspicuous, shown, strict=True):
+        if breaker["state"] != BreakerState.CLOSED:
+            by_pipeline.setdefault(UUID(key.pipeline_id), []).append({"output": key.output, "breaker": breaker})
+    return by_pipeline
 
 
 def waiting_by_output() -> dict[tuple[Any, str], int]:

@@ -97,6 +97,11 @@ class Export(models.Model):
                 name="export_due",
             ),
             models.Index(fields=["closed_at"], condition=models.Q(closed_at__isnull=False), name="export_closed"),
+            models.Index(
+                fields=["pipeline_id", "output"],
+                condition=models.Q(failures__gt=0, state__in=["staged", "writing", "failed"]),
+                name="export_unstored",
+            ),
         ]
 
     def __str__(self) -> str:

@@ -1,17 +1,38 @@
 """Queries on exports."""
 
+from collections.abc import Iterable
 from typing import Any
+from uuid import UUID
 
-from django.db.models import F, Min, QuerySet, Sum
+from django.db.models import Count, F, Min, QuerySet, Sum
 
 from backend.apps.exports.forming import target_of
 from backend.apps.exports.models import Export, StagedPart
 from backend.apps.workspaces.models import Workspace
 from backend.domain.model import UnreadableConfigError
+from backend.domain.status import UnstoredFiles
+
+OPEN = (Export.State.STAGED, Export.State.WRITING, Export.State.FAILED)
+"""What is not stored yet, and will be."""
+_OUTPUT = ("pipeline_id", "output")
 
 
 def exports_of(workspace: Workspace) -> QuerySet[Export]:
     return Export.objects.filter(workspace_id=workspace.pk)
+
+
+def unstored_files(pipeline_ids: Iterable[UUID]) -> dict[UUID, list[UnstoredFiles]]:
+    """Files that could not be stored, by pipeline, together for each output with the latest of their errors. One that
+    is being tried again counts until it is stored."""
+    failed = Export.objects.filter(pipeline_id__in=pipeline_ids, failures__gt=0, state__in=OPEN)
+    newest = failed.order_by("pipeline_id", "output", "-pk").distinct("pipeline_id", "output")
+    errors = {(pipeline, output): error for pipeline, output, error in newest.values_list(*_OUTPUT, "error")}
+    groups: Any = failed.values(*_OUTPUT).annotate(count=Count("pk"), since=Min("created_at"), next_try=Min("due_at"))
+    files: dict[UUID, list[UnstoredFiles]] = {}
+    for group in groups:
+        error = errors.get((pipeline_id := group.pop("pipeline_id"), group["output"]), "")
+        files.setdefault(pipeline_id, []).append(UnstoredFiles(**group, error=error))
+    return files
 
 
 def is_anything_staged() -> bool:

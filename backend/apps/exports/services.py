@@ -18,6 +18,7 @@ from backend.apps.connectors.models import Connector
 from backend.apps.connectors.signals import HEARD_AFTER
 from backend.apps.exports.forming import exports_form, name_file, target_of
 from backend.apps.exports.models import Export
+from backend.apps.exports.selectors import OPEN
 from backend.apps.exports.staging import parts_release
 from backend.apps.pipelines.models import Pipeline
 from backend.apps.workspaces.models import User
@@ -28,8 +29,6 @@ LOCK = timedelta(seconds=60)
 """A writer without a heartbeat for this long loses its export."""
 _FIRST_RETRY_SECONDS = 10
 _LONGEST_RETRY_SECONDS = 600
-
-_OPEN = (Export.State.STAGED, Export.State.WRITING, Export.State.FAILED)
 
 Held = tuple[UUID, UUID, int]
 """An export, the token of its writer, and the rows written so far."""
@@ -49,7 +48,7 @@ def export_claim(*, holder: str) -> Export | None:
             pipeline_id=OuterRef("pipeline_id"),
             output=OuterRef("output"),
             number__lt=OuterRef("number"),
-            state__in=_OPEN,
+            state__in=OPEN,
             due_at__isnull=False,
         )
         due = Export.objects.filter(free, due_at__lte=now).filter(~Exists(before) | Q(state=Export.State.ABORTED))

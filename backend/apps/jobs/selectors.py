@@ -20,6 +20,11 @@ from backend.telemetry import keys
 
 _BATCH_END_SECONDS = 10.0
 """The most time between the end of a batch and the report of it to the console."""
+_PROBLEMS: dict[str, str] = {
+    StageState.WAITING: "There are too few task slots for it.",
+    StageState.FAILING: "A part of it does not run, or makes no progress.",
+    StageState.STOPPED: "Its application does not run.",
+}
 
 
 def application_problems() -> str:
@@ -47,6 +52,20 @@ def application_problem(name: str) -> str:
     if reported_recently(job):
         return job.problem
     return "No Spark application sends heartbeats; messages wait in Kafka."
+
+
+def stage_problems() -> dict[str, str]:
+    """Why stages do not work, by their names; those that work, or rest because nothing needs them, are left out. Raises
+    OperationalError."""
+    problems: dict[str, str] = {}
+    for job in SparkJob.objects.all():
+        beat = heartbeat(job.name)
+        if beat is not None and beat["age"] < FRESH_SECONDS and beat["state"] == "running":
+            states = {name: stage.get("state", "") for name, stage in beat.get("stages", {}).items()}
+            problems |= {name: _PROBLEMS[state] for name, state in states.items() if state in _PROBLEMS}
+        elif problem := application_problem(job.name):
+            problems |= dict.fromkeys(job.stage_names(), problem)
+    return problems
 
 
 def stage_demands() -> dict[str, Demand]:

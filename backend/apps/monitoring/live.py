@@ -19,8 +19,9 @@ from django.db import DatabaseError
 from redis.exceptions import RedisError
 
 from backend.apps.deliveries.breakers import ask_breakers, breakers_shown
-from backend.apps.deliveries.selectors import conditions_of, limits_of, open_letters_of
+from backend.apps.deliveries.selectors import limits_of, open_letters_of
 from backend.apps.monitoring.api.live import LiveNewsSerializer
+from backend.apps.monitoring.conditions import Condition, conditions_of
 from backend.apps.monitoring.selectors import Seconds, seconds_of
 from backend.apps.sql.selectors import sources_revision
 from backend.apps.usage.selectors import usage_this_month
@@ -48,7 +49,7 @@ def group_of(workspace: Workspace) -> str:
 class _Stored:
     """What PostgreSQL knows of a workspace."""
 
-    conditions: list[dict[str, Any]]
+    conditions: list[Condition]
     usage: dict[str, Any] | None
     sql_sources: str = ""
     limits: dict[OutputKey, RateLimitPolicy | None] = field(default_factory=dict)

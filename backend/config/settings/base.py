@@ -6,6 +6,7 @@ from csp.constants import NONCE, NONE, SELF
 from psycopg.conninfo import conninfo_to_dict
 
 from backend.config.documentation import add_content_security_policy
+from backend.domain.status import State as PipelineState
 from backend.network.postgresql import TCP, BoundedConnection
 from backend.network.redis_client import ANSWER_SECONDS, redis_address
 from backend.settings import ROOT, ConsoleSettings, platform_settings
@@ -236,6 +237,7 @@ SPECTACULAR_SETTINGS = {
         "FileFormatEnum": ["jsonl", "csv", "parquet", "avro"],
         "FormatEnum": ["csv", "xml", "avro"],
         "OnMissingEnum": ["skip", "drop", "dead_letter"],
+        "PipelineStateEnum": [state.value for state in PipelineState],
     },
 }
 

@@ -143,26 +143,6 @@ class BreakerSerializer(serializers.Serializer):
     last_errors = BreakerErrorSerializer(many=True, help_text="Newest first.")
 
 
-class OutputBreakerSerializer(serializers.Serializer):
-    output = serializers.CharField(help_text="The output, or the external call, that it protects.")
-    breaker = BreakerSerializer()
-
-
-class ReasonCountSerializer(serializers.Serializer):
-    reason = serializers.CharField()
-    count = serializers.IntegerField()
-
-
-class ConditionSerializer(serializers.Serializer):
-    """What of a pipeline needs somebody."""
-
-    pipeline = serializers.UUIDField()
-    dead_letters = serializers.IntegerField(help_text="Waiting or being redelivered.")
-    oldest = serializers.DateTimeField(allow_null=True, help_text="When the oldest of them first failed.")
-    reasons = ReasonCountSerializer(many=True, help_text="Why they failed, most frequent first.")
-    breakers = OutputBreakerSerializer(many=True, help_text="Circuit breakers that are not closed.")
-
-
 class RateLimitSerializer(serializers.Serializer):
     messages = serializers.IntegerField()
     period_seconds = serializers.FloatField()

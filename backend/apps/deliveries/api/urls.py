@@ -3,7 +3,6 @@ from rest_framework.routers import SimpleRouter
 
 from backend.apps.deliveries.api.views import (
     AttemptViewSet,
-    ConditionsView,
     DeadLetterViewSet,
     OutputEventViewSet,
     OutputViewSet,
@@ -15,7 +14,6 @@ router.register("attempts", AttemptViewSet, basename="attempt")
 router.register("output-events", OutputEventViewSet, basename="output-event")
 
 urlpatterns = [
-    path("conditions/", ConditionsView.as_view()),
     path("pipelines/<uuid:pipeline>/outputs/", OutputViewSet.as_view({"get": "list"})),
     path("pipelines/<uuid:pipeline>/outputs/<slug:name>/breaker/", OutputViewSet.as_view({"post": "breaker"})),
     *router.urls,

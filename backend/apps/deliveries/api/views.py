@@ -7,13 +7,11 @@ from rest_framework.generics import get_object_or_404
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.serializers import BaseSerializer, ValidationError
-from rest_framework.views import APIView
 
 from backend.apps.deliveries import selectors, services
 from backend.apps.deliveries.api.filters import AttemptFilter, DeadLetterFilter
 from backend.apps.deliveries.api.serializers import (
     AttemptSerializer,
-    ConditionSerializer,
     CountSerializer,
     DeadLetterDetailSerializer,
     DeadLetterGroupSerializer,
@@ -132,15 +130,6 @@ class OutputEventViewSet(mixins.ListModelMixin, viewsets.GenericViewSet[OutputEv
 
     def get_queryset(self) -> QuerySet[OutputEvent]:
         return selectors.events_of(workspace_of(self.request))
-
-
-class ConditionsView(APIView):
-    """Pipelines that need somebody."""
-
-    @extend_schema(responses=ConditionSerializer(many=True))
-    def get(self, request: Request) -> Response:
-        """Open dead letters and circuit breakers that are not closed, by pipeline; healthy pipelines are left out."""
-        return Response(ConditionSerializer(selectors.conditions_of(workspace_of(request)), many=True).data)
 
 
 class OutputViewSet(viewsets.GenericViewSet[Pipeline]):

@@ -3,7 +3,8 @@
 from drf_spectacular.utils import OpenApiWebhook, extend_schema
 from rest_framework import serializers
 
-from backend.apps.deliveries.api.serializers import BreakerSerializer, ConditionSerializer
+from backend.apps.deliveries.api.serializers import BreakerSerializer
+from backend.apps.monitoring.api.serializers import ConditionSerializer
 
 
 class RateLimitStateSerializer(serializers.Serializer):
@@ -43,7 +44,7 @@ class LiveNewsSerializer(serializers.Serializer):
     conditions = ConditionSerializer(
         many=True,
         allow_null=True,
-        help_text="The workspace's pipelines that need somebody; null until they have been read.",
+        help_text="Of the workspace's pipelines, as /api/v1/conditions/ has them; null until they have been read.",
     )
     usage = MonthUsageSerializer(allow_null=True, help_text="Of the workspace; null until it has been read.")
     sql_sources = serializers.CharField(

@@ -3,8 +3,10 @@ from typing import Any
 from rest_framework import serializers
 
 from backend.apps.connectors.models import Connector
+from backend.apps.deliveries.api.serializers import BreakerSerializer
 from backend.apps.monitoring.models import Alert, AlertRule
 from backend.apps.monitoring.notifications import alert_output
+from backend.apps.pipelines.api.serializers import StatusSerializer
 from backend.apps.pipelines.models import Pipeline
 from backend.apps.rest.strict import StrictModelSerializer
 from backend.apps.workspaces.api.base import workspace_of
@@ -79,3 +81,24 @@ class ActivitySerializer(serializers.Serializer):
     delivered = serializers.ListField(child=serializers.IntegerField(), help_text="By hour, the current one last.")
     failed = serializers.ListField(child=serializers.IntegerField(), help_text="Dead letters by hour.")
     last_error = PipelineErrorSerializer(allow_null=True)
+
+
+class OutputBreakerSerializer(serializers.Serializer):
+    output = serializers.CharField(help_text="The output, or the external call, that it protects.")
+    breaker = BreakerSerializer()
+
+
+class ReasonCountSerializer(serializers.Serializer):
+    reason = serializers.CharField()
+    count = serializers.IntegerField()
+
+
+class ConditionSerializer(serializers.Serializer):
+    """What is to be known of a pipeline at a glance."""
+
+    pipeline = serializers.UUIDField()
+    status = StatusSerializer()
+    dead_letters = serializers.IntegerField(help_text="Waiting or being redelivered.")
+    oldest = serializers.DateTimeField(allow_null=True, help_text="When the oldest of them first failed.")
+    reasons = ReasonCountSerializer(source="letters", many=True, help_text="Why they failed, most frequent first.")
+    breakers = OutputBreakerSerializer(many=True, help_text="Circuit breakers that are not closed.")

@@ -5,6 +5,7 @@ from backend.apps.monitoring.api.views import (
     ActivityView,
     AlertRuleViewSet,
     AlertViewSet,
+    ConditionsView,
     PipelineActivityViewSet,
     ThroughputView,
 )
@@ -15,6 +16,7 @@ router.register("alerts", AlertViewSet, basename="alert")
 router.register("pipelines", PipelineActivityViewSet, basename="pipeline-activity")
 
 urlpatterns = [
+    path("conditions/", ConditionsView.as_view()),
     path("activity/", ActivityView.as_view()),
     path("throughput/", ThroughputView.as_view()),
     *router.urls,

@@ -14,10 +14,12 @@ from backend.apps.monitoring.api.serializers import (
     ActivitySerializer,
     AlertRuleSerializer,
     AlertSerializer,
+    ConditionSerializer,
     CountsSerializer,
     CountsStepSerializer,
     PipelineErrorSerializer,
 )
+from backend.apps.monitoring.conditions import conditions_of
 from backend.apps.monitoring.models import Alert, AlertRule
 from backend.apps.pipelines.models import Pipeline
 from backend.apps.pipelines.selectors import pipelines_of
@@ -65,6 +67,16 @@ class AlertViewSet(mixins.ListModelMixin, viewsets.GenericViewSet[Alert]):
 
     def get_queryset(self) -> QuerySet[Alert]:
         return Alert.objects.filter(rule__workspace=workspace_of(self.request)).select_related("rule")
+
+
+class ConditionsView(APIView):
+    """How the pipelines of the workspace are."""
+
+    @extend_schema(responses=ConditionSerializer(many=True))
+    def get(self, request: Request) -> Response:
+        """The status, open dead letters and circuit breakers that are not closed of each pipeline; those that are idle
+        and of which there is nothing to say are left out."""
+        return Response(ConditionSerializer(conditions_of(workspace_of(request)), many=True).data)
 
 
 class ThroughputView(APIView):

@@ -8,11 +8,13 @@ from rest_framework import serializers
 from backend.apps.pipelines.models import Pipeline, PipelineVersion, Provisioning, ProvisioningStep
 from backend.apps.pipelines.selectors import draft_failure, is_posted, latest_config, pipeline_failure, shown_config
 from backend.apps.pipelines.services import config_validate
+from backend.apps.pipelines.statuses import statuses_of
 from backend.apps.rest.etag import ETagField
 from backend.apps.rest.strict import DocumentSerializer, StrictSerializer
 from backend.apps.workspaces.api.base import workspace_of
 from backend.domain.message import Message
 from backend.domain.pipeline import PipelineConfig
+from backend.domain.status import Action, State
 
 
 @extend_schema_field(PipelineConfig)  # type: ignore[arg-type]
@@ -37,6 +39,47 @@ class ProvisioningSerializer(serializers.ModelSerializer):
         fields = ["state", "version", "cause", "steps", "created_at"]
 
 
+class FindingSerializer(serializers.Serializer):
+    """Something that is true of a pipeline."""
+
+    state = serializers.ChoiceField(choices=[state.value for state in State])
+    reason = serializers.CharField(help_text="A sentence that names the part.")
+    place = serializers.CharField(
+        allow_blank=True, help_text="The output, external call or stage that it is about; empty for others."
+    )
+    error = serializers.CharField(
+        allow_blank=True, help_text="The error behind it, as it was reported; empty when there is none."
+    )
+    since = serializers.DateTimeField(allow_null=True)
+    until = serializers.DateTimeField(allow_null=True, help_text="When it changes by itself, or is tried again.")
+    action = serializers.ChoiceField(
+        choices=[action.value for action in Action],
+        allow_null=True,
+        help_text="What helps; null when nothing does.",
+    )
+
+
+class StatusSerializer(FindingSerializer):
+    """How a pipeline is: the worst that is true of it, and what else is."""
+
+    more = FindingSerializer(many=True, help_text="What else is true of it, the worst first.")
+
+
+class PipelineListSerializer(serializers.ListSerializer):
+    """Asks once for the statuses of all."""
+
+    def to_representation(self, data: Any) -> list[Any]:
+        pipelines = list(data)
+        _add_statuses(pipelines)
+        return super().to_representation(pipelines)
+
+
+def _add_statuses(pipelines: list[Any]) -> None:
+    statuses = statuses_of(Pipeline.objects.filter(pk__in=[pipeline.pk for pipeline in pipelines]))
+    for pipeline in pipelines:
+        pipeline.status = statuses.get(pipeline.pk)
+
+
 class PipelineSerializer(DocumentSerializer):
     config = ConfigField(help_text="The newest version's configuration.")
     version = serializers.IntegerField(source="latest_number", read_only=True, help_text="Newest version.")
@@ -56,6 +99,7 @@ class PipelineSerializer(DocumentSerializer):
     draft_failure = serializers.SerializerMethodField(
         help_text="Why the newest version, which is not published, cannot be read; empty when it can."
     )
+    status = StatusSerializer(read_only=True)
     etag = ETagField()
     ingest_url = serializers.SerializerMethodField(
         help_text="The address to which messages are posted, if its input takes them there."
@@ -63,9 +107,11 @@ class PipelineSerializer(DocumentSerializer):
 
     class Meta:
         model = Pipeline
+        list_serializer_class = PipelineListSerializer
         fields = [
             "id",
             "name",
+            "status",
             "config",
             "version",
             "published_version",
@@ -104,6 +150,8 @@ class PipelineSerializer(DocumentSerializer):
 
     def to_representation(self, instance: Pipeline) -> dict[str, Any]:
         instance.config = latest_config(instance)  # type: ignore[attr-defined]
+        if not hasattr(instance, "status"):
+            _add_statuses([instance])
         return super().to_representation(instance)
 
 

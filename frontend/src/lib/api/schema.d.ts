@@ -274,7 +274,10 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** @description Open dead letters and circuit breakers that are not closed, by pipeline; healthy pipelines are left out. */
+        /**
+         * @description The status, open dead letters and circuit breakers that are not closed of each pipeline; those that are idle
+         *     and of which there is nothing to say are left out.
+         */
         get: operations["conditions_list"];
         put?: never;
         post?: never;
@@ -1525,6 +1528,18 @@ export interface webhooks {
 }
 export interface components {
     schemas: {
+        /**
+         * @description * `close_breaker` - close_breaker
+         *     * `resume` - resume
+         *     * `publish` - publish
+         *     * `edit` - edit
+         *     * `open_input` - open_input
+         *     * `open_dead_letters` - open_dead_letters
+         *     * `open_exports` - open_exports
+         *     * `open_jobs` - open_jobs
+         * @enum {string}
+         */
+        ActionEnum: "close_breaker" | "resume" | "publish" | "edit" | "open_input" | "open_dead_letters" | "open_exports" | "open_jobs";
         /** @description The last 24 hours of a pipeline. */
         Activity: {
             /** Format: uuid */
@@ -2092,10 +2107,11 @@ export interface components {
         };
         /** @enum {string} */
         CompressionEnum: "none" | "gzip" | "zstd";
-        /** @description What of a pipeline needs somebody. */
+        /** @description What is to be known of a pipeline at a glance. */
         Condition: {
             /** Format: uuid */
             pipeline: string;
+            status: components["schemas"]["Status"];
             /** @description Waiting or being redelivered. */
             dead_letters: number;
             /**
@@ -2982,6 +2998,66 @@ export interface components {
              */
             condition: components["schemas"]["Equals"] | components["schemas"]["NotEquals"] | components["schemas"]["Comparison"] | components["schemas"]["In"] | components["schemas"]["Prefix"] | components["schemas"]["Regex"] | components["schemas"]["Exists"] | components["schemas"]["Near"] | components["schemas"]["All"] | components["schemas"]["Any_"] | components["schemas"]["Not"];
         };
+        /** @description Something that is true of a pipeline. */
+        Finding: {
+            state: components["schemas"]["PipelineStateEnum"];
+            /** @description A sentence that names the part. */
+            reason: string;
+            /** @description The output, external call or stage that it is about; empty for others. */
+            place: string;
+            /** @description The error behind it, as it was reported; empty when there is none. */
+            error: string;
+            /** Format: date-time */
+            since: string | null;
+            /**
+             * Format: date-time
+             * @description When it changes by itself, or is tried again.
+             */
+            until: string | null;
+            /**
+             * @description What helps; null when nothing does.
+             *
+             *     * `close_breaker` - close_breaker
+             *     * `resume` - resume
+             *     * `publish` - publish
+             *     * `edit` - edit
+             *     * `open_input` - open_input
+             *     * `open_dead_letters` - open_dead_letters
+             *     * `open_exports` - open_exports
+             *     * `open_jobs` - open_jobs
+             */
+            action: components["schemas"]["ActionEnum"] | components["schemas"]["NullEnum"];
+        };
+        /** @description Something that is true of a pipeline. */
+        FindingRequest: {
+            state: components["schemas"]["PipelineStateEnum"];
+            /** @description A sentence that names the part. */
+            reason: string;
+            /** @description The output, external call or stage that it is about; empty for others. */
+            place: string;
+            /** @description The error behind it, as it was reported; empty when there is none. */
+            error: string;
+            /** Format: date-time */
+            since: string | null;
+            /**
+             * Format: date-time
+             * @description When it changes by itself, or is tried again.
+             */
+            until: string | null;
+            /**
+             * @description What helps; null when nothing does.
+             *
+             *     * `close_breaker` - close_breaker
+             *     * `resume` - resume
+             *     * `publish` - publish
+             *     * `edit` - edit
+             *     * `open_input` - open_input
+             *     * `open_dead_letters` - open_dead_letters
+             *     * `open_exports` - open_exports
+             *     * `open_jobs` - open_jobs
+             */
+            action: components["schemas"]["ActionEnum"] | components["schemas"]["NullEnum"];
+        };
         /**
          * Flatten
          * @description Flattens nested objects: {"a": {"b": 1}} becomes {"a_b": 1}.
@@ -3335,7 +3411,7 @@ export interface components {
                     [key: string]: components["schemas"]["OutputState"];
                 };
             };
-            /** @description The workspace's pipelines that need somebody; null until they have been read. */
+            /** @description Of the workspace's pipelines, as /api/v1/conditions/ has them; null until they have been read. */
             conditions: components["schemas"]["Condition"][] | null;
             /** @description Of the workspace; null until it has been read. */
             usage: components["schemas"]["MonthUsage"] | null;
@@ -3887,6 +3963,7 @@ export interface components {
             /** Format: uuid */
             readonly id: string;
             name: string;
+            readonly status: components["schemas"]["Status"];
             /** @description The newest version's configuration. */
             config: components["schemas"]["PipelineConfig"];
             /** @description Newest version. */
@@ -4010,6 +4087,21 @@ export interface components {
             /** @description The newest version's configuration. */
             config: components["schemas"]["PipelineConfigRequest"];
         };
+        /**
+         * @description * `failing` - failing
+         *     * `blocked` - blocked
+         *     * `input_failing` - input_failing
+         *     * `paused` - paused
+         *     * `degraded` - degraded
+         *     * `provisioning` - provisioning
+         *     * `draft` - draft
+         *     * `unpublished` - unpublished
+         *     * `unknown` - unknown
+         *     * `delivering` - delivering
+         *     * `idle` - idle
+         * @enum {string}
+         */
+        PipelineStateEnum: "failing" | "blocked" | "input_failing" | "paused" | "degraded" | "provisioning" | "draft" | "unpublished" | "unknown" | "delivering" | "idle";
         /**
          * Prefix
          * @description The field's text starts with this prefix.
@@ -4754,6 +4846,38 @@ export interface components {
                 [key: string]: string;
             };
         };
+        /** @description How a pipeline is: the worst that is true of it, and what else is. */
+        Status: {
+            state: components["schemas"]["PipelineStateEnum"];
+            /** @description A sentence that names the part. */
+            reason: string;
+            /** @description The output, external call or stage that it is about; empty for others. */
+            place: string;
+            /** @description The error behind it, as it was reported; empty when there is none. */
+            error: string;
+            /** Format: date-time */
+            since: string | null;
+            /**
+             * Format: date-time
+             * @description When it changes by itself, or is tried again.
+             */
+            until: string | null;
+            /**
+             * @description What helps; null when nothing does.
+             *
+             *     * `close_breaker` - close_breaker
+             *     * `resume` - resume
+             *     * `publish` - publish
+             *     * `edit` - edit
+             *     * `open_input` - open_input
+             *     * `open_dead_letters` - open_dead_letters
+             *     * `open_exports` - open_exports
+             *     * `open_jobs` - open_jobs
+             */
+            action: components["schemas"]["ActionEnum"] | components["schemas"]["NullEnum"];
+            /** @description What else is true of it, the worst first. */
+            more: components["schemas"]["Finding"][];
+        };
         /**
          * @description * `stopped` - Stopped
          *     * `starting` - Starting
@@ -4763,6 +4887,38 @@ export interface components {
          * @enum {string}
          */
         StatusEnum: "stopped" | "starting" | "running" | "stopping" | "failed";
+        /** @description How a pipeline is: the worst that is true of it, and what else is. */
+        StatusRequest: {
+            state: components["schemas"]["PipelineStateEnum"];
+            /** @description A sentence that names the part. */
+            reason: string;
+            /** @description The output, external call or stage that it is about; empty for others. */
+            place: string;
+            /** @description The error behind it, as it was reported; empty when there is none. */
+            error: string;
+            /** Format: date-time */
+            since: string | null;
+            /**
+             * Format: date-time
+             * @description When it changes by itself, or is tried again.
+             */
+            until: string | null;
+            /**
+             * @description What helps; null when nothing does.
+             *
+             *     * `close_breaker` - close_breaker
+             *     * `resume` - resume
+             *     * `publish` - publish
+             *     * `edit` - edit
+             *     * `open_input` - open_input
+             *     * `open_dead_letters` - open_dead_letters
+             *     * `open_exports` - open_exports
+             *     * `open_jobs` - open_jobs
+             */
+            action: components["schemas"]["ActionEnum"] | components["schemas"]["NullEnum"];
+            /** @description What else is true of it, the worst first. */
+            more: components["schemas"]["FindingRequest"][];
+        };
         Step: {
             /** @description create, update, publish, pause, resume or delete. */
             action: string;
