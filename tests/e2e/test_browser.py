@@ -37,7 +37,7 @@ def test_sign_in_make_a_pipeline_by_form_send_a_message_and_see_it_counted(
     dialog = page.get_by_role("dialog")
     dialog.get_by_label("Note").fill("The first one.")
     dialog.get_by_role("button", name="Publish").click()
-    expect(page.get_by_text("Accepting").first).to_be_visible()
+    expect(page.get_by_text("Idle").first).to_be_visible()
     pipeline = page.url.rstrip("/").rsplit("/", 1)[1]
     # The page may show it before the ingest knows.
     wait_until(lambda: installation.post(pipeline, {"n": 0})[0] == 202)

@@ -159,6 +159,12 @@ async def test_every_socket_of_a_workspace_gets_all_that_is_live_in_it(monkeypat
         assert timedelta(minutes=50) < left <= timedelta(hours=1)
         [condition] = news["conditions"]
         assert (condition["pipeline"], condition["dead_letters"]) == (pipeline, 3)
+        status = condition["status"]
+        assert (status["state"], status["place"], [one["state"] for one in status["more"]]) == (
+            "blocked",
+            "out",
+            ["degraded"],
+        )
         assert (news["usage"]["deliveries"], news["usage"]["bytes"]) == (5, 50)
     source = {"workspace": workspace, "name": "views", "topic": "views", "definition": "CREATE STREAM views (a INT)"}
     await SqlSource.objects.acreate(**source)

@@ -59,6 +59,7 @@ def test_dead_letters_and_open_breakers_are_named_by_pipeline(client: APIClient,
     assert condition["reasons"] == [{"reason": "breaker_open", "count": 2}, {"reason": "http_500", "count": 1}]
     [opened] = condition["breakers"]
     assert (opened["output"], opened["breaker"]["state"]) == ("out", "open")
+    assert condition["status"]["state"] == "blocked"
     assert datetime.fromisoformat(opened["breaker"]["until"]) > datetime.now(UTC)
 
 

@@ -2,15 +2,17 @@ import { useQuery } from '@tanstack/react-query'
 
 import { api, dataOf } from '@/lib/api/client'
 import type { components } from '@/lib/api/schema'
+import { pipelineKeys } from '@/lib/queries/pipelines'
 
 export type Condition = components['schemas']['Condition']
 
-export const conditionKeys = { all: ['conditions'] }
+/** Part of what is known of pipelines: whatever changes one changes them. */
+export const conditionKeys = { all: [...pipelineKeys.all, 'conditions'] }
 
 export const conditionsByPipeline = (conditions: Condition[]) =>
   new Map(conditions.map((condition) => [condition.pipeline, condition]))
 
-/** What needs somebody, by pipeline; healthy ones are left out. Loaded once, then kept fresh by the live socket. */
+/** How pipelines are, by their ids; those that are idle are left out. Loaded once, then kept fresh by the live socket. */
 export function useConditions() {
   return useQuery({
     queryKey: conditionKeys.all,

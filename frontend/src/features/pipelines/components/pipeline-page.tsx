@@ -1,4 +1,4 @@
-import { Alert, Button, Drawer, Group, List, Skeleton, Tabs, Text } from '@mantine/core'
+import { Alert, Button, Card, Drawer, Group, List, Skeleton, Stack, Tabs, Text } from '@mantine/core'
 import { useDisclosure } from '@mantine/hooks'
 import { IconSend } from '@tabler/icons-react'
 import { lazy, Suspense, type ReactNode } from 'react'
@@ -7,14 +7,15 @@ import { Link, useNavigate, useParams } from 'react-router'
 
 import { ConfirmButton } from '@/components/confirm-button'
 import { Copyable } from '@/components/copyable'
+import { FindingRow } from '@/components/finding-row'
 import { LoadedPage, Page } from '@/components/page'
+import { PipelineState } from '@/components/pipeline-state'
 import { toastFailed } from '@/components/toasts'
 import { useDeletePipeline, usePipeline, usePipelineAction } from '@/features/pipelines/api/pipelines'
-import { PipelineStatus } from '@/features/pipelines/components/pipeline-status'
+import { statusOf, troublesOf, type Finding } from '@/lib/pipeline-status'
 import { useConditions } from '@/lib/queries/conditions'
 import type { Pipeline } from '@/lib/queries/pipelines'
 import { includes, useRole } from '@/lib/queries/session'
-import { useServerTexts } from '@/lib/texts'
 
 const PipelineOverview = lazy(async () => ({ default: (await import('@/features/pipelines/components/pipeline-overview')).PipelineOverview }))
 const PipelineVersions = lazy(async () => ({ default: (await import('@/features/pipelines/components/pipeline-versions')).PipelineVersions }))
@@ -36,16 +37,15 @@ export function PipelinePage(props: Props) {
 
 function PipelineDetail({ pipeline, outputs, output }: Props & { pipeline: Pipeline }) {
   const { t } = useTranslation()
-  const text = useServerTexts()
   const { tab = 'overview' } = useParams()
   const navigate = useNavigate()
-  const condition = useConditions().data?.get(pipeline.id)
+  const status = statusOf(pipeline, useConditions().data)
   return (
     <Page
       title={pipeline.name}
       purpose={
         <Group gap="xs">
-          <PipelineStatus pipeline={pipeline} condition={condition} />
+          <PipelineState state={status.state} />
           {pipeline.published_version !== null && t('pipelines.published', { version: pipeline.published_version })}
         </Group>
       }
@@ -55,21 +55,12 @@ function PipelineDetail({ pipeline, outputs, output }: Props & { pipeline: Pipel
         <Unpublished pipeline={pipeline} />
       )}
       {pipeline.provisioning && <Provisioning provisioning={pipeline.provisioning} />}
-      {pipeline.failure && (
-        <Alert color="red" mb="md" title={t('pipelines.failedTitle')}>
-          {text(pipeline.failure)}
-        </Alert>
-      )}
       {pipeline.draft_failure && (
         <Alert color="red" mb="md" title={t('pipelines.unreadableTitle', { version: pipeline.version })}>
-          {text(pipeline.draft_failure)} {t('pipelines.unreadableHint')}
+          {pipeline.draft_failure} {t('pipelines.unreadableHint')}
         </Alert>
       )}
-      {pipeline.warnings.map((warning) => (
-        <Alert key={warning} color="orange" mb="md" title={t('pipelines.endangeredTitle')}>
-          {warning}
-        </Alert>
-      ))}
+      <Troubles pipeline={pipeline.id} findings={troublesOf(status)} />
       {pipeline.ingest_url !== null && pipeline.published_version !== null && <Address pipeline={pipeline} url={pipeline.ingest_url} />}
       <Tabs
         value={tab}
@@ -94,6 +85,20 @@ function PipelineDetail({ pipeline, outputs, output }: Props & { pipeline: Pipel
         </Tabs.Panel>
       </Tabs>
     </Page>
+  )
+}
+
+/** What is wrong with it, each with the button that helps. */
+function Troubles({ pipeline, findings }: { pipeline: string; findings: Finding[] }) {
+  if (!findings.length) return null
+  return (
+    <Card withBorder mb="md">
+      <Stack gap="md">
+        {findings.map((finding) => (
+          <FindingRow key={`${finding.state} ${finding.place} ${finding.reason} ${finding.error}`} pipeline={pipeline} finding={finding} />
+        ))}
+      </Stack>
+    </Card>
   )
 }
 
@@ -139,7 +144,6 @@ function Provisioning({ provisioning }: { provisioning: NonNullable<Pipeline['pr
   const title = t(failed ? 'pipelines.provisioningFailed' : 'pipelines.provisioningTitle', { version: provisioning.version })
   return (
     <Alert color={failed ? 'red' : 'blue'} mb="md" title={title}>
-      {provisioning.cause}
       <List size="sm">
         {provisioning.steps.map((step) => (
           <List.Item key={`${step.kind} ${step.place}`}>

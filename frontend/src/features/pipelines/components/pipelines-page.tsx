@@ -1,4 +1,4 @@
-import { Anchor, Button, Group, Text, TextInput } from '@mantine/core'
+import { Anchor, Button, Group, Select, Stack, Text, TextInput } from '@mantine/core'
 import { useDebouncedValue } from '@mantine/hooks'
 import { IconPlus, IconSearch } from '@tabler/icons-react'
 import { useMemo, type ReactNode } from 'react'
@@ -8,18 +8,19 @@ import { Link } from 'react-router'
 import { SparkLine } from '@/components/charts/spark-line'
 import { DataTable, type Column } from '@/components/data-table'
 import { Page } from '@/components/page'
+import { PipelineState } from '@/components/pipeline-state'
 import { SavedViews } from '@/components/saved-views'
 import { Empty, Loaded } from '@/components/states'
 import { Time } from '@/components/time'
 import { useActivity, type Activity } from '@/features/pipelines/api/pipelines'
-import { PipelineStatus } from '@/features/pipelines/components/pipeline-status'
 import { count, perSecond } from '@/lib/format'
 import { useLiveCounts } from '@/lib/live'
-import { healthOf, isTroubled } from '@/lib/pipeline-health'
+import { isTrouble, severityOf, states, statusOf, type Status } from '@/lib/pipeline-status'
 import { useConditions } from '@/lib/queries/conditions'
 import { usePipelines, type Pipeline } from '@/lib/queries/pipelines'
 import { accepted, deliveredIn, ratesByEvent } from '@/lib/rates'
 import type { Seconds } from '@/lib/seconds'
+import { useServerTexts } from '@/lib/texts'
 import { useFilter } from '@/lib/use-filter'
 
 /** The socket sends five seconds; the two newest are still filling. */
@@ -54,6 +55,14 @@ export function PipelinesPage({ tools }: Props) {
             value={search}
             onChange={(event) => set('search', event.currentTarget.value)}
           />
+          <Select
+            aria-label={t('common.status')}
+            placeholder={t('common.status')}
+            clearable
+            data={states.map((value) => ({ value, label: t(`pipelines.states.${value}`) }))}
+            value={filter.state ?? null}
+            onChange={(value) => set('state', value)}
+          />
           <SavedViews />
         </Group>
         {tools}
@@ -61,7 +70,7 @@ export function PipelinesPage({ tools }: Props) {
       <Loaded query={pipelines}>
         {(matching) =>
           matching.length ? (
-            <PipelineTable pipelines={matching} live={counts} now={now} />
+            <PipelineTable pipelines={matching} state={filter.state} live={counts} now={now} />
           ) : settled ? (
             <Empty title={t('pipelines.noMatch')} />
           ) : (
@@ -75,11 +84,13 @@ export function PipelinesPage({ tools }: Props) {
 
 interface TableProps {
   pipelines: Pipeline[]
+  /** The one to which the list is narrowed. */
+  state: string | undefined
   live: Record<string, Seconds>
   now: number
 }
 
-function PipelineTable({ pipelines, live, now }: TableProps) {
+function PipelineTable({ pipelines, state, live, now }: TableProps) {
   const { t, i18n } = useTranslation()
   const conditions = useConditions()
   const activity = useActivity(useMemo(() => pipelines.map(({ id }) => id), [pipelines])).data
@@ -89,8 +100,11 @@ function PipelineTable({ pipelines, live, now }: TableProps) {
       live[pipeline.id] ? t('pipelines.ratePerSecond', { rate: perSecond(valueOf(pipeline), i18n.language) }) : '–'
     return { name, title, cell, sortBy: valueOf, isNumber: true, isStill: true }
   }
-  const [troubled, others] = [true, false].map((is) => pipelines.filter((one) => isTroubled(one, conditions.data?.get(one.id)) === is))
+  const of = (pipeline: Pipeline) => statusOf(pipeline, conditions.data)
+  const shown = pipelines.filter((pipeline) => !state || of(pipeline).state === state)
+  const [troubled, others] = [true, false].map((is) => shown.filter((pipeline) => isTrouble(of(pipeline)) === is))
   const lettersOf = ({ id }: Pipeline) => conditions.data?.get(id)?.dead_letters ?? 0
+  if (!shown.length) return <Empty title={t('pipelines.noMatch')} />
   return (
     <DataTable
       label={t('pipelines.title')}
@@ -109,7 +123,7 @@ function PipelineTable({ pipelines, live, now }: TableProps) {
           sortBy: ({ name }) => name,
           isLead: true,
         },
-        { name: 'status', title: t('common.status'), cell: (pipeline) => <PipelineStatus pipeline={pipeline} condition={conditions.data?.get(pipeline.id)} />, sortBy: (pipeline) => healthOf(pipeline, conditions.data?.get(pipeline.id)) },
+        { name: 'status', title: t('common.status'), cell: (pipeline) => <StatusCell status={of(pipeline)} />, sortBy: (pipeline) => severityOf(of(pipeline).state) },
         { name: 'day', title: t('pipelines.lastDay'), cell: ({ id }) => <Day activity={activity?.get(id)} />, sortBy: ({ id }) => total(activity?.get(id)?.delivered) },
         rateColumn('in', t('pipelines.inRate'), accepted),
         rateColumn('out', t('pipelines.outRate'), deliveredIn),
@@ -136,6 +150,21 @@ function PipelineTable({ pipelines, live, now }: TableProps) {
         },
       ]}
     />
+  )
+}
+
+/** The reason is shown where somebody has to know it. */
+function StatusCell({ status }: { status: Status }) {
+  const text = useServerTexts()
+  return (
+    <Stack gap={2} align="flex-start">
+      <PipelineState state={status.state} />
+      {isTrouble(status) && (
+        <Text size="xs" c="dimmed" lineClamp={2} maw={320} title={text(status.error)}>
+          {text(status.reason)}
+        </Text>
+      )}
+    </Stack>
   )
 }
 

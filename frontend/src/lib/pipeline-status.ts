@@ -1,0 +1,53 @@
+import type { components } from '@/lib/api/schema'
+import type { Condition } from '@/lib/queries/conditions'
+import type { Pipeline } from '@/lib/queries/pipelines'
+
+export type Finding = components['schemas']['Finding']
+export type State = Finding['state']
+export type Status = components['schemas']['Status']
+
+/** The worst first, as the server orders them; the type sees to it that none is left out. */
+const severity: Record<State, number> = {
+  failing: 0,
+  blocked: 1,
+  input_failing: 2,
+  paused: 3,
+  degraded: 4,
+  provisioning: 5,
+  draft: 6,
+  unpublished: 7,
+  unknown: 8,
+  delivering: 9,
+  idle: 10,
+}
+
+export const states = (Object.keys(severity) as State[]).sort((a, b) => severity[a] - severity[b])
+
+/** In which somebody has to look after it. */
+const troubles: State[] = ['failing', 'blocked', 'input_failing', 'degraded']
+
+export const severityOf = (state: State) => severity[state]
+
+export const isTrouble = ({ state }: Finding) => troubles.includes(state)
+
+const idle: Status = { state: 'idle', reason: '', place: '', error: '', since: null, until: null, action: null, more: [] }
+
+/** The newest that is known: idle pipelines have no condition. */
+export function statusOf(pipeline: Pipeline, conditions: Map<string, Condition> | undefined): Status {
+  return conditions ? (conditions.get(pipeline.id)?.status ?? idle) : pipeline.status
+}
+
+/** Why somebody has to look after it, the worst first. */
+export const troublesOf = (status: Status): Finding[] => [status, ...status.more].filter(isTrouble)
+
+export interface Need {
+  pipeline: Pipeline
+  finding: Finding
+}
+
+/** Everything that needs somebody, the worst first. */
+export function needsOf(pipelines: Pipeline[], conditions: Map<string, Condition>): Need[] {
+  return pipelines
+    .flatMap((pipeline) => troublesOf(statusOf(pipeline, conditions)).map((finding) => ({ pipeline, finding })))
+    .sort((a, b) => severity[a.finding.state] - severity[b.finding.state])
+}
