@@ -55,17 +55,23 @@ def application_problem(name: str) -> str:
 
 
 def stage_problems() -> dict[str, str]:
-    """Why stages do not work, by their names; those that work, or rest because nothing needs them, are left out. Raises
-    OperationalError."""
+    """Why stages do not work, by their names; those that work in any application, or rest because nothing needs them,
+    are left out. Raises OperationalError."""
     problems: dict[str, str] = {}
+    work: set[str] = set()
     for job in SparkJob.objects.all():
-        beat = heartbeat(job.name)
-        if beat is not None and beat["age"] < FRESH_SECONDS and beat["state"] == "running":
-            states = {name: stage.get("state", "") for name, stage in beat.get("stages", {}).items()}
-            problems |= {name: _PROBLEMS[state] for name, state in states.items() if state in _PROBLEMS}
-        elif problem := application_problem(job.name):
-            problems |= dict.fromkeys(job.stage_names(), problem)
-    return problems
+        found = _problems_of(job)
+        problems |= {name: problem for name, problem in found.items() if problem}
+        work |= {name for name, problem in found.items() if not problem}
+    return {name: problem for name, problem in problems.items() if name not in work}
+
+
+def _problems_of(job: SparkJob) -> dict[str, str]:
+    """What is wrong with each stage of a job; empty when it works or rests."""
+    beat = heartbeat(job.name)
+    if beat is not None and beat["age"] < FRESH_SECONDS and beat["state"] == "running":
+        return {name: _PROBLEMS.get(stage["state"], "") for name, stage in beat.get("stages", {}).items()}
+    return dict.fromkeys(job.stage_names(), application_problem(job.name))
 
 
 def stage_demands() -> dict[str, Demand]:

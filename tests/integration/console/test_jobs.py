@@ -21,7 +21,7 @@ from backend.apps.audit.models import AuditEntry
 from backend.apps.exports.models import StagedPart
 from backend.apps.jobs import services, spark, witnesses
 from backend.apps.jobs.models import LostMessages, SparkJob
-from backend.apps.jobs.selectors import application_problem, application_problems
+from backend.apps.jobs.selectors import application_problem, application_problems, stage_problems
 from backend.apps.manager import grpc as manager
 from backend.apps.pipelines.selectors import stages_needed
 from backend.apps.pipelines.services import pipeline_delete, pipeline_pause, pipeline_publish
@@ -380,6 +380,22 @@ def test_neighbours_5_health_names_every_job_that_is_to_run(job: SparkJob, redis
         assert "third" not in application_problems()
     finally:
         client.delete(keys.job_heartbeat("second"))
+
+
+def test_a_stage_does_not_work_unless_some_application_runs_it(job: SparkJob) -> None:
+    SparkJob.objects.filter(pk=job.pk).update(desired=SparkJob.Desired.STOPPED)
+    assert "is stopped" in stage_problems()["syndicating"]
+    SparkJob.objects.create(name="second", token=1)
+    stages = {"syndicating": {"state": "running"}, "exporter": {"state": "resting"}, "adapting": {"state": "failing"}}
+    beat = {"state": "running", "token": 1, "problem": "", "stages": stages}
+    client = redis_client()
+    try:
+        client.set(keys.job_heartbeat("second"), json.dumps(beat), ex=keys.HEARTBEAT_KEPT_SECONDS)
+        problems = stage_problems()
+    finally:
+        client.delete(keys.job_heartbeat("second"))
+    assert not {"syndicating", "exporter"} & problems.keys()
+    assert "adapting" in problems
 
 
 def test_supervision_does_not_wait_for_a_hung_redis(job: SparkJob, redis_server: Server) -> None:
