@@ -8,7 +8,7 @@ import contextlib
 import socket
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Annotated, Any, Literal, NamedTuple, TypeVar
@@ -278,10 +278,8 @@ async def route_to(connection: DatabaseConnection) -> AsyncIterator[Route]:
         address = (await _allowed_addresses(connection.host, connection.server_port, "host"))[0]
         yield Route(address, connection.server_port, lambda: None)
         return
-    try:
+    with _refused_at("host"):
         outbound.outbound_policy().check_far_host(connection.host)
-    except outbound.ForbiddenAddressError as error:
-        raise ConnectionFailedError.of("host", Reason.FORBIDDEN, str(error), retryable=False) from None
     address = (await _allowed_addresses(tunnel.host, tunnel.port, "ssh_tunnel"))[0]
     try:
         ssh = await connected(
@@ -310,12 +308,19 @@ async def _allowed_addresses(host: str, port: int, field: str) -> list[str]:
         text = f"The host {host} is not known: check its spelling."
         raise ConnectionFailedError.of(field, Reason.DNS, text) from None
     addresses = [str(address[0]) for *_, address in resolved]
-    try:
+    with _refused_at(field):
         for address in addresses:
             outbound.outbound_policy().check_address(address)
+    return addresses
+
+
+@contextmanager
+def _refused_at(field: str) -> Iterator[None]:
+    """Blames that field for an address that is forbidden. Raises ConnectionFailedError."""
+    try:
+        yield
     except outbound.ForbiddenAddressError as error:
         raise ConnectionFailedError.of(field, Reason.FORBIDDEN, str(error), retryable=False) from None
-    return addresses
 
 
 def conditions(query: Query, quoted: Callable[[str], str], decoded: Callable[[Any], Any]) -> tuple[str, list[Any]]:
