@@ -20,6 +20,7 @@ from backend.domain.errors import ConfigError
 from backend.domain.masking import MASK
 from backend.network import threads
 from backend.settings import ROOT
+from tests.waiting import LIMIT_SECONDS
 
 SECRET = "s3cret/ with 'quotes'\nand\ttwo lines"
 RELEASED = threading.Event()
@@ -51,13 +52,18 @@ class Checked(Connector):
 
 
 @pytest.fixture(autouse=True)
-def short(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def registered(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     RELEASED.clear()
     monkeypatch.setitem(connectors._classes, "checked", Checked)
-    monkeypatch.setattr(domain, "CHECK_SECONDS", 0.2)
-    monkeypatch.setattr(threads, "_GRACE_SECONDS", 0.2)
     yield
     RELEASED.set()
+
+
+@pytest.fixture
+def short_limits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only for checks that hang: a busy machine would cut others, too."""
+    monkeypatch.setattr(domain, "CHECK_SECONDS", 0.2)
+    monkeypatch.setattr(threads, "_GRACE_SECONDS", 0.2)
 
 
 def check(monkeypatch: pytest.MonkeyPatch, does: Callable[[Address], Awaitable[str]]) -> str:
@@ -103,13 +109,14 @@ def test_what_a_check_says_is_the_answer(monkeypatch: pytest.MonkeyPatch) -> Non
     assert check(monkeypatch, works) == "Reached."
 
 
+@pytest.mark.usefixtures("short_limits")
 @pytest.mark.parametrize("does", [hangs_in_a_thread, blocks_its_event_loop, ignores_its_cancellation])
 def test_a_check_that_hangs_is_answered_in_time(
     monkeypatch: pytest.MonkeyPatch, does: Callable[[Address], Awaitable[str]]
 ) -> None:
     began = time.monotonic()
     [(field, [sentence])] = refusal(monkeypatch, does).items()
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < LIMIT_SECONDS
     assert field == "connection.host"
     assert sentence.startswith("No answer within 0.2 seconds")
 
@@ -155,6 +162,6 @@ except TimeoutError:
     print("cut")
 """
     command = [sys.executable, "-c", script]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=30, check=False)
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=LIMIT_SECONDS, check=False)
     assert (done.returncode, done.stdout) == (0, "cut\n"), done.stderr
     assert "The test hangs, and its thread is left behind." in done.stderr
