@@ -7,6 +7,7 @@ out, and the name takes the place of the model's.
 import argparse
 import ast
 import json
+import keyword
 import re
 import subprocess
 import sys
@@ -52,16 +53,20 @@ Kinds = list[type[Capability[Any, Any]]]
 def write_connector(name: str, capabilities: Collection[str], root: Path) -> list[Path]:
     """The connector and its cases, which must not exist yet, and the files that name it now.
 
-    Raises ValueError when the name is none or the capabilities do not go together, FileExistsError otherwise.
+    Raises ValueError when the name is none or the capabilities do not go together, FileExistsError otherwise; nothing
+    is written then.
     """
     names, kinds = _names(name), _kinds(capabilities)
     files = {
         root / f"backend/connectors/{name}.py": _connector(kinds),
         root / f"tests/integration/connectors/test_{name}.py": _cases(kinds),
     }
+    for path in files:
+        for taken in (path, path.with_suffix("")):  # a package of that name would be imported instead
+            if taken.exists():
+                raise FileExistsError(f"{taken.relative_to(root)} exists already: choose another name.")
     for path, source in files.items():
-        with path.open("x") as file:
-            file.write(_renamed(source, names))
+        path.write_text(_renamed(source, names))
     _tidy(list(files))
     return [*files, _add_translations(names, files, root), _add_row(names, kinds, root)]
 
@@ -73,12 +78,29 @@ def _names(name: str) -> dict[str, str]:
             f"{name!r} is not a connector's name: write it like amazon_sqs, with at most {_LONGEST_NAME} characters."
         )
     words = name.replace("_", " ")
-    return {
+    names = {
         "new_system": name,
         "NewSystem": words.title().replace(" ", ""),
         "New system": words[0].upper() + words[1:],
         "new system": words,
     }
+    if keyword.iskeyword(name) or any(_hides(source, names) for source in (_model("connector"), _model("cases"))):
+        raise ValueError(f"{name!r} already means something in a connector's code: choose another name.")
+    return names
+
+
+def _hides(source: str, names: dict[str, str]) -> bool:
+    """Whether two different names of a module become the same."""
+    bound: set[str] = set()
+    for statement in ast.parse(source).body:
+        bound |= _defined(statement)
+        if isinstance(statement, ast.Import | ast.ImportFrom):
+            bound |= {imported.asname or imported.name for imported in statement.names}
+    return len({_renamed(one, names) for one in bound}) < len(bound)
+
+
+def _model(part: str) -> str:
+    return (MODEL / f"{part}.py").read_text()
 
 
 def _kinds(capabilities: Collection[str]) -> Kinds:
@@ -96,13 +118,13 @@ def _kinds(capabilities: Collection[str]) -> Kinds:
 
 
 def _connector(kinds: Kinds) -> str:
-    model = (MODEL / "connector.py").read_text()
     classes = ", ".join(f"NewSystem{kind.__name__}" for kind in kinds)
-    return _used(re.sub(r"capabilities = \([^)]*\)", f"capabilities = ({classes},)", model), ["NewSystem"])
+    model = re.sub(r"capabilities = \([^)]*\)", f"capabilities = ({classes},)", _model("connector"))
+    return _used(model, ["NewSystem"])
 
 
 def _cases(kinds: Kinds) -> str:
-    return _used((MODEL / "cases.py").read_text(), ["impatience", *(f"Test{kind.__name__}" for kind in kinds)])
+    return _used(_model("cases"), ["impatience", *(f"Test{kind.__name__}" for kind in kinds)])
 
 
 def _used(source: str, roots: Collection[str]) -> str:
@@ -162,13 +184,28 @@ def _add_translations(names: dict[str, str], files: Collection[Path], root: Path
     catalogue = root / "frontend/src/locales/forms.pt-BR.json"
     texts: dict[str, str] = json.loads(catalogue.read_text())
     source = "".join(path.read_text() for path in files)
-    for definition, translations in json.loads((MODEL / "forms.pt-BR.json").read_text()).items():
-        if f"class {_renamed(definition, names)}(" in source:
+    for definition, translations in _translations(names).items():
+        if f"class {definition}(" in source:
             for english, portuguese in translations.items():
-                shown = _renamed(english, names)
-                texts.setdefault(label(shown) if english == definition else shown, _renamed(portuguese, names))
+                texts.setdefault(english, portuguese)
     catalogue.write_text(json.dumps(texts, ensure_ascii=False, indent=2) + "\n")
     return catalogue
+
+
+def stand_in_texts(name: str) -> set[str]:
+    """Those of its forms that a connector of that name has until they are replaced. Raises ValueError."""
+    return {english for translations in _translations(_names(name)).values() for english in translations}
+
+
+def _translations(names: dict[str, str]) -> dict[str, dict[str, str]]:
+    """Those of the texts of the model's forms, by the definition that has them."""
+    found: dict[str, dict[str, str]] = {}
+    for definition, translations in json.loads((MODEL / "forms.pt-BR.json").read_text()).items():
+        texts = found[_renamed(definition, names)] = {}
+        for english, portuguese in translations.items():
+            shown = _renamed(english, names)
+            texts[label(shown) if english == definition else shown] = _renamed(portuguese, names)
+    return found
 
 
 def _add_row(names: dict[str, str], kinds: Kinds, root: Path) -> Path:

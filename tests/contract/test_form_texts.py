@@ -12,6 +12,7 @@ import pytest
 from backend.domain.connector import connectors
 from backend.domain.pipeline import PipelineConfig
 from backend.domain.transforms.base import transforms
+from backend.runtime.new_connector import stand_in_texts
 from backend.settings import ROOT
 
 CATALOGUES = sorted((ROOT / "frontend" / "src" / "locales").glob("forms.*.json"))
@@ -70,3 +71,11 @@ def test_every_text_of_a_form_is_translated(catalogue: Path) -> None:
     translated = json.loads(catalogue.read_text())
     missing = sorted(text for text in form_texts() if not translated.get(text))
     assert not missing, f"{catalogue.relative_to(ROOT)} needs a translation of each of these: {missing}"
+
+
+@pytest.mark.parametrize("catalogue", CATALOGUES, ids=lambda path: path.stem)
+def test_no_text_is_left_of_the_stand_in_that_a_connector_was_written_with(catalogue: Path) -> None:
+    translated = json.loads(catalogue.read_text()).keys()
+    texts = {text for connector in connectors if not is_plugin(connector) for text in stand_in_texts(connector.type)}
+    left = sorted(texts & translated - form_texts())
+    assert not left, f"Remove each of these from {catalogue.relative_to(ROOT)}, since no form shows it: {left}"

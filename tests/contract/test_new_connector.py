@@ -77,14 +77,37 @@ def test_what_exists_is_not_written_again(project: Path) -> None:
     connector, cases, *_ = write_connector("amazon_sqs", ["deliver"], project)
     assert connector == project / "backend/connectors/amazon_sqs.py"
     assert cases == project / "tests/integration/connectors/test_amazon_sqs.py"
-    with pytest.raises(FileExistsError):
+    with pytest.raises(FileExistsError, match=r"^backend/connectors/amazon_sqs\.py exists already"):
         write_connector("amazon_sqs", ["read_batch"], project)
+
+
+@pytest.mark.parametrize(
+    ("name", "taken"),
+    [
+        ("http", "backend/connectors/http"),
+        ("parts", "backend/connectors/parts"),
+        ("http_tls", "tests/integration/connectors/test_http_tls.py"),
+    ],
+)
+def test_nothing_is_written_beside_what_would_hide_it(name: str, taken: str, project: Path) -> None:
+    with pytest.raises(FileExistsError, match=f"^{taken} exists already"):
+        write_connector(name, ["deliver"], project)
+    for written in (f"backend/connectors/{name}.py", f"docs/connectors/{name}.md"):
+        assert (project / written).exists() == (ROOT / written).exists()
+    assert (project / "README.md").read_text() == (ROOT / "README.md").read_text()
 
 
 @pytest.mark.parametrize("name", ["", "../evil", "Amazon", "a-b", "a" * 41])
 def test_a_name_that_is_none_is_refused(name: str, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="write it like amazon_sqs"):
         write_connector(name, ["deliver"], tmp_path)
+
+
+@pytest.mark.parametrize("name", ["class", "message", "deliver_batch", "queue", "hmac", "pytest"])
+def test_a_name_that_its_code_uses_already_is_refused(name: str, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="choose another name"):
+        write_connector(name, ["deliver"], tmp_path)
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize(
