@@ -274,7 +274,8 @@ class ReadStream(Capability[ConnectionT, OptionsT]):
 
     @abstractmethod
     async def acknowledge(self, position: Any) -> None:
-        """Kafka has everything up to that batch's breakpoint. Raises DeliveryError."""
+        """Kafka has everything up to that batch's breakpoint. Called after each batch, before ``stream`` is asked for
+        the next. Raises DeliveryError."""
 
     async def lag(self) -> int | None:
         """About how many records wait to be read, for people, or None when that is not known. Called now and then

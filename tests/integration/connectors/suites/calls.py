@@ -3,7 +3,7 @@
 import asyncio
 import uuid
 from abc import abstractmethod
-from collections.abc import AsyncIterator, Callable, Hashable
+from collections.abc import AsyncIterator, Callable, Hashable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -36,6 +36,9 @@ class Answers:
 class CallSuite(Reaching):
     """For connectors with the capability ``call``."""
 
+    values: Sequence[Any] = (*DOCUMENTS, *range(50))
+    """What is asked for; fewer where a question cannot be a document of any kind."""
+
     @abstractmethod
     @asynccontextmanager
     async def system(self, *, hangs: bool = False) -> AsyncIterator[Answers]:
@@ -50,10 +53,11 @@ class CallSuite(Reaching):
     async def test_each_of_many_documents_gets_its_own_answer(self) -> None:
         async with self.system() as system:
             caller = self.caller(system.connection, system.options, timeout_seconds=30)
-            documents = [{"value": value} for value in (*DOCUMENTS, *range(50))]
+            documents = [{"value": value} for value in self.values]
             answers = await asyncio.gather(*(caller.ask(caller.request(document)) for document in documents))
             await caller.close()
-            assert [json.loads(answer) for answer in answers] == [json.loads(json.dumps(one)) for one in documents]
+            values = [json.loads(json.dumps(value)) for value in self.values]
+            assert [json.loads(answer)["value"] for answer in answers] == values
 
     async def test_equal_documents_make_equal_requests_and_others_do_not(self) -> None:
         async with self.system() as system:
@@ -91,6 +95,10 @@ class CallSuite(Reaching):
             failure = await self._failure(system.connection, system.options)
             assert (failure.reason, failure.retryable) == ("forbidden", False)
             assert system.requests == []
+
+    async def test_a_connection_test_says_what_was_reached_or_which_field_is_to_blame(self) -> None:
+        async with self.system() as system:
+            await self.check_what_connection_tests_say(system.connection)
 
     async def test_it_closes_without_having_been_called(self) -> None:
         async with self.system() as system:

@@ -40,6 +40,18 @@ class Reaching(ABC):
         with pytest.raises(CheckFailedError, match="not an address of the public internet"):
             await check_connection(connector, connector.connection_model.model_validate(self.unreachable()))
 
+    async def check_what_connection_tests_say(self, connection: dict[str, Any]) -> None:
+        """Of a connection that works what was reached, and of one to nobody which field is to blame."""
+        connector = connectors.get(self.type)
+        reached = await check_connection(connector, connector.connection_model.model_validate(connection))
+        assert reached.endswith(".")
+        assert hides_secrets(self.type, connection, reached)
+        unreachable = self.unreachable()
+        with pytest.raises(CheckFailedError) as failed:
+            await check_connection(connector, connector.connection_model.model_validate(unreachable))
+        assert str(failed.value.field).partition(".")[0] in connector.connection_model.model_fields
+        assert hides_secrets(self.type, unreachable, str(failed.value))
+
 
 def message(body: bytes = b'{"n": 1}') -> Message:
     message_id = new_message_id()

@@ -106,6 +106,10 @@ class _Inputs(Reaching):
             failure = await self._failure(source.connection, source.options, source.registered)
             assert failure.reason == "forbidden"
 
+    async def test_a_connection_test_says_what_was_reached_or_which_field_is_to_blame(self) -> None:
+        async with self.source() as source:
+            await self.check_what_connection_tests_say(source.connection)
+
     async def test_it_closes_without_having_been_read(self) -> None:
         async with self.source() as source, opened(self.reader(source)):
             pass

@@ -12,7 +12,7 @@ import pytest
 
 from backend.delivery.client import DeliveryClient
 from backend.domain.capabilities import Deliver, DeliverBatch, DeliveryError
-from backend.domain.connector import CheckFailedError, RuntimeConnector, check_connection, connectors
+from backend.domain.connector import RuntimeConnector
 from backend.domain.pipeline import OutputConfig, RuntimeOutput
 from backend.ingest.requests import MAX_BODY_BYTES
 from tests.integration.connectors.suites.common import Reaching, forbid_every_address, hides_secrets, message
@@ -29,6 +29,8 @@ class Server:
     connection: dict[str, Any]
     options: dict[str, Any] = field(default_factory=dict)
     bodies: list[bytes] = field(default_factory=list)
+    registered: dict[str, Any] = field(default_factory=dict)
+    """What ``Register`` made for the output."""
 
     async def delivered(self) -> list[bytes]:
         """The bodies of all messages that arrived, in any order."""
@@ -46,7 +48,13 @@ class _Outputs(Reaching):
         """A server that works, or one that accepts connections and never answers."""
         yield Server({})
 
-    def client(self, connection: dict[str, Any], options: dict[str, Any], **config: Any) -> DeliveryClient:
+    def client(
+        self,
+        connection: dict[str, Any],
+        options: dict[str, Any],
+        registered: dict[str, Any] | None = None,
+        **config: Any,
+    ) -> DeliveryClient:
         fields = {
             "name": "out",
             "connector": str(uuid.uuid4()),
@@ -55,16 +63,17 @@ class _Outputs(Reaching):
             "timeout_seconds": _ATTEMPT_SECONDS,
             **config,
         }
-        return DeliveryClient(
-            RuntimeOutput(
-                connector=RuntimeConnector(type=self.type, connection=connection),
-                config=OutputConfig.model_validate(fields),
-            )
-        )
+        output = OutputConfig.model_validate(fields)
+        made = {output.place: registered} if registered else {}
+        runtime = RuntimeConnector(type=self.type, connection=connection, registered=made)
+        return DeliveryClient(RuntimeOutput(connector=runtime, config=output))
+
+    def client_of(self, server: Server, **config: Any) -> DeliveryClient:
+        return self.client(server.connection, server.options, server.registered, **config)
 
     async def test_it_delivers_many_at_the_same_time(self) -> None:
         async with self.server() as server:
-            client = self.client(server.connection, server.options)
+            client = self.client_of(server)
             bodies = [b'{"n": %d, "text": "S\xc3\xa3o Paulo"}' % number for number in range(50)]
             await asyncio.gather(*(client.deliver_one(message(body)) for body in bodies))
             await client.close()
@@ -75,7 +84,7 @@ class _Outputs(Reaching):
         body %= b"x" * (MAX_BODY_BYTES + 2 - len(body))
         assert len(body) == MAX_BODY_BYTES
         async with self.server() as server:
-            client = self.client(server.connection, server.options)
+            client = self.client_of(server)
             if self.takes_the_largest:
                 await client.deliver_one(message(body))
             else:
@@ -98,7 +107,7 @@ class _Outputs(Reaching):
 
     async def test_a_server_that_hangs_is_cut_off(self) -> None:
         async with self.server(hangs=True) as server:
-            client = self.client(server.connection, server.options, timeout_seconds=1)
+            client = self.client_of(server, timeout_seconds=1)
             async with asyncio.timeout(LIMIT_SECONDS):
                 with pytest.raises(DeliveryError) as failed:
                     await client.deliver_one(message())
@@ -108,13 +117,12 @@ class _Outputs(Reaching):
     async def test_it_closes_without_having_delivered_and_twice_in_a_row(self) -> None:
         async with self.server() as server:
             for _ in range(2):
-                await self.client(server.connection, server.options).close()
+                await self.client_of(server).close()
 
     async def test_its_target_and_its_model_show_no_secret(self) -> None:
         async with self.server() as server:
-            bound = self.client(server.connection, server.options).runtime.config.bind(
-                RuntimeConnector(type=self.type, connection=server.connection)
-            )
+            runtime = self.client_of(server).runtime
+            bound = runtime.config.bind(runtime.connector)
             assert isinstance(bound, Deliver | DeliverBatch)
             self._hides_secrets(server.connection, bound.target() + repr(bound.connection) + repr(bound.options))
 
@@ -123,7 +131,7 @@ class _Outputs(Reaching):
     ) -> None:
         async with self.server() as server:
             forbid_every_address(monkeypatch)
-            client = self.client(server.connection, server.options)
+            client = self.client_of(server)
             with pytest.raises(DeliveryError) as refused:
                 await client.deliver_one(message())
             await client.close()
@@ -131,13 +139,8 @@ class _Outputs(Reaching):
             assert await server.delivered() == []
 
     async def test_a_connection_test_says_what_was_reached_or_which_field_is_to_blame(self) -> None:
-        connector = connectors.get(self.type)
         async with self.server() as server:
-            reached = await check_connection(connector, connector.connection_model.model_validate(server.connection))
-            assert reached.endswith(".")
-        with pytest.raises(CheckFailedError) as failed:
-            await check_connection(connector, connector.connection_model.model_validate(self.unreachable()))
-        assert str(failed.value.field).partition(".")[0] in connector.connection_model.model_fields
+            await self.check_what_connection_tests_say(server.connection)
 
     async def _options(self) -> dict[str, Any]:
         async with self.server() as server:
@@ -158,7 +161,7 @@ class DeliverBatchSuite(_Outputs):
 
     async def test_a_batch_arrives_whole(self) -> None:
         async with self.server() as server:
-            client = self.client(server.connection, server.options)
+            client = self.client_of(server)
             messages = [message(b'{"n": %d}' % number) for number in range(10)]
             results = await client.deliver_batch(messages)
             await client.close()

@@ -98,6 +98,10 @@ class RegisterSuite(Reaching):
             assert {failure.reason for failure in failures} == {"forbidden"}
             assert await system.present() == set()
 
+    async def test_a_connection_test_says_what_was_reached_or_which_field_is_to_blame(self) -> None:
+        async with self.system() as system:
+            await self.check_what_connection_tests_say(system.connection)
+
     async def remove(self, system: Registering, made: dict[str, Any] | None = None) -> None:
         await self._call(
             system.connection, system.options, lambda register: register.unregister(system.name, made or {})
