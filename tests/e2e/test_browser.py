@@ -129,10 +129,13 @@ def test_an_output_fails_is_repaired_and_gets_what_it_missed(page: Page, install
 
         sign_in(page, installation)
         page.goto(f"/pipelines/{pipeline}/outputs")
-        expect(page.get_by_role("timer")).to_contain_text("min")
-        expect(page.get_by_text("The receiver answered 503").first).to_be_visible()
+        # The pipeline's status names the breaker above its outputs, each of which shows its own.
+        expect(page.get_by_text("Nothing is sent to erp: its circuit breaker is open.")).to_be_visible()
+        outputs = page.get_by_role("tabpanel", name="Outputs")
+        expect(outputs.get_by_role("timer")).to_contain_text("min")
+        expect(outputs.get_by_text("The receiver answered 503").first).to_be_visible()
         healthy = True
-        page.get_by_role("button", name="Close circuit breaker").click()
+        outputs.get_by_role("button", name="Close circuit breaker").click()
         expect(page.get_by_text("Circuit breaker closed", exact=True).first).to_be_visible()
 
         # What the breaker held back is redelivered automatically; what had failed before is redriven by hand.
