@@ -19,7 +19,16 @@ from tests.waiting import wait_until
 
 def test_each_toy_is_one_file() -> None:
     own = {path.stem for path in PLUGINS_FOLDER.glob("*/*.py")}
-    assert own == {"toy_file", "toy_lines", "toy_ticks", "toy_shelf", "toy_store", "toy_shout", "toy_hostile"}
+    assert own == {
+        "toy_file",
+        "toy_journal",
+        "toy_lines",
+        "toy_ticks",
+        "toy_shelf",
+        "toy_store",
+        "toy_shout",
+        "toy_hostile",
+    }
     project = PLUGINS_FOLDER.parents[1]
     for folder in ("backend", "spark_jobs", "frontend/src"):
         mentions = [path for path in (project / folder).rglob("*.*") if path.is_file() and b"toy_" in path.read_bytes()]
@@ -36,6 +45,7 @@ def test_toys_have_forms_documents_and_errors_at_their_fields(installation: Inst
     offered = {one["type"]: one for one in types if one["type"].startswith("toy_")}
     assert {type: list(one["capabilities"]) for type, one in offered.items()} == {
         "toy_file": ["deliver"],
+        "toy_journal": ["read_batch", "read_stream"],
         "toy_lines": ["read_batch"],
         "toy_shelf": ["read_batch", "register"],
         "toy_store": ["export"],
