@@ -1,6 +1,6 @@
 """Queries on pipelines."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 from uuid import UUID
@@ -199,11 +199,7 @@ def pipeline_failure(pipeline: Pipeline) -> str:
     """Why the published version cannot run, in a sentence; empty when it can."""
     if pipeline.failure or pipeline.published is None:
         return pipeline.failure
-    try:
-        pipeline.published.load()
-    except UnreadableConfigError as error:
-        return str(error)
-    return ""
+    return unreadable(pipeline.published.load)
 
 
 def draft_failure(pipeline: Pipeline) -> str:
@@ -213,8 +209,13 @@ def draft_failure(pipeline: Pipeline) -> str:
     if pipeline.published is not None and pipeline.published.number == newest.latest_number:
         return ""
     stored = newest.latest_config, newest.latest_schema_version, newest.latest_option_versions
+    return unreadable(lambda: PipelineConfig.load_stored(*stored))
+
+
+def unreadable(load: Callable[[], PipelineConfig]) -> str:
+    """Why a stored configuration cannot be loaded, in a sentence; empty when it can."""
     try:
-        PipelineConfig.load_stored(*stored)
+        load()
     except UnreadableConfigError as error:
         return str(error)
     return ""

@@ -60,21 +60,11 @@ def pipeline_update(*, pipeline: Pipeline, actor: User, name: str, config: dict[
         after = {"name": name, "config": validated.model_dump(mode="json")}
         locked.name = name
         locked.save(update_fields=["name", "updated_at"])
-        if before["config"] != after["config"] or not _is_readable(newest):
+        if newest is None or before["config"] != after["config"] or selectors.unreadable(newest.load):
             _add_version(locked, newest.number + 1 if newest else 1, validated, actor)
         if before != after:
             _audit("update", locked, actor, before=before, after=after)
     return locked
-
-
-def _is_readable(version: PipelineVersion | None) -> bool:
-    if version is None:
-        return False
-    try:
-        version.load()
-    except UnreadableConfigError:
-        return False
-    return True
 
 
 def pipeline_restore(*, pipeline: Pipeline, actor: User, number: int) -> Pipeline:
