@@ -1,15 +1,17 @@
-"""The SFTP connector, against a server in another process."""
+"""The SFTP connector, against servers in other processes."""
 
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from tempfile import mkdtemp
 from typing import Any
 
 import asyncssh
 import pytest
 
 from backend.domain.connector import CheckFailedError
-from tests.infra import Server
+from tests import openssh
+from tests.infra import VAR, Server
 from tests.integration.connectors.file_cases import FilesCases, FilesStore, silent_port
 from tests.integration.connectors.suites import ExportSuite, ReadBatchSuite, opened
 from tests.sftp import USER_KEY, folder_of, sftp_server, user_connection
@@ -104,3 +106,51 @@ class TestSftp(FilesCases, ReadBatchSuite, ExportSuite):
                 assert failed.value.retryable  # type: ignore[attr-defined]
             finally:
                 server.start()
+
+
+class _OpenSshFolder(Folder):
+    """A new folder, which the user of the tests sees as any other of the machine."""
+
+    def __init__(self, **fields: Any) -> None:
+        key = openssh.USER_KEY.export_private_key().decode()
+        super().__init__(
+            {
+                "host": "127.0.0.1",
+                "port": openssh.PORT,
+                "user": openssh.USER,
+                "access": {"type": "private_key", "private_key": key},
+                "host_key": openssh.HOST_KEY.export_public_key().decode().strip(),
+                "folder": mkdtemp(prefix="openssh-files-", dir=VAR),
+                **fields,
+            }
+        )
+
+    @property
+    def path(self) -> Path:
+        return Path(self.connection["folder"])
+
+
+class TestOpenSsh(FilesCases, ReadBatchSuite, ExportSuite):
+    type = "sftp"
+
+    @pytest.fixture(autouse=True, scope="class")
+    def _server(self) -> Iterator[None]:
+        server = openssh.openssh_server()
+        server.start()
+        yield
+        server.stop()
+
+    @asynccontextmanager
+    async def store(self, *, hangs: bool = False) -> AsyncIterator[Folder]:
+        if hangs:
+            with silent_port() as port:
+                yield _OpenSshFolder(port=port)
+            return
+        yield _OpenSshFolder()
+
+    def unreachable(self) -> dict[str, Any]:
+        return _OpenSshFolder(port=1).connection
+
+    def rejected(self, connection: dict[str, Any]) -> dict[str, Any] | None:
+        other = asyncssh.generate_private_key("ssh-ed25519").export_private_key().decode()
+        return connection | {"access": {"type": "private_key", "private_key": other}}
