@@ -18,6 +18,8 @@ from backend.exports import stager
 from backend.settings import Settings, platform_settings
 from spark_jobs.jobs import exporter
 from spark_jobs.streaming.stop_channel import StopChannel
+from tests.integration import input_jobs
+from tests.integration.input_jobs import InputJob
 
 
 class TaskProcess:
@@ -73,7 +75,7 @@ def _main(stage: str) -> None:
     stager._OLDEST_SECONDS = 0.5
     exporter._CLAIM_SECONDS = exporter._CLEAN_SECONDS = 0.2
     exporter._RENEW_SECONDS = 0.5
-    job = importlib.import_module(f"spark_jobs.jobs.{stage}")
+    job = InputJob(stage) if stage in input_jobs.STAGES else importlib.import_module(f"spark_jobs.jobs.{stage}")
     while line := sys.stdin.readline():
         port, *fatal = line.split()
         child = os.fork()
