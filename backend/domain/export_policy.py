@@ -151,6 +151,12 @@ class ExportPolicy(StrictModel):
         description="Character that separates the values of a CSV file.",
         json_schema_extra=ADVANCED,
     )
+    spreadsheet_safe: bool = Field(
+        False,
+        description="Puts an apostrophe before texts of a CSV file that a spreadsheet would run as a formula: those "
+        "that begin with =, +, -, @, a tab or a carriage return. Programs that read the file see it too.",
+        json_schema_extra=ADVANCED,
+    )
     manifest_file: bool = Field(
         False,
         description="Also stores the manifest of each file beside it, as NAME.manifest.json, once the file is there.",

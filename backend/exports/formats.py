@@ -76,6 +76,8 @@ def _compressor(compression: str) -> Any:
 
 
 class _CsvRows:
+    """Lines as RFC 4180 has them."""
+
     def __init__(self, policy: ExportPolicy, columns: Sequence[Column]) -> None:
         self._policy = policy
         self._columns = columns
@@ -84,29 +86,33 @@ class _CsvRows:
         self._names = [step[0] for step in steps if len(step) == 1]
         self._is_flat = len(self._names) == len(columns)
         self._begun = not policy.header
+        # Python's writer writes these as JSON would, and nothing for null.
+        self._plain = {int, type(None)} if policy.spreadsheet_safe else {int, type(None), str}
 
     def text(self, rows: Sequence[Document]) -> bytes:
         written = io.StringIO()
-        writer = csv.writer(written, delimiter=self._policy.delimiter, lineterminator="\n")
+        # The end of lines also decides which characters make Python's writer quote a value.
+        writer = csv.writer(written, delimiter=self._policy.delimiter, lineterminator="\r\n")
         if not self._begun:
-            writer.writerow([column.title for column in self._columns])
+            writer.writerow([self._cell(column.title) for column in self._columns])
             self._begun = True
-        names, columns, plain = self._names, self._columns, _PLAIN
+        names, columns, plain, cell = self._names, self._columns, self._plain, self._cell
         values = (
             (map(row.content.get, names) for row in rows)
             if self._is_flat
             else ([row.value(column) for column in columns] for row in rows)
         )
-        writer.writerows([[value if type(value) in plain else _cell(value) for value in row] for row in values])
+        writer.writerows([[value if type(value) in plain else cell(value) for value in row] for row in values])
         return written.getvalue().encode()
 
+    def _cell(self, value: Any) -> str:
+        if not isinstance(value, str):
+            return json.dumps(value).decode()
+        return f"'{value}" if self._policy.spreadsheet_safe and value.startswith(_FORMULAS) else value
 
-_PLAIN = {str, int, type(None)}
-"""What Python's writer writes as JSON would, and nothing for null."""
 
-
-def _cell(value: Any) -> str:
-    return json.dumps(value).decode()
+_FORMULAS = ("=", "+", "-", "@", "\t", "\r")
+"""What spreadsheets take for the beginning of a formula, as OWASP lists it for CSV injection."""
 
 
 class _JsonLines:

@@ -11,6 +11,8 @@ import fastavro
 import pyarrow.parquet as pq
 import pytest
 from backports import zstd
+from hypothesis import given
+from hypothesis import strategies as st
 
 from backend.domain.capabilities import DeliveryError
 from backend.domain.export_policy import ExportPolicy
@@ -77,6 +79,25 @@ def test_csv_with_columns_and_another_delimiter() -> None:
         "[1,null]",
         ROWS[0]["text"],
     ]
+
+
+@given(st.lists(st.dictionaries(st.text(min_size=1), st.text() | st.integers(), min_size=1), min_size=1))
+def test_csv_is_read_back_by_any_reader(rows: list[dict[str, Any]]) -> None:
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    columns = [{"path": f"/{name.replace('~', '~0').replace('/', '~1')}", "name": name} for name in names]
+    data = written(staged(rows), format="csv", columns=columns)
+    assert data.endswith(b"\r\n")
+    header, *read = csv.reader(io.StringIO(data.decode(), newline=""), strict=True)
+    assert header == names
+    assert read == [[str(row.get(name, "")) for name in names] for row in rows]
+
+
+def test_csv_that_is_safe_for_spreadsheets() -> None:
+    row = {"=cmd()": "=1+1", "plus": "+1", "minus": -1, "at": "@x", "tab": "\tx", "return": "\rx", "text": "a=b"}
+    data = written(staged([row]), format="csv", spreadsheet_safe=True)
+    header, values = csv.reader(io.StringIO(data.decode(), newline=""))
+    assert header[0] == "'=cmd()"
+    assert values == ["'=1+1", "'+1", "-1", "'@x", "'\tx", "'\rx", "a=b"]
 
 
 @pytest.mark.parametrize("compression", ["none", "gzip", "zstd"])
