@@ -12,7 +12,7 @@ from backend.connectors.parts.kafka_cluster import Cluster, KafkaConnection, Top
 from backend.domain import json, limits, message_templates
 from backend.domain.capabilities import Batch, Deliver, InputRecord, Options, ReadStream, Receipt
 from backend.domain.connector import Connector, connectors
-from backend.domain.message import CONTENT_TYPE, MESSAGE_ID, Message
+from backend.domain.message import CONTENT_TYPE, MESSAGE_ID, Message, SourceHeader
 from backend.domain.message_templates import MessageTemplate, TemplateSource, UnfitValueError, scalar_text
 from backend.domain.model import ADVANCED
 from backend.domain.paths import MISSING, FieldPath, parse_path
@@ -28,6 +28,7 @@ _BATCH_BYTES = 1_000_000
 """librdkafka's own limit of a batch; a batch is smaller where the topic takes less."""
 _BATCH_REFUSED = {KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.RECORD_LIST_TOO_LARGE}
 """A broker's answer to all records of a batch, any of which may be small enough."""
+_OWN_HEADERS = {MESSAGE_ID, CONTENT_TYPE}
 _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
 
 
@@ -47,6 +48,13 @@ class KafkaOptions(Options):
         examples=["after"],
     )
 
+    keep_headers: bool = Field(
+        True,
+        description="Whether the headers of a record that was read, from another topic for example, are written with "
+        "it.",
+        json_schema_extra=ADVANCED,
+    )
+
     @field_validator("topic")
     @classmethod
     def _check_topic(cls, topic: str) -> str:
@@ -59,7 +67,8 @@ class KafkaDeliver(Deliver[KafkaConnection, KafkaOptions]):
     """An idempotent producer with acknowledgement by all in-sync replicas.
 
     At least once: a message whose acknowledgement was lost is written again when it is retried. Its key and the headers
-    `message-id` and `content-type` are written with it. The size that a topic takes is its own."""
+    `message-id` and `content-type` are written with it, and those of a record that was read. The size that a topic
+    takes is its own."""
 
     options_model = KafkaOptions
     _producer: AsyncProducer | None = None
@@ -85,7 +94,7 @@ class KafkaDeliver(Deliver[KafkaConnection, KafkaOptions]):
     async def deliver(self, message: Message) -> Receipt:
         assert self._producer is not None
         topic, value = self._written(message)
-        headers = [(MESSAGE_ID, message.id.encode()), (CONTENT_TYPE, message.content_type.encode())]
+        headers = self._headers(message)
         try:
             # What the producer refuses at once, as larger than any record may be, it would refuse alone, too.
             sent = self._producer.send(topic, key=message.key, value=value, headers=headers)
@@ -113,6 +122,12 @@ class KafkaDeliver(Deliver[KafkaConnection, KafkaOptions]):
             "topic.metadata.propagation.max.ms": 3000,
         }
         return AsyncProducer(self._cluster.config(**settings, **batches))
+
+    def _headers(self, message: Message) -> list[SourceHeader]:
+        own: list[SourceHeader] = [(MESSAGE_ID, message.id.encode()), (CONTENT_TYPE, message.content_type.encode())]
+        if not self.options.keep_headers:
+            return own
+        return own + [(name, value) for name, value in message.source_headers() if name.lower() not in _OWN_HEADERS]
 
     def _written(self, message: Message) -> tuple[str, bytes | None]:
         """The record's topic and value."""
@@ -156,7 +171,9 @@ class KafkaReadStream(ReadStream[KafkaConnection, KafkaReadOptions]):
     At least once, and in the order of each partition. Offsets are committed within a second after Headrace has stored
     the records; what is read again after a crash becomes messages with the same IDs. After a crash the cluster waits
     10 seconds before it gives the partitions to the next reader. A record's key is the message's ordering key, its
-    header `content-type` its content type; a record without a value becomes `null`."""
+    header `content-type` its content type; a record without a value becomes `null`. Its headers travel with the
+    message: an output to Kafka writes them, and templates have them as `{{$message.headers.NAME}}`, its topic as
+    `{{$message.source}}`. One with more than 64 KiB of headers becomes a dead letter."""
 
     options_model = KafkaReadOptions
     _consumer: AsyncConsumer | None = None
@@ -206,14 +223,16 @@ class KafkaReadStream(ReadStream[KafkaConnection, KafkaReadOptions]):
             await self._consumer.close()
 
     def _record(self, record: Record) -> InputRecord:
-        headers = {name.lower(): value for name, value in record.headers() or ()}
-        content_type = headers.get(CONTENT_TYPE)
+        headers = record.headers() or []
+        content_type = {name.lower(): value for name, value in headers}.get(CONTENT_TYPE)
         value, key = record.value(), record.key()
         return InputRecord(
             b"null" if value is None else bytes(value),
             content_type=content_type.decode(errors="replace") if content_type else self.options.content_type,
             key=None if key is None else bytes(key),
             identity=f"{record.topic()}/{record.partition()}/{record.offset()}",
+            source=str(record.topic()),
+            headers=headers,
         )
 
     def _assign(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:

@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 import msgspec
 
 from backend.domain.masking import redacted, secret_values
-from backend.domain.message import Message
+from backend.domain.message import Message, SourceHeader
 from backend.domain.model import VersionedModel
 from backend.domain.reasons import Reason
 from backend.domain.retry import held_seconds
@@ -202,13 +202,17 @@ class InputRecord(msgspec.Struct, frozen=True):
     """A record that an input read.
 
     ``identity`` names it within the pipeline, so that reading it again makes a message with the same id; without it
-    each reading makes a new one. ``key`` is the record's own ordering key, which the pipeline's overrides.
+    each reading makes a new one. ``key`` is the record's own ordering key, which the pipeline's overrides. ``source``
+    is the topic, table or file that it came from, and ``headers`` are what came with it: names, which may be repeated,
+    and values, if they have any.
     """
 
     body: bytes
     content_type: str = "application/json"
     key: bytes | None = None
     identity: str = ""
+    source: str = ""
+    headers: Sequence[SourceHeader] = ()
 
 
 class Batch(msgspec.Struct, frozen=True):

@@ -24,6 +24,8 @@ AVRO_BLOCK_BYTES = 32 * 1024 * 1024
 """Limit of an unpacked block of an Avro file; writers begin a new one after some kilobytes to a few megabytes."""
 INDEX_BYTES = 64 * 1024
 """Limit of the values that a message is filtered by, as JSON."""
+SOURCE_HEADERS_BYTES = 64 * 1024
+"""Limit of the headers that a record has which is read, as text."""
 KEY_BYTES = 1024
 """A longer ordering key is replaced with its hash."""
 FAN_OUT_MESSAGES = 10_000
@@ -57,6 +59,12 @@ def check_body(size: int) -> None:
     """Raises TooLargeError."""
     if size > BODY_BYTES:
         raise TooLargeError(f"The message would become larger than {BODY_BYTES:,} bytes.")
+
+
+def check_source_headers(size: int) -> None:
+    """Raises TooLargeError."""
+    if size > SOURCE_HEADERS_BYTES:
+        raise TooLargeError(f"The record's headers are larger than {SOURCE_HEADERS_BYTES:,} bytes as text.")
 
 
 def check_depth(depth: int) -> None:

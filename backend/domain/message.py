@@ -2,13 +2,16 @@
 
 import time
 import uuid
-from collections.abc import Iterable
+from base64 import b64decode, b64encode
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from functools import lru_cache
 
 import msgspec
 import uuid_utils
 from msgspec.structs import replace
+
+from backend.domain import json, limits
 
 PIPELINE = "pipeline"
 VERSION = "version"
@@ -21,6 +24,10 @@ INDEX = "firehose_index"
 """The fields that filters may test, a JSON object."""
 FILTERED = "filtered"
 """The pipelines whose filters have already matched a message, so that it enters none twice."""
+SOURCE = "source"
+"""The topic, table or file that a record came from which was read."""
+SOURCE_HEADERS = "source-headers"
+"""The headers of such a record, which ``source_fields`` writes."""
 # Set on dead letters only.
 DEAD_REASON = "dead-letter-reason"
 DEAD_ERROR = "dead-letter-error"
@@ -48,6 +55,7 @@ READ_AT = "read-at"
 _POSITIONS_KEPT = 20
 
 KafkaHeaders = Iterable[tuple[str, bytes | None]]
+SourceHeader = tuple[str, bytes | None]
 
 
 class MalformedMessageError(ValueError):
@@ -121,6 +129,17 @@ class Message(msgspec.Struct, frozen=True):
             raise MalformedMessageError("The routing slip is empty: there is no next stage.")
         return self.slip[0], replace(self, slip=self.slip[1:])
 
+    @property
+    def source(self) -> str:
+        """Where the record came from that was read; empty for what was sent to Headrace."""
+        return self.extra.get(SOURCE, "")
+
+    def source_headers(self) -> list[SourceHeader]:
+        """What came with the record that was read, in its order."""
+        written = self.extra.get(SOURCE_HEADERS)
+        headers = json.loads(written) if written else ()
+        return [(name, None if value is None else b64decode(value)) for name, value in headers]
+
     def split_redelivery(self) -> "tuple[Message, Redelivery | None]":
         """The original message, and its redelivery if it is one."""
         if REDELIVERY not in self.extra:
@@ -134,6 +153,17 @@ class Message(msgspec.Struct, frozen=True):
 def read_at(message: Message, positions: Iterable[str]) -> Message:
     """The message with the positions at which it was read, of which the last ones matter."""
     return replace(message, extra=message.extra | {READ_AT: " ".join(list(positions)[-_POSITIONS_KEPT:])})
+
+
+def source_fields(source: str, headers: Sequence[SourceHeader]) -> dict[str, str]:
+    """Further headers of a message that is made of a record from there, with these headers of its own. Raises
+    TooLargeError."""
+    fields = {SOURCE: source} if source else {}
+    if headers:
+        written = json.dumps([(name, None if value is None else b64encode(value).decode()) for name, value in headers])
+        limits.check_source_headers(len(written))
+        fields[SOURCE_HEADERS] = written.decode()
+    return fields
 
 
 def new_message_id() -> str:

@@ -14,6 +14,7 @@ from backend.domain.message import Message
 from backend.domain.reasons import Reason
 
 _METADATA_STEP = "$message"
+_HEADERS = "headers"
 _METADATA: dict[str, Callable[[Message], Any]] = {
     "id": lambda message: message.id,
     "key": lambda message: message.key.decode(errors="replace"),
@@ -21,6 +22,7 @@ _METADATA: dict[str, Callable[[Message], Any]] = {
     "content_type": lambda message: message.content_type,
     "pipeline": lambda message: message.pipeline_id,
     "version": lambda message: message.version,
+    "source": lambda message: message.source,
 }
 
 
@@ -38,9 +40,16 @@ class TemplateSource:
     def document(self) -> Any:
         return json.loads(self._message.body)
 
+    @cached_property
+    def _headers(self) -> dict[str, str]:
+        """Those of the record that was read, the last of each name."""
+        return {name: (value or b"").decode(errors="replace") for name, value in self._message.source_headers()}
+
     def get(self, steps: tuple[str, ...]) -> Any:
         """The value at the path, or MISSING. Raises InvalidJsonError when the body is not JSON."""
         if steps[0] == _METADATA_STEP:
+            if steps[1] == _HEADERS:
+                return self._headers.get(steps[2], paths.MISSING)
             return _METADATA[steps[1]](self._message)
         return paths.get(self.document, steps)
 
@@ -49,10 +58,14 @@ def check(template: Any) -> Any:
     """Returns the template unchanged. Raises ValueError for a placeholder that names nothing a message could have."""
     for placeholder in templates.placeholders(template):
         step, *names = paths.parse_path(placeholder)
-        if step == _METADATA_STEP and (len(names) != 1 or names[0] not in _METADATA):
-            known = ", ".join(f"{_METADATA_STEP}.{name}" for name in _METADATA)
+        if step == _METADATA_STEP and not _is_known(names):
+            known = ", ".join(f"{_METADATA_STEP}.{name}" for name in (*_METADATA, f"{_HEADERS}.NAME"))
             raise ValueError(f"There is no {placeholder}; there are {known}.")
     return template
+
+
+def _is_known(names: list[str]) -> bool:
+    return len(names) == 2 if names[:1] == [_HEADERS] else len(names) == 1 and names[0] in _METADATA
 
 
 MessageTemplate = Annotated[templates.TextTemplate, AfterValidator(check)]

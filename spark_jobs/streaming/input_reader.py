@@ -26,7 +26,7 @@ from backend.domain.capabilities import (
     internal_error,
 )
 from backend.domain.inputs.connector import ConnectorInput
-from backend.domain.message import utc_now
+from backend.domain.message import source_fields, utc_now
 from backend.domain.message_maker import MessageMaker
 from backend.domain.reasons import Reason
 from backend.domain.records import Record, dead_letter
@@ -262,7 +262,8 @@ class InputReader:
         )
         try:
             limits.check_body(len(record.body))
-            return Record.of(maker.topic, make(record.content_type))
+            headers = source_fields(record.source, record.headers)
+            return Record.of(maker.topic, make(record.content_type, headers=headers))
         except json.InvalidJsonError as error:
             reason, text = Reason.NOT_JSON, f"The input returned a record that is not JSON: {error}"
         except limits.TooLargeError as error:

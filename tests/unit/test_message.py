@@ -1,6 +1,19 @@
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from backend.domain.message import MalformedMessageError, Message, child_message_id, new_message_id, utc_now
+from backend.domain import limits, message_templates
+from backend.domain.limits import TooLargeError
+from backend.domain.message import (
+    MalformedMessageError,
+    Message,
+    SourceHeader,
+    child_message_id,
+    new_message_id,
+    source_fields,
+    utc_now,
+)
+from backend.domain.message_templates import TemplateSource
 
 
 def message(**changes: object) -> Message:
@@ -21,6 +34,29 @@ def message(**changes: object) -> Message:
 def test_headers_carry_the_whole_message() -> None:
     sent = message()
     assert Message.from_kafka(key=sent.key, value=sent.body, headers=sent.headers()) == sent
+
+
+@given(st.text(), st.lists(st.tuples(st.text(), st.binary() | st.none())))
+def test_what_came_with_a_record_travels_unchanged(source: str, headers: list[SourceHeader]) -> None:
+    sent = message(extra=source_fields(source, headers))
+    read = Message.from_kafka(key=sent.key, value=sent.body, headers=sent.headers())
+    assert (read.source, read.source_headers()) == (source, headers)
+
+
+def test_headers_of_a_record_have_a_limit() -> None:
+    with pytest.raises(TooLargeError, match="headers"):
+        source_fields("", [("name", b"x" * limits.SOURCE_HEADERS_BYTES)])
+
+
+def test_templates_have_what_came_with_a_record() -> None:
+    read = message(
+        extra=source_fields("orders", [("tenant", b"a"), ("tenant", b"b"), ("x.y", b"\xff"), ("null", None)])
+    )
+    template = "{{$message.source}}/{{$message.headers.tenant}}/{{/$message/headers/x.y}}/{{$message.headers.null}}"
+    assert message_templates.compile_text(message_templates.check(template))(TemplateSource(read)) == "orders/b/\ufffd/"
+    for unknown in ("{{$message.headers}}", "{{$message.headers.a.b}}", "{{$message.sources}}"):
+        with pytest.raises(ValueError, match=r"\$message\.headers\.NAME"):
+            message_templates.check(unknown)
 
 
 def test_the_slip_is_used_up_step_by_step() -> None:

@@ -31,7 +31,8 @@ class ElasticsearchOutputOptions(Options):
         min_length=1,
         max_length=2000,
         description="Index, alias or data stream. {{order.country}} is replaced by that field's value, and "
-        "{{$message.id}} by the message's ID; there are also key, received_at, content_type, pipeline and version.",
+        "{{$message.id}} by the message's ID; there are also key, received_at, content_type, pipeline, version, source "
+        "and headers.NAME.",
         examples=["orders-{{order.country}}"],
     )
     document_id: MessageTemplate = Field(

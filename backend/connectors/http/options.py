@@ -24,7 +24,7 @@ class HttpOptions(Options):
         max_length=2000,
         description="Appended to the connector's address. {{order.id}} is replaced by that field's value, "
         "percent-encoded, and {{$message.id}} by the message's ID; there are also key, received_at, content_type, "
-        "pipeline and version.",
+        "pipeline, version, source and headers.NAME.",
         examples=["/orders/{{order.id}}"],
     )
     headers: dict[HeaderName, Annotated[HeaderValue, AfterValidator(message_templates.check)]] = Field(

@@ -166,6 +166,7 @@ class MqttReadStream(ReadStream[MqttConnection, MqttReadOptions]):
             content_type=content_type or self.options.content_type,
             key=message.topic.encode() if self.options.order_by_topic else None,
             identity=f"{message.topic}/{message_id}" if message_id else "",
+            source=message.topic,
         )
 
 

@@ -149,4 +149,5 @@ class NatsReadStream(ReadStream[NatsConnection, NatsReadOptions]):
             content_type=headers.get(CONTENT_TYPE) or self.options.content_type,
             key=message.subject.encode() if self.options.order_by_subject else None,
             identity=f"{self.options.stream}/{message.metadata.sequence.stream}",
+            source=message.subject,
         )

@@ -25,7 +25,7 @@ class CollectionOptions(Options):
         min_length=1,
         max_length=2000,
         description="Key of the document. {{order.id}} is replaced by that field's value, and {{$message.id}} by the "
-        "message's ID; there are also key, received_at, content_type, pipeline and version.",
+        "message's ID; there are also key, received_at, content_type, pipeline, version, source and headers.NAME.",
         examples=["{{order.id}}"],
     )
     delete_when: FieldPath | None = Field(

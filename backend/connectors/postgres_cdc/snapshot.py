@@ -92,8 +92,10 @@ class Snapshot:
             change = shape.snapshot(values[extra:])
             # A row that was changed before the snapshot is read again is another record.
             digest = hashlib.sha256(repr(values).encode()).hexdigest()[:32]
-            identity = f"{self._system}/snapshot/{shape.schema}.{shape.table}/{digest}"
-            record = InputRecord(shape.body(change, lsn=lsn, ts=at, xid=None), key=change.key, identity=identity)
+            source = f"{shape.schema}.{shape.table}"
+            identity = f"{self._system}/snapshot/{source}/{digest}"
+            body = shape.body(change, lsn=lsn, ts=at, xid=None)
+            record = InputRecord(body, key=change.key, identity=identity, source=source)
             yield record, [str(values[number]) for number in keys]
 
 

@@ -243,7 +243,8 @@ class _Changes:
         self._number += 1
         lsn = lsn_text(transaction.lsn)
         body = shape.body(change, lsn=lsn, ts=transaction.at.isoformat(), xid=transaction.xid)
-        return InputRecord(body, key=change.key, identity=f"{self._system}/{lsn}/{transaction.xid}/{self._number}")
+        identity = f"{self._system}/{lsn}/{transaction.xid}/{self._number}"
+        return InputRecord(body, key=change.key, identity=identity, source=f"{shape.schema}.{shape.table}")
 
 
 @contextlib.asynccontextmanager

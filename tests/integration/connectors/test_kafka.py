@@ -10,10 +10,11 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
+from msgspec.structs import replace
 
 from backend.domain import json
 from backend.domain.capabilities import DeliveryError
-from backend.domain.message import new_message_id
+from backend.domain.message import SourceHeader, new_message_id, source_fields
 from tests import infra
 from tests.infra import KAFKA
 from tests.integration.connectors.suites import DeliverSuite, ReadStreamSuite, Server, Source, opened
@@ -74,6 +75,23 @@ class TestKafka(_Kafka, DeliverSuite):
         await client.close()
         assert await server.delivered() == [b'{"id":1}', None, None]
 
+    @pytest.mark.parametrize("kept", [True, False])
+    async def test_a_record_that_was_read_keeps_its_headers(self, kept: bool) -> None:
+        headers: list[SourceHeader] = [
+            ("tenant", b"a"),
+            ("tenant", b"b\xff"),
+            ("empty", None),
+            ("Message-Id", b"theirs"),
+        ]
+        read = replace(message(), extra=source_fields("orders", headers))
+        server = Topic({"bootstrap_servers": KAFKA}, {"topic": await make_topic()})
+        client = self.client(server.connection, server.options | {"keep_headers": kept})
+        await client.deliver_one(read)
+        await client.close()
+        [record] = await asyncio.to_thread(records_of, server.options["topic"])
+        own = [("message-id", read.id.encode()), ("content-type", b"application/json")]
+        assert record.headers() == own + (headers[:3] if kept else [])
+
     @pytest.mark.parametrize("knows_the_topic", [True, False])
     async def test_neighbours_8_a_message_is_too_large_only_by_itself(self, knows_the_topic: bool) -> None:
         topic = await make_topic(**{"max.message.bytes": "2000"})
@@ -126,6 +144,7 @@ class TestKafkaInput(_Kafka, ReadStreamSuite):
             assert (text.body, text.key) == ("São Paulo".encode(), b"k\xff")
             assert text.content_type == "text/plain; charset=utf-8"
             assert (gone.body, gone.key, gone.content_type) == (b"null", b"gone", "application/json")
+            assert (text.source, list(text.headers), list(gone.headers)) == (topic, headers, [])
 
     async def test_a_new_group_that_begins_with_the_latest_keeps_its_place_before_the_first_acknowledgement(
         self,

@@ -203,7 +203,8 @@ class ReadFiles(ReadBatch[ConnectionT, ReadFilesOptions]):
         yield []  # so that it is remembered even if it has no rows
 
     def _record(self, file: StoredFile, number: int, body: bytes) -> InputRecord:
-        return InputRecord(body, identity=json.dumps([file.name, file.version, number]).decode())
+        identity = json.dumps([file.name, file.version, number]).decode()
+        return InputRecord(body, identity=identity, source=file.name)
 
     async def _rows(self, file: StoredFile, skip: int) -> AsyncGenerator[list[bytes], None]:
         """Batches of rows, which are parsed in this reader's thread."""
