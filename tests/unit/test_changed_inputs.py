@@ -18,6 +18,7 @@ TABLE: dict[str, Any] = {
     "source": {"type": "table", "table": "public.orders"},
     "mode": {"type": "timestamp", "timestamp_column": "updated_at"},
 }
+TABLES: dict[str, Any] = {"source": {"type": "tables", "tables": ["orders"]}, "mode": TABLE["mode"]}
 PAGES: dict[str, Any] = {"mode": {"type": "incremental", "field": "at"}}
 DOCUMENTS: dict[str, Any] = {"database": "shop", "collection": "orders", "mode": {"type": "incremental"}}
 FILES: dict[str, Any] = {"format": {"type": "csv"}}
@@ -30,6 +31,7 @@ GOES_ON: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
     ("jdbc", TABLE, {"batch_bytes": 7}),
     ("sql", TABLE, {"mode": TABLE["mode"] | {"delay_seconds": 60}}),
     ("sql", TABLE | {"mode": {"type": "bulk"}}, {"mode": {"type": "bulk", "repeat_minutes": 5}}),
+    ("sql", TABLES, {"source": {"type": "tables", "tables": ["orders", "customers"]}}),
     ("http", PAGES, {"pages_per_second": 2.5, "timeout_seconds": 9, "page_bytes": 2048}),
     ("http", PAGES | {"paging": {"type": "offset"}}, {"paging": {"type": "offset", "size": 5}}),
     ("http", {"mode": {"type": "whole"}}, {"mode": {"type": "whole", "repeat_minutes": 5}}),
@@ -43,6 +45,7 @@ GOES_ON: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
 ]
 STARTS_ANEW: list[tuple[str, dict[str, Any], dict[str, Any], list[str]]] = [
     ("sql", TABLE, {"source": {"type": "table", "table": "other"}}, ["source.table"]),
+    ("sql", TABLE, {"source": TABLES["source"]}, ["source"]),
     ("sql", TABLE, {"source": {"type": "query", "query": "SELECT 1"}}, ["source"]),
     ("sql", TABLE, {"mode": {"type": "incrementing", "column": "id"}, "key": ["id"]}, ["mode", "key"]),
     ("jdbc", TABLE, {"mode": TABLE["mode"] | {"timestamp_column": "at"}}, ["mode.timestamp_column"]),

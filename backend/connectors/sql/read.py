@@ -4,7 +4,11 @@ from backend.connectors.sql.session import opened_session
 
 
 class SqlReadBatch(RowReader[SqlConnection]):
-    """Reads rows in the order of their positions, in one statement that is read as it is consumed."""
+    """Reads rows in the order of their positions, by one statement for each table, which is read as it is consumed.
+
+    At least once: a row that is read again makes a message with the same ID if it has a key or a position. Templates
+    have a row's table as `{{$message.source}}`. On PostgreSQL, transactions that commit late lose no row; on MySQL, a
+    timestamp's delay has to cover them."""
 
     async def opened_session(self) -> ReadingSession:
         return await opened_session(self.connection)

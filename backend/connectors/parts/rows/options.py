@@ -70,6 +70,27 @@ class ReadTable(StrictModel):
     table: TableName
 
 
+class ReadTables(StrictModel):
+    """Several tables or views, one after the other, each from where it was left."""
+
+    type: Literal["tables"] = "tables"
+    tables: list[TableName] = Field(
+        min_length=1,
+        max_length=200,
+        description="Tables, each with its schema in front where it needs one. All have the columns that the mode "
+        "names, and are read in the same way. One that is added is read from its beginning; the others go on.",
+        examples=[["public.orders", "public.customers"]],
+        json_schema_extra=SAME_SOURCE,
+    )
+
+    @field_validator("tables")
+    @classmethod
+    def _check_tables_differ(cls, tables: list[str]) -> list[str]:
+        if repeated := sorted({table for table in tables if tables.count(table) > 1}):
+            raise ValueError(f"A table can be read once; repeated: {', '.join(repeated)}.")
+        return tables
+
+
 class ReadQuery(StrictModel):
     """What a query returns."""
 
@@ -90,7 +111,9 @@ class ReadQuery(StrictModel):
 class SqlInputOptions(Options):
     """Rows that become messages, JSON objects of their columns."""
 
-    source: Annotated[ReadTable | ReadQuery, Field(discriminator="type")] = Field(description="What is read.")
+    source: Annotated[ReadTable | ReadTables | ReadQuery, Field(discriminator="type")] = Field(
+        description="What is read."
+    )
     mode: Annotated[WholeTable | Incrementing | ByTimestamp | ByTimestampAndNumber, Field(discriminator="type")] = (
         Field(description="Which rows are read.")
     )

@@ -2,8 +2,8 @@ import asyncio
 import hashlib
 import time
 from abc import abstractmethod
-from collections.abc import AsyncIterator
-from dataclasses import replace
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from backend.connectors.parts.database import (
@@ -17,7 +17,9 @@ from backend.connectors.parts.rows.options import (
     ByTimestamp,
     ByTimestampAndNumber,
     Incrementing,
+    ReadQuery,
     ReadTable,
+    ReadTables,
     SqlInputOptions,
     WholeTable,
 )
@@ -27,14 +29,24 @@ from backend.domain.capabilities import Batch, Connection, InputRecord, ReadBatc
 _READ_SECONDS = 600.0
 """After this time, reading ends at the next batch."""
 _SETTLE_SECONDS = 2.0
-"""How long a reader waits for transactions that may still commit rows before those that it sees."""
+"""How long one reading waits for transactions that may still commit rows before those that it sees."""
+_SETTLING_SECONDS = 0.05
 
 
 ConnectionT = TypeVar("ConnectionT", bound=Connection)
 
 
+@dataclass(frozen=True)
+class _Rows:
+    """Rows that are read in one order: of a table, or of a query, which has no name. ``digest`` identifies them."""
+
+    name: str
+    query: Query
+    digest: str
+
+
 class RowReader(ReadBatch[ConnectionT, SqlInputOptions]):
-    """Reads rows in the order of their positions, in one statement that is read as it is consumed."""
+    """Reads rows in the order of their positions, by one statement for each table, which is read as it is consumed."""
 
     options_model = SqlInputOptions
 
@@ -54,9 +66,9 @@ class RowReader(ReadBatch[ConnectionT, SqlInputOptions]):
     async def open(self) -> None:
         self._session = await self.opened_session()
         await self._session.prepare_reading()
-        self._query = await self._described(self._session)
-        described = json.dumps(self.options.source.model_dump())
-        self._source = hashlib.sha256(described).hexdigest()[:16]
+        source = self.options.source
+        tables = [ReadTable(table=name) for name in source.tables] if isinstance(source, ReadTables) else [source]
+        self._sources = [await self._described(self._session, table) for table in tables]
 
     async def close(self) -> None:
         if self._session is not None:
@@ -64,41 +76,59 @@ class RowReader(ReadBatch[ConnectionT, SqlInputOptions]):
 
     async def read(self, breakpoint: Any) -> AsyncIterator[Batch]:
         """Ends after some minutes, since a statement that runs for hours keeps the database from cleaning up. So a
-        large table is read in several turns."""
+        large table is read in several turns, and the tables after it have theirs in between."""
         until = time.monotonic() + _READ_SECONDS
-        async for batch in self._following(breakpoint):
-            yield batch
-            if self._query.position and time.monotonic() > until:
-                return
+        self._patience = _SETTLE_SECONDS
+        progress = self._progress(breakpoint)
+        for rows in progress.in_turn():
+            async for batch in self._following(rows, progress.state(rows)):
+                yield Batch(batch.records, progress.reached(rows, batch.breakpoint))
+                if rows.query.position and time.monotonic() > until:
+                    return
 
     async def estimate(self, breakpoint: Any) -> int | None:
         """By the planner where there is one: exact numbers would need to read everything."""
+        progress = self._progress(breakpoint)
+        estimates = [await self._estimate(rows, progress.state(rows)) for rows in self._sources]
+        known = [estimate for estimate in estimates if estimate is not None]
+        return sum(known) if len(known) == len(estimates) else None
+
+    def _progress(self, breakpoint: Any) -> "_OneTable | _Tables":
+        if isinstance(self.options.source, ReadTables):
+            return _Tables(self._sources, breakpoint)
+        [rows] = self._sources
+        return _OneTable(rows, breakpoint)
+
+    async def _estimate(self, rows: _Rows, state: dict[str, Any]) -> int | None:
         assert self._session is not None
-        state = breakpoint or {}
         if isinstance(self.options.mode, WholeTable):
             if "finished" in state and not _is_due(self.options.mode, state):
                 return 0
             after = None if "finished" in state else state.get("after")
         else:
             after = state.get("position")
-        return await self._session.estimate(replace(self._query, after=after))
+        return await self._session.estimate(replace(rows.query, after=after))
 
-    def _following(self, breakpoint: Any) -> AsyncIterator[Batch]:
+    def _following(self, rows: _Rows, state: dict[str, Any]) -> AsyncIterator[Batch]:
         mode = self.options.mode
         if isinstance(mode, WholeTable):
-            return self._read_all(mode, breakpoint or {"run": 1})
+            return self._read_all(rows, mode, state or {"run": 1})
         if self.knows_transactions:
-            return self._read_settled(breakpoint or {})
-        return self._read_new(breakpoint or {})
+            return self._read_settled(rows, state)
+        return self._read_new(rows, state)
 
-    async def _described(self, session: ReadingSession) -> Query:
-        options, mode = self.options, self.options.mode
-        key = tuple(options.key)
-        if isinstance(options.source, ReadTable):
-            table = await session.table(options.source.table)
-            source, key = table.sql, key or table.primary_key
+    async def _described(self, session: ReadingSession, source: ReadTable | ReadQuery) -> _Rows:
+        key, name = tuple(self.options.key), ""
+        if isinstance(source, ReadTable):
+            table = await session.table(source.table)
+            sql, key, name = table.sql, key or table.primary_key, source.table
         else:
-            source = f"({options.source.query.replace('%', '%%')})"
+            sql = f"({source.query.replace('%', '%%')})"
+        digest = hashlib.sha256(json.dumps(source.model_dump())).hexdigest()[:16]
+        return _Rows(name, self._query(sql, key), digest)
+
+    def _query(self, source: str, key: tuple[str, ...]) -> Query:
+        mode = self.options.mode
         match mode:
             case WholeTable():
                 return Query(source, key, key)
@@ -114,30 +144,30 @@ class RowReader(ReadBatch[ConnectionT, SqlInputOptions]):
                 position = (mode.timestamp_column, *(name for name in key if name != mode.timestamp_column))
         return Query(source, key, position, settled=(mode.timestamp_column, mode.delay_seconds))
 
-    async def _read_all(self, mode: WholeTable, state: dict[str, Any]) -> AsyncIterator[Batch]:
+    async def _read_all(self, rows: _Rows, mode: WholeTable, state: dict[str, Any]) -> AsyncIterator[Batch]:
         """All rows, by their key if there is one, so that a reader that was interrupted continues."""
         run = state["run"]
         if "finished" in state:
             if not _is_due(mode, state):
                 return
             run, state = run + 1, {}
-        query = replace(self._query, after=state.get("after"))
-        async for records, position in self._batches(query, str(run)):
+        query = replace(rows.query, after=state.get("after"))
+        async for records, position in self._batches(rows, query, str(run)):
             yield Batch(records, {"run": run, "after": position} if query.position else {"run": run})
         yield Batch((), {"run": run, "finished": int(time.time())})
 
-    async def _read_new(self, state: dict[str, Any]) -> AsyncIterator[Batch]:
-        async for records, position in self._batches(replace(self._query, after=state.get("position"))):
+    async def _read_new(self, rows: _Rows, state: dict[str, Any]) -> AsyncIterator[Batch]:
+        async for records, position in self._batches(rows, replace(rows.query, after=state.get("position"))):
             yield Batch(records, {"position": position})
 
-    async def _read_settled(self, state: dict[str, Any]) -> AsyncIterator[Batch]:
+    async def _read_settled(self, rows: _Rows, state: dict[str, Any]) -> AsyncIterator[Batch]:
         """Rows up to the last one that is visible, once every transaction has ended that was running when it was: one
         of those may still commit rows before it. A batch that cannot wait for them leaves the rows to the next one."""
         assert self._session is not None
         position, pending = state.get("position"), state.get("pending")
         for _ in range(2):  # what a former batch has left, and what is visible now
             if pending is None:
-                horizon = await self._session.horizon(replace(self._query, after=position))
+                horizon = await self._session.horizon(replace(rows.query, after=position))
                 if horizon is None:
                     return
                 pending = {"until": horizon[0], "transaction": horizon[1]}
@@ -147,8 +177,8 @@ class RowReader(ReadBatch[ConnectionT, SqlInputOptions]):
             if not await self._is_settled(pending["transaction"]):
                 yield Batch((), {"position": position, "pending": pending})
                 return
-            query = replace(self._query, after=position, until=pending["until"])
-            async for records, reached in self._batches(query):
+            query = replace(rows.query, after=position, until=pending["until"])
+            async for records, reached in self._batches(rows, query):
                 yield Batch(records, {"position": reached, "pending": pending})
             position, pending = pending["until"], None
             yield Batch((), {"position": position})
@@ -157,14 +187,16 @@ class RowReader(ReadBatch[ConnectionT, SqlInputOptions]):
 
     async def _is_settled(self, transaction: int) -> bool:
         assert self._session is not None
-        until = time.monotonic() + _SETTLE_SECONDS
         while not await self._session.is_settled(transaction):
-            if time.monotonic() > until:
+            if self._patience <= 0:
                 return False
-            await asyncio.sleep(0.05)
+            await asyncio.sleep(_SETTLING_SECONDS)
+            self._patience -= _SETTLING_SECONDS
         return True
 
-    async def _batches(self, query: Query, run: str = "") -> AsyncIterator[tuple[list[InputRecord], Position]]:
+    async def _batches(
+        self, rows: _Rows, query: Query, run: str = ""
+    ) -> AsyncIterator[tuple[list[InputRecord], Position]]:
         """Records with the position of the last one."""
         assert self._session is not None
         records: list[InputRecord] = []
@@ -174,7 +206,7 @@ class RowReader(ReadBatch[ConnectionT, SqlInputOptions]):
             if records and size + len(row.body) > self.options.batch_bytes:
                 yield records, position
                 records, size = [], 0
-            records.append(self._record(row, query, run))
+            records.append(_record(row, rows, run))
             size += len(row.body)
             position = row.position
             if len(records) == self.options.batch_rows:
@@ -183,12 +215,55 @@ class RowReader(ReadBatch[ConnectionT, SqlInputOptions]):
         if records:
             yield records, position
 
-    def _record(self, row: Row, query: Query, run: str) -> InputRecord:
-        key = None
-        if row.key:
-            key = (row.key[0].encode() if len(row.key) == 1 else json.dumps(row.key)) or None
-        identity = json.dumps([self._source, run, row.key, row.position]).decode() if query.position else ""
-        return InputRecord(row.body, key=key, identity=identity)
+
+class _OneTable:
+    """How far a table or a query was read."""
+
+    def __init__(self, rows: _Rows, breakpoint: Any) -> None:
+        self._rows = rows
+        self._state = breakpoint or {}
+
+    def in_turn(self) -> list[_Rows]:
+        return [self._rows]
+
+    def state(self, rows: _Rows) -> dict[str, Any]:
+        return self._state
+
+    def reached(self, rows: _Rows, state: Any) -> Any:
+        self._state = state
+        return state
+
+
+class _Tables:
+    """How far each table was read, and the name of the one that comes first in the next reading."""
+
+    def __init__(self, tables: Sequence[_Rows], breakpoint: Any) -> None:
+        self._tables = tables
+        stored = breakpoint or {"tables": {}, "next": ""}
+        self._states = {rows.name: stored["tables"].get(rows.name, {}) for rows in tables}
+        names = list(self._states)
+        self._first = names.index(stored["next"]) if stored["next"] in names else 0
+
+    def in_turn(self) -> list[_Rows]:
+        return [*self._tables[self._first :], *self._tables[: self._first]]
+
+    def state(self, rows: _Rows) -> dict[str, Any]:
+        """Empty before anything was read of it."""
+        return self._states[rows.name]
+
+    def reached(self, rows: _Rows, state: Any) -> Any:
+        """The breakpoint now. A table that is not read to its end lets the one after it go first."""
+        self._states[rows.name] = state
+        following = self._tables[(self._tables.index(rows) + 1) % len(self._tables)]
+        return {"tables": dict(self._states), "next": following.name}
+
+
+def _record(row: Row, rows: _Rows, run: str) -> InputRecord:
+    key = None
+    if row.key:
+        key = (row.key[0].encode() if len(row.key) == 1 else json.dumps(row.key)) or None
+    identity = json.dumps([rows.digest, run, row.key, row.position]).decode() if rows.query.position else ""
+    return InputRecord(row.body, key=key, identity=identity, source=rows.name)
 
 
 def _is_due(mode: WholeTable, state: dict[str, Any]) -> bool:

@@ -115,6 +115,45 @@ class _Inputs(Database):
             second, _ = await read(self.connection(), self.source(table, mode), breakpoint)
             assert (numbers(first), numbers(second)) == ([1, 2], [3])
 
+    @pytest.mark.parametrize("mode", [{"type": "bulk"}, {"type": "incrementing", "column": "id"}])
+    async def test_several_tables_are_read_each_from_where_it_was_left(self, mode: dict[str, Any]) -> None:
+        tables = [self.table() for _ in range(3)]
+        for table, rows in zip(tables, ("(1), (2), (3)", "(11)", "(21), (22)"), strict=True):
+            self.run(f"INSERT INTO {table} (id) VALUES {rows}")
+        options = self.several(tables, mode)
+        whole, _ = await read(self.connection(), options)
+        assert numbers(whole) == [1, 2, 3, 11, 21, 22]
+        assert [record.source for record in whole] == [tables[0]] * 3 + [tables[1]] + [tables[2]] * 2
+        assert len({record.identity for record in whole}) == 6
+        alone, _ = await read(self.connection(), self.source(tables[0], mode))
+        assert [record.identity for record in alone] == [record.identity for record in whole[:3]]
+        killed, breakpoint = await read(self.connection(), options, batches=1)
+        assert numbers(killed) == [1, 2]
+        rest, end = await read(self.connection(), options, breakpoint)
+        assert sorted(numbers(rest)) == [3, 11, 21, 22]
+        added = self.table()
+        self.run(f"INSERT INTO {added} (id) VALUES (31)")
+        new, end = await read(self.connection(), self.several([tables[2], added], mode), end)
+        assert numbers(new) == [31]
+        assert (await read(self.connection(), self.several([tables[2], added], mode), end))[0] == []
+
+    async def test_a_large_table_does_not_hold_up_those_after_it(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("backend.connectors.parts.rows.reader._READ_SECONDS", -1)
+        tables = [self.table() for _ in range(2)]
+        self.run(f"INSERT INTO {tables[0]} (id) VALUES (1), (2), (3), (4), (5)")
+        self.run(f"INSERT INTO {tables[1]} (id) VALUES (11)")
+        turns, breakpoint = [], None
+        for _ in range(7):
+            records, breakpoint = await read(
+                self.connection(), self.several(tables, {"type": "incrementing", "column": "id"}), breakpoint
+            )
+            turns.append(numbers(records))
+        assert turns.index([11]) < turns.index([3, 4])
+        assert sorted(number for turn in turns for number in turn) == [1, 2, 3, 4, 5, 11]
+
+    def several(self, tables: list[str], mode: dict[str, Any]) -> dict[str, Any]:
+        return {"source": {"type": "tables", "tables": tables}, "mode": mode, "batch_rows": 2}
+
     async def test_a_query_is_read_like_a_table(self) -> None:
         table = self.table()
         self.run(f"INSERT INTO {table} (id, text) VALUES (1, 'a%b'), (2, 'c'), (3, 'a%d')")
