@@ -1,10 +1,12 @@
-"""A real n8n for tests, from npm: a large installation, which is kept in ``var`` and made once."""
+"""n8n for tests: a real one from npm, a large installation that is made once and kept in ``var``, or a stand-in of its
+public API at the same address."""
 
 import itertools
 import json
 import os
 import shutil
 import subprocess
+import sys
 import uuid
 from functools import lru_cache
 from pathlib import Path
@@ -15,6 +17,7 @@ import requests
 from backend.runtime.node import npm_and_environment
 from backend.runtime.versions import versions
 from backend.settings import ROOT
+from tests import n8n_stand_in as program
 from tests.exclusive import exclusive
 from tests.infra import PASSWORD, VAR, Server
 from tests.ports import free_ports
@@ -54,7 +57,7 @@ def installed() -> tuple[str, Path]:
 
 def n8n_server() -> Server:
     """Not yet started."""
-    node, program = installed()
+    node, installed_program = installed()
     settings = {
         "HOME": str(VAR),
         "PATH": os.environ["PATH"],
@@ -68,8 +71,20 @@ def n8n_server() -> Server:
         "N8N_SECURE_COOKIE": "false",
         "EXECUTIONS_DATA_PRUNE": "false",
     }
-    command = ["env", "-i", *(f"{name}={value}" for name, value in settings.items()), node, str(program), "start"]
+    command = [
+        "env",
+        "-i",
+        *(f"{name}={value}" for name, value in settings.items()),
+        node,
+        str(installed_program),
+        "start",
+    ]
     return Server("n8n", command, _ready)
+
+
+def stand_in() -> Server:
+    """Not yet started."""
+    return Server("n8n-stand-in", [sys.executable, program.__file__, str(PORT)], _ready)
 
 
 def _ready() -> bool:

@@ -1,4 +1,5 @@
-"""The connector for n8n. Cases that need a real one are run by ``make test-n8n``, since its installation is large."""
+"""The connector for n8n, against a stand-in of its public API; and, by ``make test-n8n``, against a real one, whose
+installation is large."""
 
 import asyncio
 import json
@@ -32,10 +33,11 @@ from tests.waiting import LIMIT_SECONDS, wait_until
 SECRET = "planted-secret-of-n8n"
 
 
-@pytest.fixture(scope="module")
-def server() -> Iterator[infra.Server]:
-    running = n8n.n8n_server()
+@pytest.fixture(scope="module", params=["stand-in", pytest.param("n8n", marks=pytest.mark.n8n)])
+def server(request: pytest.FixtureRequest) -> Iterator[infra.Server]:
+    running = n8n.stand_in() if request.param == "stand-in" else n8n.n8n_server()
     running.start()
+    n8n.api_key.cache_clear()  # each has its own
     yield running
     running.stop()
 
@@ -149,7 +151,6 @@ class Executions(Source):
         return len(n8n.asked("GET", "executions", params=query).json()["data"]) == self._calls
 
 
-@pytest.mark.n8n
 @pytest.mark.usefixtures("server")
 class TestRead(ReadBatchSuite):
     type = "n8n"
@@ -185,7 +186,6 @@ class Workflows(Registering):
         return {workflow["name"] for workflow in workflows if self.name in workflow["name"]}
 
 
-@pytest.mark.n8n
 @pytest.mark.usefixtures("server")
 class TestRegister(RegisterSuite):
     type = "n8n"
@@ -206,7 +206,6 @@ class TestRegister(RegisterSuite):
         return {"url": f"http://127.0.0.1:{free_ports(1)[0]}", "api_key": SECRET}
 
 
-@pytest.mark.n8n
 @pytest.mark.usefixtures("server")
 class TestWithN8n:
     async def test_each_item_of_the_node_is_a_message_and_is_read_once(self) -> None:
