@@ -30,7 +30,7 @@ _DEFAULTS: dict[str, Any] = {
     "partitioner": PARTITIONER,
 }
 
-Headers = Sequence[tuple[str, bytes]]
+Headers = Sequence[tuple[str, bytes | None]]
 Report = tuple[asyncio.Future[Record], KafkaError | None, Record]
 
 _FULL_SECONDS = 0.01

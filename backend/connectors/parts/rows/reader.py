@@ -240,7 +240,7 @@ class _Tables:
     def __init__(self, tables: Sequence[_Rows], breakpoint: Any) -> None:
         self._tables = tables
         stored = breakpoint or {"tables": {}, "next": ""}
-        self._states = {rows.name: stored["tables"].get(rows.name, {}) for rows in tables}
+        self._states: dict[str, dict[str, Any]] = {rows.name: stored["tables"].get(rows.name, {}) for rows in tables}
         names = list(self._states)
         self._first = names.index(stored["next"]) if stored["next"] in names else 0
 

@@ -2926,6 +2926,12 @@ export interface components {
              */
             delimiter: string;
             /**
+             * Spreadsheet safe
+             * @description Puts an apostrophe before texts of a CSV file that a spreadsheet would run as a formula: those that begin with =, +, -, @, a tab or a carriage return. Programs that read the file see it too.
+             * @default false
+             */
+            spreadsheet_safe: boolean;
+            /**
              * Manifest file
              * @description Also stores the manifest of each file beside it, as NAME.manifest.json, once the file is there.
              * @default false
