@@ -72,7 +72,7 @@ class StandIn:
         self._running: set[asyncio.Task[None]] = set()
 
     def app(self) -> web.Application:
-        app = web.Application(middlewares=[self._authorized])
+        app = web.Application(middlewares=[self._authorized], client_max_size=16 * 1024**2)
         api = "/api/v1"
         app.add_routes(
             [
@@ -186,11 +186,12 @@ class StandIn:
 
     async def _list_executions(self, request: web.Request) -> web.Response:
         """Those that run are listed only when they are asked for."""
-        workflow, status = request.query["workflowId"], request.query.get("status")
+        workflow, status = request.query.get("workflowId"), request.query.get("status")
         rows = [
             {"id": number, "workflowId": row["workflowId"], "status": row["status"]}
             for number, row in sorted(self._executions.items(), reverse=True)
-            if row["workflowId"] == workflow and (row["status"] == status if status else row["status"] != "running")
+            if workflow in (None, row["workflowId"])
+            and (row["status"] == status if status else row["status"] != "running")
         ]
         return _page(request, rows)
 
