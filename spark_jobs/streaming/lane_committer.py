@@ -14,6 +14,7 @@ from backend.domain.records import Record
 from spark_jobs.streaming import quarantine
 from spark_jobs.streaming.in_flight import Done, InFlight
 from spark_jobs.streaming.pulse import Pulse
+from spark_jobs.streaming.slot_process import Garbage
 from spark_jobs.streaming.transaction import Transaction, TransactionalWriter
 
 log = logging.getLogger(__name__)
@@ -41,6 +42,7 @@ class LaneCommitter:
         self._writer = writer
         self._pulse = pulse
         self._stop = stop
+        self._garbage = Garbage()
 
     def run(self, resume: Callable[[], None]) -> None:
         """Returns when reading has ended and all is committed. ``resume`` is called after each transaction and before
@@ -67,6 +69,7 @@ class LaneCommitter:
             self._commit(done)
         finally:
             self._in_flight.end_transaction(done)
+        self._garbage.handled(sum([len(entry.source) + entry.size for part in done for entry in part.entries]))
 
     def _commit(self, done: list[Done]) -> None:
         def transaction() -> Transaction | None:
