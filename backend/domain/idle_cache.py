@@ -10,7 +10,8 @@ V = TypeVar("V")
 
 class IdleCache(Generic[K, V]):
     """A value that was not read for ``seconds`` is dropped when another is added, so that what has been deleted
-    elsewhere does not stay in memory for ever."""
+    elsewhere does not stay in memory for ever. Threads may share one: at worst a value is lost that another thread adds
+    meanwhile."""
 
     def __init__(self, seconds: float, clock: Callable[[], float] = time.monotonic) -> None:
         self._seconds = seconds
@@ -46,4 +47,4 @@ class IdleCache(Generic[K, V]):
         if now - self._swept < self._seconds / 4:
             return
         self._swept = now
-        self._entries = {key: entry for key, entry in self._entries.items() if now - entry[1][0] < self._seconds}
+        self._entries = {key: entry for key, entry in list(self._entries.items()) if now - entry[1][0] < self._seconds}

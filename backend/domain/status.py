@@ -129,6 +129,8 @@ class Facts:
     paused: bool = False
     failure: str = ""
     """Why the published version cannot run."""
+    draft_failure: str = ""
+    """Why the newest version, which is not published, cannot be read."""
     provisioning: Provisioning | None = None
     warnings: Sequence[str] = ()
     """What endangers what was made for it in other systems."""
@@ -152,6 +154,14 @@ def status_of(facts: Facts) -> Status:
 def _of_the_version(facts: Facts) -> Iterator[Finding]:
     if facts.failure:
         yield Finding("The published version cannot run.", State.FAILING, Action.EDIT, error=facts.failure)
+    if facts.draft_failure:
+        yield Finding(
+            f"Version {facts.newest}, which is not published, cannot be read: edit and save the pipeline, or return to "
+            "an earlier version.",
+            State.DEGRADED,
+            Action.EDIT,
+            error=facts.draft_failure,
+        )
     provisioning = facts.provisioning
     if provisioning is not None and not provisioning.has_failed:
         yield Finding(
@@ -169,13 +179,14 @@ def _of_the_version(facts: Facts) -> Iterator[Finding]:
             error=provisioning.cause,
             since=provisioning.since,
         )
+    publish = None if facts.draft_failure else Action.PUBLISH
     if facts.published is None:
-        yield Finding("No version has been published yet.", State.DRAFT, Action.PUBLISH)
+        yield Finding("No version has been published yet.", State.DRAFT, publish)
     elif facts.published != facts.newest:
         yield Finding(
             f"Version {facts.newest} is not published; version {facts.published} runs.",
             State.UNPUBLISHED,
-            Action.PUBLISH,
+            publish,
         )
 
 

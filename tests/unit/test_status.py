@@ -41,6 +41,8 @@ def status(**facts: object) -> Status:
         ({"traffic": None}, State.UNKNOWN, None),
         ({"newest": 2}, State.UNPUBLISHED, Action.PUBLISH),
         ({"published": None}, State.DRAFT, Action.PUBLISH),
+        ({"newest": 2, "draft_failure": "Its plugin is gone."}, State.DEGRADED, Action.EDIT),
+        ({"published": None, "draft_failure": "Its plugin is gone."}, State.DEGRADED, Action.EDIT),
         ({"newest": 2, "provisioning": provisioning(has_failed=False)}, State.PROVISIONING, None),
         ({"published": None, "provisioning": provisioning(has_failed=False)}, State.PROVISIONING, None),
         ({"newest": 2, "provisioning": provisioning(has_failed=True)}, State.DEGRADED, Action.EDIT),
@@ -81,6 +83,13 @@ def test_all_that_is_true_is_told_the_worst_first() -> None:
         State.DEGRADED,
         State.UNPUBLISHED,
     ]
+
+
+def test_nobody_is_told_to_publish_what_cannot_be_read() -> None:
+    shown = status(newest=2, draft_failure="Its plugin is gone.")
+    assert shown.reason.startswith("Version 2, which is not published, cannot be read")
+    assert shown.error == "Its plugin is gone."
+    assert [(one.state, one.action) for one in shown.more] == [(State.UNPUBLISHED, None)]
 
 
 def test_a_reason_names_the_part_and_the_error() -> None:

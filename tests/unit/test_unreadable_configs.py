@@ -6,7 +6,7 @@ import pytest
 
 from backend.apps.config_files import services as config_files
 from backend.apps.pipelines.models import Pipeline, PipelineVersion
-from backend.apps.pipelines.selectors import draft_failure, is_posted, pipeline_failure
+from backend.apps.pipelines.selectors import is_posted, pipeline_failure, unreadable
 from backend.domain.errors import ConfigError
 from backend.domain.pipeline import PipelineConfig
 
@@ -41,26 +41,14 @@ def test_a_pipeline_says_why_its_published_version_cannot_run() -> None:
     assert pipeline_failure(pipeline(failure="Its secret cannot be read.", number=1)) == "Its secret cannot be read."
 
 
-def draft(number: int, **changes: Any) -> Pipeline:
-    """Of a pipeline whose version 1 is published, with its newest version beside it as ``pipelines_of`` gives it."""
-    one: Any = pipeline(number=1)
-    one.latest_number = number
-    one.latest_config = changes.get("config", {"index": [{"name": "a", "path": "a"}]})
-    one.latest_schema_version = changes.get("schema_version", PipelineConfig.schema_version)
-    one.latest_option_versions = {}
-    return one  # type: ignore[no-any-return]
+def test_a_version_says_why_it_cannot_be_read() -> None:
+    def failure(**stored: Any) -> str:
+        sound = {"config": {"outputs": []}, "schema_version": PipelineConfig.schema_version}
+        return unreadable(PipelineVersion(**sound | stored).load)
 
-
-def test_a_pipeline_says_why_its_draft_cannot_be_read() -> None:
-    gone: dict[str, Any] = {"config": {"transforms": [{"type": "of_a_plugin"}], "outputs": []}}
-    assert draft_failure(draft(2)) == ""
-    assert "stored by a later release" in draft_failure(draft(2, schema_version=99))
-    assert "transforms.0" in draft_failure(draft(2, **gone))
-    # What the published version cannot do is its own failure.
-    assert draft_failure(draft(1, **gone)) == ""
-    unpublished = draft(1, **gone)
-    unpublished.published = None
-    assert "transforms.0" in draft_failure(unpublished)
+    assert failure() == ""
+    assert "stored by a later release" in failure(schema_version=99)
+    assert "transforms.0" in failure(config={"transforms": [{"type": "of_a_plugin"}], "outputs": []})
 
 
 def test_a_document_about_what_was_left_out_is_read_back() -> None:

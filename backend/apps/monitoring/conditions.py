@@ -17,6 +17,7 @@ from backend.apps.exports.selectors import unstored_files
 from backend.apps.jobs.selectors import stage_problems
 from backend.apps.manager.models import InputLease
 from backend.apps.pipelines.models import Pipeline, PipelineVersion, Provisioning, Registration
+from backend.apps.pipelines.selectors import version_failures
 from backend.apps.workspaces.models import Workspace
 from backend.domain import status
 from backend.domain.breaker import BreakerState
@@ -85,9 +86,12 @@ def _rows(pipelines: QuerySet[Pipeline]) -> dict[UUID, dict[str, Any]]:
     newest = PipelineVersion.objects.filter(pipeline=OuterRef("pk")).order_by("-number")
     endangered = Registration.objects.filter(pipeline_id=OuterRef("pk")).exclude(warning="").order_by("pk")
     rows: Any = pipelines.annotate(
-        newest=Subquery(newest.values("number")[:1]), warnings=ArraySubquery(endangered.values("warning"))
+        newest=Subquery(newest.values("number")[:1]),
+        newest_id=Subquery(newest.values("pk")[:1]),
+        warnings=ArraySubquery(endangered.values("warning")),
     ).values(
-        "pk", "paused", "failure", "newest", "warnings", "published__number", "published__breakers", "published__stages"
+        *("pk", "paused", "failure", "newest", "newest_id", "warnings"),
+        *("published__number", "published__breakers", "published__stages"),
     )
     return {row["pk"]: row for row in rows}
 
@@ -125,6 +129,9 @@ def _traffic(*minutes: dict[bytes, bytes]) -> status.Traffic:
 
 
 def _conditions(rows: Mapping[UUID, dict[str, Any]], letters: Letters, live: _Live | None) -> list[Condition]:
+    drafts = version_failures(
+        row["newest_id"] for row in rows.values() if row["newest"] != row["published__number"]
+    )
     provisionings = _provisionings(rows)
     unstored = unstored_files(rows)
     failures = InputLease.objects.filter(pipeline__in=rows).exclude(failure="")
@@ -140,6 +147,7 @@ def _conditions(rows: Mapping[UUID, dict[str, Any]], letters: Letters, live: _Li
             traffic=known.traffic.get(pk, status.Traffic(0, 0)) if live else None,
             paused=row["paused"],
             failure=row["failure"],
+            draft_failure=drafts.get(row["newest_id"], ""),
             provisioning=provisionings.get(pk),
             warnings=row["warnings"],
             input_failure=input_failure,

@@ -16,6 +16,7 @@ from backend.apps.workspaces.models import Workspace
 from backend.domain import json
 from backend.domain.diff import changes
 from backend.domain.filters.conditions import Condition
+from backend.domain.idle_cache import IdleCache
 from backend.domain.inputs.base import inputs
 from backend.domain.inputs.filter import FilterInput
 from backend.domain.model import UnreadableConfigError
@@ -24,6 +25,9 @@ from backend.domain.registry import UnknownComponentError
 from backend.domain.uses import OptionVersions
 
 _ROWS = 5000
+_FAILURE_KEPT_SECONDS = 3600.0
+_version_failures: IdleCache[int, str] = IdleCache(_FAILURE_KEPT_SECONDS)
+"""By the versions' ids; empty for those that can be read."""
 # Only the console uses examples; the data plane need not hold them.
 _WITHOUT_EXAMPLES = Func(
     F("published__config"), template="(%(expressions)s - 'examples')::text", output_field=TextField()
@@ -202,14 +206,14 @@ def pipeline_failure(pipeline: Pipeline) -> str:
     return unreadable(pipeline.published.load)
 
 
-def draft_failure(pipeline: Pipeline) -> str:
-    """Why the newest version cannot be read, in a sentence; empty when it can, and when it is the published one. The
-    pipeline must come from ``pipelines_of``."""
-    newest: Any = pipeline
-    if pipeline.published is not None and pipeline.published.number == newest.latest_number:
-        return ""
-    stored = newest.latest_config, newest.latest_schema_version, newest.latest_option_versions
-    return unreadable(lambda: PipelineConfig.load_stored(*stored))
+def version_failures(version_ids: Iterable[int]) -> dict[int, str]:
+    """Why versions cannot be read, in a sentence, by their ids; those that can are left out. Each is loaded once, since
+    versions are immutable."""
+    failures = {pk: _version_failures.get(pk) for pk in version_ids}
+    unknown = [pk for pk, failure in failures.items() if failure is None]
+    for version in PipelineVersion.objects.filter(pk__in=unknown).iterator(_ROWS):
+        failures[version.pk] = _version_failures[version.pk] = unreadable(version.load)
+    return {pk: failure for pk, failure in failures.items() if failure}
 
 
 def unreadable(load: Callable[[], PipelineConfig]) -> str:

@@ -163,17 +163,28 @@ def test_one_that_cannot_be_read_is_shown_paused_and_deleted(
 def test_a_draft_that_cannot_be_read_says_so_and_is_replaced_or_deleted(
     client: APIClient, config: dict[str, Any], changes: dict[str, Any]
 ) -> None:
-    url = f"{URL}{client.post(URL, {'name': 'Orders', 'config': config}, format='json').json()['id']}/"
-    PipelineVersion.objects.update(**changes)
+    made = client.post(URL, {"name": "Orders", "config": config}, format="json").json()
+    url = f"{URL}{made['id']}/"
+    _add_version(made["id"], number=2, **changes)
     [listed] = client.get(URL).json()["results"]
     shown = client.get(url).json()
-    assert "cannot be read" in shown["draft_failure"] or "later release" in shown["draft_failure"]
-    assert (listed["draft_failure"], shown["failure"]) == (shown["draft_failure"], "")
+    assert (shown["status"]["state"], shown["status"]["action"], shown["failure"]) == ("degraded", "edit", "")
+    assert "cannot be read" in shown["status"]["error"] or "later release" in shown["status"]["error"]
+    assert listed["status"] == shown["status"]
     assert client.post(f"{url}publish/").status_code == 400
     replaced = client.put(url, {"name": "Orders", "config": config}, format="json").json()
-    assert (replaced["version"], replaced["draft_failure"]) == (2, "")
-    PipelineVersion.objects.filter(number=2).update(**changes)
+    assert (replaced["version"], replaced["status"]["state"]) == (3, "draft")
+    _add_version(made["id"], number=4, **changes)
     assert client.delete(url).status_code == 204
+
+
+def _add_version(pipeline_id: str, **fields: Any) -> None:
+    """Of another release, or of a plugin that is gone."""
+    version = PipelineVersion.objects.filter(pipeline=pipeline_id).latest("number")
+    version.pk = None
+    for name, value in fields.items():
+        setattr(version, name, value)
+    version.save(force_insert=True)
 
 
 def test_an_accepting_pipeline_is_not_deleted(client: APIClient, workspace: Workspace, on_commit: Any) -> None:

@@ -15,9 +15,11 @@ from backend.apps.exports.models import Export
 from backend.apps.manager.models import InputLease
 from backend.apps.monitoring import conditions
 from backend.apps.pipelines.models import Pipeline
+from backend.apps.pipelines.selectors import version_failures
 from backend.apps.pipelines.services import pipeline_pause, pipeline_publish
 from backend.apps.pipelines.statuses import statuses_of
 from backend.apps.workspaces.models import Workspace
+from backend.domain.pipeline import PipelineConfig
 from backend.network.redis_client import redis_client
 from backend.telemetry import events, keys
 from tests import factories
@@ -148,6 +150,25 @@ def test_versions_that_are_not_published_are_told(client: APIClient, pipeline: P
     assert saved.status_code == 200, saved.json()
     assert saved.json()["status"]["state"] == "unpublished"
     assert status(client, pipeline)["reason"] == "Version 2 is not published; version 1 runs."
+
+
+def test_a_draft_that_cannot_be_read_is_told_and_loaded_once(client: APIClient, pipeline: Pipeline) -> None:
+    assert pipeline.published is not None
+    newest = pipeline.versions.create(
+        number=2,
+        config={"transforms": [{"type": "of_a_plugin"}]},
+        schema_version=PipelineConfig.schema_version,
+        author=pipeline.published.author,
+    )
+    shown = status(client, pipeline)
+    assert (shown["state"], shown["action"]) == ("degraded", "edit")
+    assert shown["reason"].startswith("Version 2, which is not published, cannot be read")
+    assert "transforms.0" in shown["error"]
+    with CaptureQueriesContext(connection) as asked:
+        assert version_failures([newest.pk]) == {newest.pk: shown["error"]}
+    assert not asked.captured_queries
+    count(pipeline, events.delivered("out"))  # the published version runs
+    assert status(client, pipeline)["state"] == "degraded"
 
 
 def test_a_stage_that_it_needs_and_that_does_not_work_is_told(

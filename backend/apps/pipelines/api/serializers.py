@@ -6,7 +6,7 @@ from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
 from backend.apps.pipelines.models import Pipeline, PipelineVersion, Provisioning, ProvisioningStep
-from backend.apps.pipelines.selectors import draft_failure, is_posted, latest_config, pipeline_failure, shown_config
+from backend.apps.pipelines.selectors import is_posted, latest_config, pipeline_failure, shown_config
 from backend.apps.pipelines.services import config_validate
 from backend.apps.pipelines.statuses import statuses_of
 from backend.apps.rest.etag import ETagField
@@ -96,9 +96,6 @@ class PipelineSerializer(DocumentSerializer):
         help_text="What endangers what was made for it in other systems, or endangers them.",
     )
     failure = serializers.SerializerMethodField(help_text="Why the published version cannot run; empty when it can.")
-    draft_failure = serializers.SerializerMethodField(
-        help_text="Why the newest version, which is not published, cannot be read; empty when it can."
-    )
     status = StatusSerializer(read_only=True)
     etag = ETagField()
     ingest_url = serializers.SerializerMethodField(
@@ -117,7 +114,6 @@ class PipelineSerializer(DocumentSerializer):
             "published_version",
             "paused",
             "failure",
-            "draft_failure",
             "provisioning",
             "warnings",
             "ingest_url",
@@ -135,9 +131,6 @@ class PipelineSerializer(DocumentSerializer):
 
     def get_failure(self, pipeline: Pipeline) -> str:
         return pipeline_failure(pipeline)
-
-    def get_draft_failure(self, pipeline: Pipeline) -> str:
-        return draft_failure(pipeline)
 
     def get_ingest_url(self, pipeline: Pipeline) -> str | None:
         if not is_posted(pipeline.config):  # type: ignore[attr-defined]

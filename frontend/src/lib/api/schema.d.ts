@@ -3979,8 +3979,6 @@ export interface components {
             readonly paused: boolean;
             /** @description Why the published version cannot run; empty when it can. */
             readonly failure: string;
-            /** @description Why the newest version, which is not published, cannot be read; empty when it can. */
-            readonly draft_failure: string;
             /** @description The version that waits for other systems, or could not be published. */
             readonly provisioning: components["schemas"]["Provisioning"] | null;
             /** @description What endangers what was made for it in other systems, or endangers them. */

@@ -12,7 +12,6 @@ import { LoadedPage, Page } from '@/components/page'
 import { PipelineState } from '@/components/pipeline-state'
 import { toastFailed } from '@/components/toasts'
 import { useDeletePipeline, usePipeline, usePipelineAction } from '@/features/pipelines/api/pipelines'
-import { useServerTexts } from '@/lib/texts'
 import { statusOf, troublesOf, type Finding } from '@/lib/pipeline-status'
 import { useConditions } from '@/lib/queries/conditions'
 import type { Pipeline } from '@/lib/queries/pipelines'
@@ -40,7 +39,6 @@ function PipelineDetail({ pipeline, outputs, output }: Props & { pipeline: Pipel
   const { t } = useTranslation()
   const { tab = 'overview' } = useParams()
   const navigate = useNavigate()
-  const text = useServerTexts()
   const status = statusOf(pipeline, useConditions().data)
   return (
     <Page
@@ -57,11 +55,6 @@ function PipelineDetail({ pipeline, outputs, output }: Props & { pipeline: Pipel
         <Unpublished pipeline={pipeline} />
       )}
       {pipeline.provisioning && <Provisioning provisioning={pipeline.provisioning} />}
-      {pipeline.draft_failure && (
-        <Alert color="red" mb="md" title={t('pipelines.unreadableTitle', { version: pipeline.version })}>
-          {text(pipeline.draft_failure)} {t('pipelines.unreadableHint')}
-        </Alert>
-      )}
       <Troubles pipeline={pipeline.id} findings={troublesOf(status)} />
       {pipeline.ingest_url !== null && pipeline.published_version !== null && <Address pipeline={pipeline} url={pipeline.ingest_url} />}
       <Tabs
