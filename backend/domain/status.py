@@ -17,6 +17,8 @@ class State(StrEnum):
     PAUSED = "paused"
     DEGRADED = "degraded"
     """A part of it needs somebody; the rest goes on."""
+    STARTING = "starting"
+    """What it needs does not work yet, and needs nobody to do so."""
     PROVISIONING = "provisioning"
     """A version waits for other systems before it is published."""
     DRAFT = "draft"
@@ -141,6 +143,8 @@ class Facts:
     letters: Letters | None = None
     stages: Mapping[str, str] = field(default_factory=dict)
     """The stages that it needs and that do not work, each with the reason."""
+    starting: Sequence[str] = ()
+    """The stages that it needs and that begin to work."""
 
 
 def status_of(facts: Facts) -> Status:
@@ -206,6 +210,8 @@ def _of_running(facts: Facts) -> Iterator[Finding]:
             place=stage,
             error=problem,
         )
+    for stage in facts.starting:
+        yield Finding(f"The stage {stage} starts; its messages wait.", State.STARTING, place=stage)
     yield from map(_of_breaker, facts.breakers)
     yield from map(_of_files, facts.unstored)
     if facts.letters is not None:

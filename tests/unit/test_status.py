@@ -55,6 +55,9 @@ def status(**facts: object) -> Status:
         ({"input_failure": "No such table."}, State.INPUT_FAILING, Action.OPEN_INPUT),
         ({"breakers": [OPEN]}, State.BLOCKED, Action.CLOSE_BREAKER),
         ({"stages": STANDS}, State.FAILING, Action.OPEN_JOBS),
+        ({"starting": ["syndicating"]}, State.STARTING, None),
+        ({"starting": ["syndicating"], "newest": 2}, State.STARTING, None),
+        ({"starting": ["syndicating"], "letters": LETTERS}, State.DEGRADED, Action.OPEN_DEAD_LETTERS),
         ({"failure": "No such connector."}, State.FAILING, Action.EDIT),
         ({"letters": LETTERS, "traffic": Traffic(0, 4)}, State.FAILING, Action.OPEN_DEAD_LETTERS),
         # What only waits for a rate limit, or for a breaker that is open, is not a failure of its own.

@@ -6,6 +6,7 @@ from django.db import models
 from backend.domain.stages import Application, stages_in
 
 RESOURCES = ("slots", "master", "driver_memory", "executor_memory", "executor_cores", "most_cores")
+_REPORTED_WHILE_STARTING = ("starting", "stopping", "stopped")
 
 
 class SparkJob(models.Model):
@@ -85,6 +86,15 @@ class SparkJob(models.Model):
     def is_outdated(self) -> bool:
         """Whether its application was started with other resources."""
         return self.started_with is not None and self.started_with != self.resources()
+
+    def is_starting(self, reported: str | None) -> bool:
+        """Whether its application, which does not work now, is about to: it starts, is drained to be started again, or
+        is to be started in the worker's next round. ``reported`` is the state in its heartbeat, None without a fresh
+        one. An application that has failed is not starting before its next start, and after several failures in a row
+        not before it runs."""
+        if self.desired == self.Desired.STOPPED or self.status == self.Status.FAILED or self.failures > 1:
+            return False
+        return self.status != self.Status.RUNNING if reported is None else reported in _REPORTED_WHILE_STARTING
 
     def stage_names(self) -> list[str]:
         """The stages that it runs."""

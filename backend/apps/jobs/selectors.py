@@ -2,11 +2,14 @@
 
 import contextlib
 import time
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from django.conf import settings
 from django.db import OperationalError
+from django.db.models import BooleanField, ExpressionWrapper, Q
+from django.db.models.functions import Now
 
 from backend.apps.exports.selectors import is_anything_staged
 from backend.apps.jobs import spark
@@ -25,6 +28,8 @@ _PROBLEMS: dict[str, str] = {
     StageState.FAILING: "A part of it does not run, or makes no progress.",
     StageState.STOPPED: "Its application does not run.",
 }
+_IS_SUPERVISED = ExpressionWrapper(Q(lease_until__gt=Now()), output_field=BooleanField())
+"""Whether a worker sees to it that the application runs."""
 
 
 def application_problems() -> str:
@@ -39,39 +44,77 @@ def application_problems() -> str:
 def application_problem(name: str) -> str:
     """What is wrong with the job's application, as a sentence; empty when it runs well. Redis is asked first; the
     database only while Redis shows nothing. Raises OperationalError."""
-    beat = heartbeat(name)
-    if beat is not None and beat["age"] < FRESH_SECONDS:
-        if beat["state"] == "running":
-            return str(beat.get("problem", ""))
-        return f"The Spark application is {beat['state']}; messages wait in Kafka."
+    beat = _fresh_heartbeat(name)
+    if beat is not None:
+        return _reported_problem(beat)
     job = SparkJob.objects.filter(name=name).first()
     if job is None:
         return "There is no Spark application; messages wait in Kafka."
+    return _unreported_problem(job)
+
+
+def _fresh_heartbeat(name: str) -> dict[str, Any] | None:
+    beat = heartbeat(name)
+    return beat if beat is not None and beat["age"] < FRESH_SECONDS else None
+
+
+def _reported_problem(beat: dict[str, Any]) -> str:
+    if beat["state"] == "running":
+        return str(beat.get("problem", ""))
+    return f"The Spark application is {beat['state']}; messages wait in Kafka."
+
+
+def _unreported_problem(job: SparkJob) -> str:
+    """Of one that Redis knows nothing of."""
     if job.desired == SparkJob.Desired.STOPPED:
-        return f"The Spark application {name} is stopped; messages wait in Kafka until it is started."
+        return f"The Spark application {job.name} is stopped; messages wait in Kafka until it is started."
     if reported_recently(job):
         return job.problem
     return "No Spark application sends heartbeats; messages wait in Kafka."
 
 
-def stage_problems() -> dict[str, str]:
-    """Why stages do not work, by their names; those that work in any application, or rest because nothing needs them,
-    are left out. Raises OperationalError."""
+@dataclass(frozen=True)
+class StageTroubles:
+    """The stages that work in no application."""
+
+    failing: Mapping[str, str] = field(default_factory=dict)
+    """By their names, why."""
+    starting: frozenset[str] = frozenset()
+    """Those that begin to work, since an application of theirs starts."""
+
+
+def stage_troubles() -> StageTroubles:
+    """Stages that work in any application, or rest because nothing needs them, are left out. Raises OperationalError."""
     problems: dict[str, str] = {}
+    starting: set[str] = set()
     work: set[str] = set()
-    for job in SparkJob.objects.all():
-        found = _problems_of(job)
+    for job in SparkJob.objects.annotate(is_supervised=_IS_SUPERVISED):
+        beat = _fresh_heartbeat(job.name)
+        if _is_starting(job, beat, is_supervised=job.is_supervised):
+            starting.update(job.stage_names())
+            continue
+        found = _problems_of(job, beat)
         problems |= {name: problem for name, problem in found.items() if problem}
         work |= {name for name, problem in found.items() if not problem}
-    return {name: problem for name, problem in problems.items() if name not in work}
+    starting -= work
+    failing = {name: problem for name, problem in problems.items() if name not in work | starting}
+    return StageTroubles(failing, frozenset(starting))
 
 
-def _problems_of(job: SparkJob) -> dict[str, str]:
+def _is_starting(job: SparkJob, beat: dict[str, Any] | None, *, is_supervised: bool) -> bool:
+    """What no worker sees to is not started, whatever was recorded of it."""
+    if beat is None:
+        return is_supervised and job.is_starting(None)
+    return job.is_starting(beat["state"])
+
+
+def _problems_of(job: SparkJob, beat: dict[str, Any] | None) -> dict[str, str]:
     """What is wrong with each stage of a job; empty when it works or rests."""
-    beat = heartbeat(job.name)
-    if beat is not None and beat["age"] < FRESH_SECONDS and beat["state"] == "running":
+    if beat is None:
+        return dict.fromkeys(job.stage_names(), _unreported_problem(job))
+    if beat["state"] == "running":
         return {name: _PROBLEMS.get(stage["state"], "") for name, stage in beat.get("stages", {}).items()}
-    return dict.fromkeys(job.stage_names(), application_problem(job.name))
+    return dict.fromkeys(job.stage_names(), _reported_problem(beat))
 
 
 def stage_demands() -> dict[str, Demand]:

@@ -14,7 +14,7 @@ from redis.exceptions import RedisError
 
 from backend.apps.deliveries.selectors import breakers_not_closed, letters_by_reason
 from backend.apps.exports.selectors import unstored_files
-from backend.apps.jobs.selectors import stage_problems
+from backend.apps.jobs.selectors import StageTroubles, stage_troubles
 from backend.apps.manager.models import InputLease
 from backend.apps.pipelines.models import Pipeline, PipelineVersion, Provisioning, Registration
 from backend.apps.pipelines.selectors import version_failures
@@ -59,15 +59,14 @@ class _Live:
     breakers: dict[UUID, list[dict[str, Any]]] = field(default_factory=dict)
     traffic: dict[UUID, status.Traffic] = field(default_factory=dict)
     errors: dict[UUID, list[dict[str, Any]]] = field(default_factory=dict)
-    stages: dict[str, str] = field(default_factory=dict)
 
 
-def conditions_of(workspace: Workspace) -> list[Condition]:
-    """Of the pipelines of the workspace, except those that are idle and of which there is nothing to say. Raises
-    RedisError."""
+def conditions_of(workspace: Workspace, stages: StageTroubles) -> list[Condition]:
+    """Of the pipelines of the workspace, except those that are idle and of which there is nothing to say. ``stages`` is
+    the same for all workspaces. Raises RedisError."""
     rows = _rows(Pipeline.objects.filter(workspace=workspace))
     letters = letters_by_reason(rows)
-    conditions = _conditions(rows, letters, _live(rows, letters))
+    conditions = _conditions(rows, letters, _live(rows, letters), stages)
     return [one for one in conditions if one.letters or one.status.state is not status.State.IDLE]
 
 
@@ -76,10 +75,10 @@ def statuses_of(pipelines: QuerySet[Pipeline]) -> dict[UUID, status.Status]:
     rows = _rows(pipelines)
     letters = letters_by_reason(rows)
     try:
-        live = _live(rows, letters)
+        conditions = _conditions(rows, letters, _live(rows, letters), stage_troubles())
     except RedisError:
-        live = None
-    return {condition.pipeline: condition.status for condition in _conditions(rows, letters, live)}
+        conditions = _conditions(rows, letters, None, StageTroubles())
+    return {condition.pipeline: condition.status for condition in conditions}
 
 
 def _rows(pipelines: QuerySet[Pipeline]) -> dict[UUID, dict[str, Any]]:
@@ -112,7 +111,6 @@ def _live(rows: Mapping[UUID, dict[str, Any]], letters: Letters) -> _Live:
         breakers,
         {pk: _traffic(next(answers), next(answers)) for pk in published},
         {pk: [json.loads(entry) for entry in next(answers)] for pk in letters},
-        stage_problems(),
     )
 
 
@@ -128,10 +126,10 @@ def _traffic(*minutes: dict[bytes, bytes]) -> status.Traffic:
     return status.Traffic(delivered, failed)
 
 
-def _conditions(rows: Mapping[UUID, dict[str, Any]], letters: Letters, live: _Live | None) -> list[Condition]:
-    drafts = version_failures(
-        row["newest_id"] for row in rows.values() if row["newest"] != row["published__number"]
-    )
+def _conditions(
+    rows: Mapping[UUID, dict[str, Any]], letters: Letters, live: _Live | None, stages: StageTroubles
+) -> list[Condition]:
+    drafts = version_failures(row["newest_id"] for row in rows.values() if row["newest"] != row["published__number"])
     provisionings = _provisionings(rows)
     unstored = unstored_files(rows)
     failures = InputLease.objects.filter(pipeline__in=rows).exclude(failure="")
@@ -141,6 +139,7 @@ def _conditions(rows: Mapping[UUID, dict[str, Any]], letters: Letters, live: _Li
     for pk, row in rows.items():
         input_failure, failing_since = inputs.get(pk, ("", None))
         breakers = known.breakers.get(pk, [])
+        needed = row["published__stages"] or []
         facts = status.Facts(
             newest=row["newest"],
             published=row["published__number"],
@@ -155,7 +154,8 @@ def _conditions(rows: Mapping[UUID, dict[str, Any]], letters: Letters, live: _Li
             breakers=[_breaker(**breaker) for breaker in breakers],
             unstored=unstored.get(pk, []),
             letters=_letters(letters.get(pk, []), known.errors.get(pk, [])),
-            stages={stage: known.stages[stage] for stage in row["published__stages"] or [] if stage in known.stages},
+            stages={stage: stages.failing[stage] for stage in needed if stage in stages.failing},
+            starting=[stage for stage in needed if stage in stages.starting],
         )
         conditions.append(Condition(pk, status.status_of(facts), letters.get(pk, []), breakers))
     return conditions

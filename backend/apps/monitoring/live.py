@@ -7,6 +7,7 @@ import asyncio
 import contextlib
 import logging
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
@@ -20,6 +21,7 @@ from redis.exceptions import RedisError
 
 from backend.apps.deliveries.breakers import ask_breakers, breakers_shown
 from backend.apps.deliveries.selectors import limits_of, open_letters_of
+from backend.apps.jobs.selectors import StageTroubles, stage_troubles
 from backend.apps.monitoring.api.live import LiveNewsSerializer
 from backend.apps.monitoring.conditions import Condition, conditions_of
 from backend.apps.monitoring.selectors import Seconds, seconds_of
@@ -94,13 +96,12 @@ class Broadcaster:
         while True:
             began = time.monotonic()
             self._shows_more.clear()
-            for workspace, pipelines in self._shown():
-                try:
-                    self._stored[workspace.pk] = await database_sync_to_async(_stored)(workspace, pipelines)
-                except (DatabaseError, RedisError, OSError):
-                    continue  # the last known state stays while a server is unavailable
-                except Exception:
-                    log.exception("The state of a workspace could not be read.")
+            with _kept_while_unavailable():
+                stages = await database_sync_to_async(stage_troubles)()
+                for workspace, pipelines in self._shown():
+                    with _kept_while_unavailable():
+                        stored = await database_sync_to_async(_stored)(workspace, pipelines, stages)
+                        self._stored[workspace.pk] = stored
             took = time.monotonic() - began
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(max(_INTERVAL - took, _IDLE_SHARE * took)):
@@ -136,12 +137,23 @@ class Broadcaster:
         return dict(LiveNewsSerializer(news).data)
 
 
+@contextlib.contextmanager
+def _kept_while_unavailable() -> Iterator[None]:
+    """The last known state stays while a server is unavailable."""
+    try:
+        yield
+    except (DatabaseError, RedisError, OSError):
+        pass
+    except Exception:
+        log.exception("The state of a workspace could not be read.")
+
+
 broadcaster = Broadcaster()
 
 
-def _stored(workspace: Workspace, pipelines: list[str]) -> _Stored:
+def _stored(workspace: Workspace, pipelines: list[str], stages: StageTroubles) -> _Stored:
     return _Stored(
-        conditions_of(workspace),
+        conditions_of(workspace, stages),
         usage_this_month(workspace),
         sources_revision(workspace),
         limits_of(workspace, pipelines),

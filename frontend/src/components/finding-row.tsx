@@ -24,7 +24,7 @@ interface Props {
 export function FindingRow({ pipeline, finding, lead }: Props) {
   const { t } = useTranslation()
   const text = useServerTexts()
-  const { state, reason, error, since, until } = finding
+  const { state, error, since } = finding
   return (
     <Group justify="space-between" align="flex-start" gap="sm">
       <Stack gap={2} style={{ flex: '1 1 240px', minWidth: 0, overflowWrap: 'anywhere' }}>
@@ -33,13 +33,7 @@ export function FindingRow({ pipeline, finding, lead }: Props) {
           <PipelineState state={state} />
         </Group>
         <Text size="sm">
-          {text(reason)}
-          {until && (
-            <span role="timer">
-              {' '}
-              {t(state === 'blocked' ? 'outputs.probeIn' : 'pipelines.nextTryIn')} <Countdown until={until} />
-            </span>
-          )}
+          <FindingReason finding={finding} />
         </Text>
         {error && (
           <Text size="sm" c="dimmed">
@@ -54,6 +48,23 @@ export function FindingRow({ pipeline, finding, lead }: Props) {
       </Stack>
       <Help pipeline={pipeline} finding={finding} />
     </Group>
+  )
+}
+
+/** What a finding says, and when it changes. */
+export function FindingReason({ finding: { state, reason, until } }: Pick<Props, 'finding'>) {
+  const { t } = useTranslation()
+  const text = useServerTexts()
+  return (
+    <>
+      {text(reason)}
+      {until && (
+        <span role="timer">
+          {' '}
+          {t(state === 'blocked' ? 'outputs.probeIn' : 'pipelines.nextTryIn')} <Countdown until={until} />
+        </span>
+      )}
+    </>
   )
 }
 

@@ -9,6 +9,7 @@ import {
   IconAlertCircle,
   IconPencil,
   IconPlayerPause,
+  IconPlayerPlay,
   IconPlugConnectedX,
   IconUpload,
 } from '@tabler/icons-react'
@@ -22,6 +23,7 @@ const looks: Record<State, [string, typeof IconClock]> = {
   input_failing: ['red', IconPlugConnectedX],
   paused: ['yellow', IconPlayerPause],
   degraded: ['yellow', IconAlertCircle],
+  starting: ['blue', IconPlayerPlay],
   provisioning: ['blue', IconLoader],
   draft: ['gray', IconPencil],
   unpublished: ['gray', IconUpload],

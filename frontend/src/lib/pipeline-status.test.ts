@@ -19,6 +19,7 @@ test('what the socket says is newer than what the list said', () => {
 
 test('what needs nobody is no trouble', () => {
   expect(troublesOf(status('delivering'))).toEqual([])
+  expect(troublesOf(status('starting'))).toEqual([])
   expect(troublesOf(status('paused', 'degraded', 'unpublished')).map(({ state }) => state)).toEqual(['degraded'])
 })
 

@@ -13,12 +13,13 @@ const severity: Record<State, number> = {
   input_failing: 2,
   paused: 3,
   degraded: 4,
-  provisioning: 5,
-  draft: 6,
-  unpublished: 7,
-  unknown: 8,
-  delivering: 9,
-  idle: 10,
+  starting: 5,
+  provisioning: 6,
+  draft: 7,
+  unpublished: 8,
+  unknown: 9,
+  delivering: 10,
+  idle: 11,
 }
 
 export const states = (Object.keys(severity) as State[]).sort((a, b) => severity[a] - severity[b])
@@ -26,9 +27,14 @@ export const states = (Object.keys(severity) as State[]).sort((a, b) => severity
 /** In which somebody has to look after it. */
 const troubles: State[] = ['failing', 'blocked', 'input_failing', 'degraded']
 
+/** Which only say whether messages flow. */
+const flows: State[] = ['starting', 'unknown', 'delivering', 'idle']
+
 export const severityOf = (state: State) => severity[state]
 
 export const isTrouble = ({ state }: Finding) => troubles.includes(state)
+
+export const isOfFlow = ({ state }: Finding) => flows.includes(state)
 
 const idle: Status = { state: 'idle', reason: '', place: '', error: '', since: null, until: null, action: null, more: [] }
 

@@ -19,9 +19,9 @@ from django.utils import timezone
 
 from backend.apps.audit.models import AuditEntry
 from backend.apps.exports.models import StagedPart
-from backend.apps.jobs import services, spark, witnesses
+from backend.apps.jobs import selectors, services, spark, witnesses
 from backend.apps.jobs.models import LostMessages, SparkJob
-from backend.apps.jobs.selectors import application_problem, application_problems, stage_problems
+from backend.apps.jobs.selectors import application_problem, application_problems, stage_troubles
 from backend.apps.manager import grpc as manager
 from backend.apps.pipelines.selectors import stages_needed
 from backend.apps.pipelines.services import pipeline_delete, pipeline_pause, pipeline_publish
@@ -382,20 +382,46 @@ def test_neighbours_5_health_names_every_job_that_is_to_run(job: SparkJob, redis
         client.delete(keys.job_heartbeat("second"))
 
 
+def beat_of(job: SparkJob, **fields: Any) -> None:
+    beat = {"state": "running", "token": job.token, "problem": "", "stages": {}} | fields
+    redis_client().set(keys.job_heartbeat(job.name), json.dumps(beat), ex=keys.HEARTBEAT_KEPT_SECONDS)
+
+
 def test_a_stage_does_not_work_unless_some_application_runs_it(job: SparkJob) -> None:
     SparkJob.objects.filter(pk=job.pk).update(desired=SparkJob.Desired.STOPPED)
-    assert "is stopped" in stage_problems()["syndicating"]
-    SparkJob.objects.create(name="second", token=1)
-    stages = {"syndicating": {"state": "running"}, "exporter": {"state": "resting"}, "adapting": {"state": "failing"}}
-    beat = {"state": "running", "token": 1, "problem": "", "stages": stages}
-    client = redis_client()
+    assert "is stopped" in stage_troubles().failing["syndicating"]
+    second = SparkJob.objects.create(name="second", token=1)
+    states = {"syndicating": {"state": "running"}, "exporter": {"state": "resting"}, "adapting": {"state": "failing"}}
     try:
-        client.set(keys.job_heartbeat("second"), json.dumps(beat), ex=keys.HEARTBEAT_KEPT_SECONDS)
-        problems = stage_problems()
+        beat_of(second, stages=states)
+        troubles = stage_troubles()
     finally:
-        client.delete(keys.job_heartbeat("second"))
-    assert not {"syndicating", "exporter"} & problems.keys()
-    assert "adapting" in problems
+        redis_client().delete(keys.job_heartbeat("second"))
+    assert not {"syndicating", "exporter"} & (troubles.failing.keys() | troubles.starting)
+    assert "adapting" in troubles.failing
+
+
+def test_a_stage_starts_while_its_application_does(job: SparkJob) -> None:
+    assert "No Spark application" in stage_troubles().failing["syndicating"]  # nobody starts it
+    lease = timezone.now() + timedelta(seconds=30)
+    SparkJob.objects.filter(pk=job.pk).update(status=SparkJob.Status.STARTING, lease_until=lease)
+    assert "syndicating" in stage_troubles().starting
+    assert "syndicating" not in stage_troubles().failing
+    for state, is_starting in (("starting", True), ("running", False), ("stopping", True), ("waiting for Kafka", False)):
+        beat_of(job, state=state, stages={"syndicating": {"state": "running"}})
+        assert ("syndicating" in stage_troubles().starting) is is_starting, state
+    assert "waiting for Kafka" in stage_troubles().failing["syndicating"]
+    redis_client().delete(keys.job_heartbeat(job.name))
+    SparkJob.objects.filter(pk=job.pk).update(status=SparkJob.Status.FAILED, failures=1)
+    assert "syndicating" in stage_troubles().failing
+
+
+def test_each_heartbeat_is_read_once(job: SparkJob, monkeypatch: pytest.MonkeyPatch) -> None:
+    SparkJob.objects.create(name="second", token=1)
+    read: list[str] = []
+    monkeypatch.setattr(selectors, "heartbeat", read.append)
+    stage_troubles()
+    assert sorted(read) == sorted([job.name, "second"])
 
 
 def test_supervision_does_not_wait_for_a_hung_redis(job: SparkJob, redis_server: Server) -> None:

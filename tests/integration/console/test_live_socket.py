@@ -178,6 +178,25 @@ async def test_every_socket_of_a_workspace_gets_all_that_is_live_in_it(monkeypat
     assert consumers.broadcaster._tasks == []
 
 
+async def test_stages_are_asked_about_once_for_all_workspaces(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+    ask, read = live.stage_troubles, live._stored
+    monkeypatch.setattr(live, "stage_troubles", lambda: asked.append("stages") or ask())
+    monkeypatch.setattr(live, "_stored", lambda workspace, *more: asked.append(workspace.slug) or read(workspace, *more))
+    sockets = []
+    for _ in range(2):
+        workspace, _ = await sync_to_async(a_pipeline)()
+        user = await sync_to_async(factories.admin_of)(workspace)
+        socket = Socket(await sync_to_async(cookie_of)(user), workspace.slug)
+        await socket.connect()
+        sockets.append(socket)
+    async with asyncio.timeout(LIMIT_SECONDS):
+        while not any(len(set(a_round.split())) == 2 for a_round in " ".join(asked).split("stages")):
+            await sockets[0].receive_json()
+    for socket in sockets:
+        await socket.disconnect()
+
+
 @pytest.mark.parametrize("end", ["session", "account", "membership"])
 async def test_a_socket_ends_with_its_session(end: str) -> None:
     workspace, _ = await sync_to_async(a_pipeline)()

@@ -2,18 +2,19 @@
 
 import json
 import time
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
+from django.utils import timezone
 from rest_framework.test import APIClient
 
 from backend.apps.deliveries.services import breaker_set
 from backend.apps.exports.models import Export
+from backend.apps.jobs.models import SparkJob
 from backend.apps.manager.models import InputLease
-from backend.apps.monitoring import conditions
 from backend.apps.pipelines.models import Pipeline
 from backend.apps.pipelines.selectors import version_failures
 from backend.apps.pipelines.services import pipeline_pause, pipeline_publish
@@ -28,11 +29,6 @@ from tests.integration.console.test_deliveries_api import make_letter
 from tests.integration.console.test_redis_outage import hung
 
 pytestmark = pytest.mark.django_db
-
-
-@pytest.fixture(autouse=True)
-def _stages_work(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(conditions, "stage_problems", dict)
 
 
 @pytest.fixture
@@ -171,13 +167,20 @@ def test_a_draft_that_cannot_be_read_is_told_and_loaded_once(client: APIClient, 
     assert status(client, pipeline)["state"] == "degraded"
 
 
-def test_a_stage_that_it_needs_and_that_does_not_work_is_told(
-    client: APIClient, pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(conditions, "stage_problems", lambda: {"syndicating": "It stands.", "exporter": "It stands."})
+def test_a_stage_that_it_needs_and_that_does_not_work_is_told(client: APIClient, pipeline: Pipeline) -> None:
+    SparkJob.objects.create(name="plane", stages=["syndicating", "exporter"], desired="stopped")
     shown = status(client, pipeline)
-    assert (shown["state"], shown["place"], shown["error"]) == ("failing", "syndicating", "It stands.")
+    assert (shown["state"], shown["place"], shown["action"]) == ("failing", "syndicating", "open_jobs")
+    assert shown["error"] == "The Spark application plane is stopped; messages wait in Kafka until it is started."
     assert shown["more"] == []
+
+
+def test_a_stage_that_starts_is_no_failure(client: APIClient, pipeline: Pipeline) -> None:
+    soon = timezone.now() + timedelta(seconds=30)
+    SparkJob.objects.create(name="plane", stages=["syndicating"], status="starting", lease_until=soon)
+    shown = status(client, pipeline)
+    assert (shown["state"], shown["place"], shown["action"]) == ("starting", "syndicating", None)
+    assert shown["reason"] == "The stage syndicating starts; its messages wait."
 
 
 def test_a_user_learns_nothing_of_other_workspaces(client: APIClient, workspace: Workspace) -> None:

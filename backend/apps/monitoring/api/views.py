@@ -9,6 +9,7 @@ from rest_framework.response import Response
 from rest_framework.serializers import BaseSerializer
 from rest_framework.views import APIView
 
+from backend.apps.jobs.selectors import stage_troubles
 from backend.apps.monitoring import selectors, services
 from backend.apps.monitoring.api.serializers import (
     ActivitySerializer,
@@ -76,7 +77,8 @@ class ConditionsView(APIView):
     def get(self, request: Request) -> Response:
         """The status, open dead letters and circuit breakers that are not closed of each pipeline; those that are idle
         and of which there is nothing to say are left out."""
-        return Response(ConditionSerializer(conditions_of(workspace_of(request)), many=True).data)
+        conditions = conditions_of(workspace_of(request), stage_troubles())
+        return Response(ConditionSerializer(conditions, many=True).data)
 
 
 class ThroughputView(APIView):

@@ -4097,6 +4097,7 @@ export interface components {
          *     * `input_failing` - input_failing
          *     * `paused` - paused
          *     * `degraded` - degraded
+         *     * `starting` - starting
          *     * `provisioning` - provisioning
          *     * `draft` - draft
          *     * `unpublished` - unpublished
@@ -4105,7 +4106,7 @@ export interface components {
          *     * `idle` - idle
          * @enum {string}
          */
-        PipelineStateEnum: "failing" | "blocked" | "input_failing" | "paused" | "degraded" | "provisioning" | "draft" | "unpublished" | "unknown" | "delivering" | "idle";
+        PipelineStateEnum: "failing" | "blocked" | "input_failing" | "paused" | "degraded" | "starting" | "provisioning" | "draft" | "unpublished" | "unknown" | "delivering" | "idle";
         /**
          * Prefix
          * @description The field's text starts with this prefix.

@@ -7,12 +7,12 @@ import { Link, useNavigate, useParams } from 'react-router'
 
 import { ConfirmButton } from '@/components/confirm-button'
 import { Copyable } from '@/components/copyable'
-import { FindingRow } from '@/components/finding-row'
+import { FindingReason, FindingRow } from '@/components/finding-row'
 import { LoadedPage, Page } from '@/components/page'
 import { PipelineState } from '@/components/pipeline-state'
 import { toastFailed } from '@/components/toasts'
 import { useDeletePipeline, usePipeline, usePipelineAction } from '@/features/pipelines/api/pipelines'
-import { statusOf, troublesOf, type Finding } from '@/lib/pipeline-status'
+import { isOfFlow, statusOf, troublesOf, type Finding } from '@/lib/pipeline-status'
 import { useConditions } from '@/lib/queries/conditions'
 import type { Pipeline } from '@/lib/queries/pipelines'
 import { includes, useRole } from '@/lib/queries/session'
@@ -47,6 +47,7 @@ function PipelineDetail({ pipeline, outputs, output }: Props & { pipeline: Pipel
         <Group gap="xs">
           <PipelineState state={status.state} />
           {pipeline.published_version !== null && t('pipelines.published', { version: pipeline.published_version })}
+          {isOfFlow(status) && <FindingReason finding={status} />}
         </Group>
       }
       action={<Actions pipeline={pipeline} />}
