@@ -69,6 +69,10 @@ class Status(Finding):
     """The worst first."""
 
 
+NOTHING_FLOWS = Finding("No message was delivered within the last two minutes.", State.IDLE)
+"""There is nothing to say of the pipeline."""
+
+
 @dataclass(frozen=True)
 class OpenBreaker:
     """A circuit breaker that is not closed."""
@@ -94,6 +98,15 @@ class UnstoredFiles:
 
 
 @dataclass(frozen=True)
+class GatheredMessages:
+    """Messages that wait for the files that they will be in."""
+
+    count: int
+    due: datetime | None
+    """When the next of the files is complete at the latest; None when only its size decides."""
+
+
+@dataclass(frozen=True)
 class Letters:
     """Open dead letters, without those that only wait for a rate limit."""
 
@@ -115,7 +128,7 @@ class Provisioning:
 
 @dataclass(frozen=True)
 class Traffic:
-    """What became of messages in the last two minutes."""
+    """What became of messages in the last two minutes. One that is staged for a file is delivered."""
 
     delivered: int
     failed: int
@@ -140,6 +153,7 @@ class Facts:
     input_failing_since: datetime | None = None
     breakers: Sequence[OpenBreaker] = ()
     unstored: Sequence[UnstoredFiles] = ()
+    gathered: GatheredMessages | None = None
     letters: Letters | None = None
     stages: Mapping[str, str] = field(default_factory=dict)
     """The stages that it needs and that do not work, each with the reason."""
@@ -151,7 +165,7 @@ def status_of(facts: Facts) -> Status:
     """Without any trouble, whether messages flow."""
     found = [*_of_the_version(facts), *_of_running(facts)]
     order = list(State)
-    worst, *more = sorted(found, key=lambda finding: order.index(finding.state)) or [_flow(facts.traffic)]
+    worst, *more = sorted(found, key=lambda finding: order.index(finding.state)) or [_flow(facts.traffic, facts.gathered)]
     return Status(**vars(worst), more=more)
 
 
@@ -277,9 +291,12 @@ def _fails_all(facts: Facts) -> bool:
     return not facts.breakers and traffic is not None and traffic.failed > 0 and traffic.delivered == 0
 
 
-def _flow(traffic: Traffic | None) -> Finding:
+def _flow(traffic: Traffic | None, gathered: GatheredMessages | None) -> Finding:
     if traffic is None:
         return Finding("Redis does not answer, so that it is unknown whether messages flow.", State.UNKNOWN)
     if traffic.delivered:
         return Finding("Messages were delivered within the last two minutes.", State.DELIVERING)
-    return Finding("No message was delivered within the last two minutes.", State.IDLE)
+    if gathered is not None:
+        reason = f"Messages wait for their file: {gathered.count}."
+        return Finding(reason, State.IDLE, Action.OPEN_EXPORTS, until=gathered.due)
+    return NOTHING_FLOWS

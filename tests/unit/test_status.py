@@ -6,6 +6,7 @@ import pytest
 from backend.domain.status import (
     Action,
     Facts,
+    GatheredMessages,
     Letters,
     OpenBreaker,
     Provisioning,
@@ -22,6 +23,7 @@ OPEN = OpenBreaker("erp", is_probing=False, cause="The receiver answered 503.", 
 PROBING = replace(OPEN, is_probing=True)
 LETTERS = Letters(3, AT, "The receiver answered 500.")
 FILES = UnstoredFiles("archive", 2, "The bucket is gone.", AT, next_try=None)
+GATHERED = GatheredMessages(7, AT)
 STANDS = {"syndicating": "No Spark application sends heartbeats; messages wait in Kafka."}
 
 
@@ -39,6 +41,8 @@ def status(**facts: object) -> Status:
         ({}, State.DELIVERING, None),
         ({"traffic": Traffic(0, 0)}, State.IDLE, None),
         ({"traffic": None}, State.UNKNOWN, None),
+        ({"gathered": GATHERED}, State.DELIVERING, None),
+        ({"gathered": GATHERED, "traffic": Traffic(0, 0)}, State.IDLE, Action.OPEN_EXPORTS),
         ({"newest": 2}, State.UNPUBLISHED, Action.PUBLISH),
         ({"published": None}, State.DRAFT, Action.PUBLISH),
         ({"newest": 2, "draft_failure": "Its plugin is gone."}, State.DEGRADED, Action.EDIT),
@@ -86,6 +90,11 @@ def test_all_that_is_true_is_told_the_worst_first() -> None:
         State.DEGRADED,
         State.UNPUBLISHED,
     ]
+
+
+def test_an_idle_pipeline_names_what_waits_for_its_file() -> None:
+    shown = status(gathered=GATHERED, traffic=Traffic(0, 0))
+    assert (shown.reason, shown.until) == ("Messages wait for their file: 7.", AT)
 
 
 def test_nobody_is_told_to_publish_what_cannot_be_read() -> None:

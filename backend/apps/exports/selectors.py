@@ -10,7 +10,7 @@ from backend.apps.exports.forming import target_of
 from backend.apps.exports.models import Export, StagedPart
 from backend.apps.workspaces.models import Workspace
 from backend.domain.model import UnreadableConfigError
-from backend.domain.status import UnstoredFiles
+from backend.domain.status import GatheredMessages, UnstoredFiles
 
 OPEN = (Export.State.STAGED, Export.State.WRITING, Export.State.FAILED)
 """What is not stored yet, and will be."""
@@ -42,9 +42,23 @@ def is_anything_staged() -> bool:
 
 def waiting_of(workspace: Workspace) -> list[dict[str, Any]]:
     """Staged messages that are in no file yet, by output and version, with the time by which they will be."""
-    parts = StagedPart.objects.filter(workspace_id=workspace.pk, taken__lt=F("rows"))
+    return _waiting(StagedPart.objects.filter(workspace_id=workspace.pk))
+
+
+def gathered_messages(pipeline_ids: Iterable[UUID]) -> dict[UUID, GatheredMessages]:
+    """Staged messages that are in no file yet, by pipeline."""
+    gathered: dict[UUID, GatheredMessages] = {}
+    for group in _waiting(StagedPart.objects.filter(pipeline_id__in=pipeline_ids)):
+        others = gathered.get(group["pipeline_id"], GatheredMessages(0, None))
+        due = min(filter(None, (others.due, group["due_at"])), default=None)
+        gathered[group["pipeline_id"]] = GatheredMessages(others.count + group["messages"], due)
+    return gathered
+
+
+def _waiting(parts: QuerySet[StagedPart]) -> list[dict[str, Any]]:
     groups: Any = (
-        parts.values("pipeline_id", "output", "version")
+        parts.filter(taken__lt=F("rows"))
+        .values("pipeline_id", "output", "version")
         .annotate(
             messages=Sum(F("rows") - F("taken")),
             size=Sum(F("bytes") * (F("rows") - F("taken")) / F("rows")),

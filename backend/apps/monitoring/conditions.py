@@ -13,7 +13,7 @@ from django.db.models import OuterRef, QuerySet, Subquery
 from redis.exceptions import RedisError
 
 from backend.apps.deliveries.selectors import breakers_not_closed, letters_by_reason
-from backend.apps.exports.selectors import unstored_files
+from backend.apps.exports.selectors import gathered_messages, unstored_files
 from backend.apps.jobs.selectors import StageTroubles, stage_troubles
 from backend.apps.manager.models import InputLease
 from backend.apps.pipelines.models import Pipeline, PipelineVersion, Provisioning, Registration
@@ -67,7 +67,7 @@ def conditions_of(workspace: Workspace, stages: StageTroubles) -> list[Condition
     rows = _rows(Pipeline.objects.filter(workspace=workspace))
     letters = letters_by_reason(rows)
     conditions = _conditions(rows, letters, _live(rows, letters), stages)
-    return [one for one in conditions if one.letters or one.status.state is not status.State.IDLE]
+    return [one for one in conditions if one.letters or one.status.reason != status.NOTHING_FLOWS.reason]
 
 
 def statuses_of(pipelines: QuerySet[Pipeline]) -> dict[UUID, status.Status]:
@@ -132,6 +132,7 @@ def _conditions(
     drafts = version_failures(row["newest_id"] for row in rows.values() if row["newest"] != row["published__number"])
     provisionings = _provisionings(rows)
     unstored = unstored_files(rows)
+    gathered = gathered_messages(rows)
     failures = InputLease.objects.filter(pipeline__in=rows).exclude(failure="")
     inputs = {pk: (failure, since) for pk, failure, since in failures.values_list("pk", "failure", "failing_since")}
     known = live or _Live()
@@ -153,6 +154,7 @@ def _conditions(
             input_failing_since=failing_since,
             breakers=[_breaker(**breaker) for breaker in breakers],
             unstored=unstored.get(pk, []),
+            gathered=gathered.get(pk),
             letters=_letters(letters.get(pk, []), known.errors.get(pk, [])),
             stages={stage: stages.failing[stage] for stage in needed if stage in stages.failing},
             starting=[stage for stage in needed if stage in stages.starting],

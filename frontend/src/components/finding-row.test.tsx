@@ -52,6 +52,11 @@ test('a trouble is told with the error behind it and the button that helps', () 
   expect(screen.getByRole('button', { name: 'Close circuit breaker' })).toBeTruthy()
 })
 
+test('an idle pipeline says when its next file is complete', () => {
+  show({ state: 'idle', reason: 'Messages wait for their file: 7.', action: 'open_exports' }, 'viewer')
+  expect(screen.getByRole('timer').textContent).toContain('Next file in')
+})
+
 test('nobody is offered what their role may not do', () => {
   show({}, 'viewer')
   expect(screen.queryByRole('button', { name: 'Close circuit breaker' })).toBeNull()

@@ -7,7 +7,7 @@ import { Countdown } from '@/components/countdown'
 import { PipelineState } from '@/components/pipeline-state'
 import { Time } from '@/components/time'
 import { toastDone, toastFailed } from '@/components/toasts'
-import type { Finding } from '@/lib/pipeline-status'
+import type { Finding, State } from '@/lib/pipeline-status'
 import { useSetBreaker } from '@/lib/queries/outputs'
 import { includes, useRole } from '@/lib/queries/session'
 import { useServerTexts } from '@/lib/texts'
@@ -51,6 +51,9 @@ export function FindingRow({ pipeline, finding, lead }: Props) {
   )
 }
 
+/** What happens then, where it is no next try. */
+const changes: Partial<Record<State, 'outputs.probeIn' | 'pipelines.nextFileIn'>> = { blocked: 'outputs.probeIn', idle: 'pipelines.nextFileIn' }
+
 /** What a finding says, and when it changes. */
 export function FindingReason({ finding: { state, reason, until } }: Pick<Props, 'finding'>) {
   const { t } = useTranslation()
@@ -61,7 +64,7 @@ export function FindingReason({ finding: { state, reason, until } }: Pick<Props,
       {until && (
         <span role="timer">
           {' '}
-          {t(state === 'blocked' ? 'outputs.probeIn' : 'pipelines.nextTryIn')} <Countdown until={until} />
+          {t(changes[state] ?? 'pipelines.nextTryIn')} <Countdown until={until} />
         </span>
       )}
     </>

@@ -38,7 +38,7 @@ export const isOfFlow = ({ state }: Finding) => flows.includes(state)
 
 const idle: Status = { state: 'idle', reason: '', place: '', error: '', since: null, until: null, action: null, more: [] }
 
-/** The newest that is known: idle pipelines have no condition. */
+/** The newest that is known: idle pipelines of which there is nothing to say have no condition. */
 export function statusOf(pipeline: Pipeline, conditions: Map<string, Condition> | undefined): Status {
   return conditions ? (conditions.get(pipeline.id)?.status ?? idle) : pipeline.status
 }

@@ -3,6 +3,7 @@
 import json
 import time
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,7 +13,7 @@ from django.utils import timezone
 from rest_framework.test import APIClient
 
 from backend.apps.deliveries.services import breaker_set
-from backend.apps.exports.models import Export
+from backend.apps.exports.models import Export, StagedPart
 from backend.apps.jobs.models import SparkJob
 from backend.apps.manager.models import InputLease
 from backend.apps.pipelines.models import Pipeline
@@ -27,6 +28,7 @@ from tests import factories
 from tests.infra import Server
 from tests.integration.console.test_deliveries_api import make_letter
 from tests.integration.console.test_redis_outage import hung
+from tests.integration.exports.stores import storing_pipeline
 
 pytestmark = pytest.mark.django_db
 
@@ -42,7 +44,8 @@ def status(client: APIClient, pipeline: Pipeline) -> dict[str, Any]:
     listed = client.get("/api/v1/pipelines/").json()["results"]
     assert page == next(one["status"] for one in listed if one["id"] == str(pipeline.pk))
     known = {one["pipeline"]: one["status"] for one in client.get("/api/v1/conditions/").json()}
-    assert page == known.get(str(pipeline.pk), page if page["state"] == "idle" else None)
+    is_quiet = page["reason"] == "No message was delivered within the last two minutes."
+    assert page == known.get(str(pipeline.pk), page if is_quiet else None)
     return page
 
 
@@ -106,6 +109,32 @@ def test_files_that_could_not_be_stored_are_told_by_output(client: APIClient, pi
     assert (shown["state"], shown["action"], shown["place"]) == ("degraded", "open_exports", "archive")
     assert shown["reason"] == "Files of the output archive that could not be stored: 2."
     assert shown["error"] == "Still no bucket."
+
+
+def test_messages_that_are_gathered_for_a_file_are_told(
+    client: APIClient, workspace: Workspace, tmp_path: Path
+) -> None:
+    pipeline = storing_pipeline(tmp_path, workspace, minutes=30)
+    assert status(client, pipeline)["reason"] == "No message was delivered within the last two minutes."
+    parts = [
+        StagedPart.objects.create(
+            workspace_id=workspace.pk,
+            pipeline_id=pipeline.pk,
+            output="files",
+            version=1,
+            path=path,
+            rows=5,
+            bytes=50,
+            taken=taken,
+        )
+        for path, taken in (("a", 0), ("b", 3), ("c", 5))
+    ]
+    shown = status(client, pipeline)
+    assert (shown["state"], shown["action"]) == ("idle", "open_exports")
+    assert shown["reason"] == "Messages wait for their file: 7."
+    assert datetime.fromisoformat(shown["until"]) == parts[0].staged_at + timedelta(minutes=30)
+    count(pipeline, events.delivered("files"))  # which staging counts
+    assert status(client, pipeline)["state"] == "delivering"
 
 
 def test_dead_letters_name_the_error_behind_them(client: APIClient, pipeline: Pipeline) -> None:

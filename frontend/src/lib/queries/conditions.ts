@@ -12,7 +12,7 @@ export const conditionKeys = { all: [...pipelineKeys.all, 'conditions'] }
 export const conditionsByPipeline = (conditions: Condition[]) =>
   new Map(conditions.map((condition) => [condition.pipeline, condition]))
 
-/** How pipelines are, by their ids; those that are idle are left out. Loaded once, then kept fresh by the live socket. */
+/** How pipelines are, by their ids; those of which there is nothing to say are left out. Loaded once, then kept fresh by the live socket. */
 export function useConditions() {
   return useQuery({
     queryKey: conditionKeys.all,
