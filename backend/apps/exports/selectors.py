@@ -1,6 +1,7 @@
 """Queries on exports."""
 
 from collections.abc import Iterable
+from datetime import datetime
 from typing import Any
 from uuid import UUID
 
@@ -21,10 +22,14 @@ def exports_of(workspace: Workspace) -> QuerySet[Export]:
     return Export.objects.filter(workspace_id=workspace.pk)
 
 
-def unstored_files(pipeline_ids: Iterable[UUID]) -> dict[UUID, list[UnstoredFiles]]:
+def unstored_files(
+    pipeline_ids: Iterable[UUID], *, made_before: datetime | None = None
+) -> dict[UUID, list[UnstoredFiles]]:
     """Files that could not be stored, by pipeline, together for each output with the latest of their errors. One that
     is being tried again counts until it is stored."""
     failed = Export.objects.filter(pipeline_id__in=pipeline_ids, failures__gt=0, state__in=OPEN)
+    if made_before is not None:
+        failed = failed.filter(created_at__lt=made_before)
     newest = failed.order_by("pipeline_id", "output", "-pk").distinct("pipeline_id", "output")
     errors = {(pipeline, output): error for pipeline, output, error in newest.values_list(*_OUTPUT, "error")}
     groups: Any = failed.values(*_OUTPUT).annotate(count=Count("pk"), since=Min("created_at"), next_try=Min("due_at"))

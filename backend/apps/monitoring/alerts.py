@@ -17,6 +17,7 @@ from redis.exceptions import RedisError
 
 from backend.apps.deliveries.breakers import breaker_of
 from backend.apps.deliveries.models import DeadLetter
+from backend.apps.exports.selectors import unstored_files
 from backend.apps.jobs.lag import stage_lags
 from backend.apps.jobs.models import LostMessages, SparkJob
 from backend.apps.monitoring.models import Alert, AlertRule
@@ -156,6 +157,18 @@ def _dead_letters_expire(rule: AlertRule) -> Iterator[Finding]:
     yield from _dead_letters(rule, before, f"lose their bodies within {rule.threshold:g} hours")
 
 
+def _export_unstored(rule: AlertRule) -> Iterator[Finding]:
+    names = {pipeline.pk: pipeline.name for pipeline in _pipelines(rule)}
+    before = datetime.now(UTC) - timedelta(minutes=rule.threshold)
+    for pipeline_id, outputs in unstored_files(names, made_before=before).items():
+        for files in outputs:
+            yield (
+                f"{pipeline_id}/{files.output}",
+                f"{names[pipeline_id]}: {files.count:,} files of the output {files.output} could not be stored for more "
+                f"than {rule.threshold:g} minutes; the oldest is of {files.since:%Y-%m-%d %H:%M} UTC. {files.error}",
+            )
+
+
 def _stage_lag(rule: AlertRule) -> Iterator[Finding]:
     for stage, lag in stage_lags().items():
         if lag > rule.threshold:
@@ -201,6 +214,7 @@ _FINDERS: dict[AlertRule.Kind, Callable[[AlertRule], Iterator[Finding]]] = {
     AlertRule.Kind.FAILURE_RATE: _failure_rate,
     AlertRule.Kind.DEAD_LETTER_AGE: _dead_letter_age,
     AlertRule.Kind.DEAD_LETTERS_EXPIRE: _dead_letters_expire,
+    AlertRule.Kind.EXPORT_UNSTORED: _export_unstored,
     AlertRule.Kind.STAGE_LAG: _stage_lag,
     AlertRule.Kind.BREAKER_OPEN: _breaker_open,
     AlertRule.Kind.JOB_DOWN: _job_down,

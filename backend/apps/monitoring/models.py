@@ -30,6 +30,7 @@ class AlertRule(models.Model):
         FAILURE_RATE = "failure_rate", "More than this share of deliveries failed, in per cent"
         DEAD_LETTER_AGE = "dead_letter_age", "A dead letter has waited for longer than this, in minutes"
         DEAD_LETTERS_EXPIRE = "dead_letters_expire", "Dead letters lose their bodies within this time, in hours"
+        EXPORT_UNSTORED = "export_unstored", "A file could not be stored for longer than this, in minutes"
         STAGE_LAG = "stage_lag", "More than this many messages wait before a stage"
         BREAKER_OPEN = "breaker_open", "A circuit breaker is open"
         JOB_DOWN = "job_down", "A Spark application or a part of it does not run, or messages were lost"

@@ -12,6 +12,7 @@ _DEFAULT_RULES: list[dict[str, Any]] = [
     {"kind": AlertRule.Kind.BREAKER_OPEN, "name": "An output's breaker is open"},
     {"kind": AlertRule.Kind.JOB_DOWN, "name": "Messages are not processed"},
     {"kind": AlertRule.Kind.DEAD_LETTERS_EXPIRE, "name": "Dead letters are about to expire", "threshold": 48},
+    {"kind": AlertRule.Kind.EXPORT_UNSTORED, "name": "Files cannot be stored", "threshold": 60},
     {"kind": AlertRule.Kind.REGISTRATION, "name": "Something in another system is in danger"},
 ]
 

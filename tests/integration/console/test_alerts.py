@@ -13,6 +13,7 @@ from django.db import connections
 from rest_framework.test import APIClient
 
 from backend.apps.deliveries.models import DeadLetter
+from backend.apps.exports.models import Export
 from backend.apps.jobs.models import LostMessages, SparkJob
 from backend.apps.monitoring import alerts, history, notifications
 from backend.apps.monitoring.alerts import alerts_evaluate
@@ -24,6 +25,7 @@ from backend.resilience.scripts import OutputKey
 from backend.telemetry import keys
 from tests import factories
 from tests.infra import REDIS_URL
+from tests.integration.console.test_statuses import fail_export
 from tests.receiver import receiver_in_thread
 from tests.waiting import LIMIT_SECONDS
 
@@ -101,6 +103,28 @@ def test_dead_letters_that_wait_or_expire(workspace: Workspace, pipeline: Pipeli
     alerts_evaluate()
     [message] = opened()
     assert "1 dead letters lose their bodies within 48 hours" in message
+
+
+def test_files_that_could_not_be_stored_for_long(workspace: Workspace, pipeline: Pipeline) -> None:
+    make_rule(workspace, "export_unstored", threshold=60)
+    of_another = factories.make_pipeline(factories.make_workspace())
+    for number, failing in enumerate((pipeline, pipeline, pipeline, of_another), 1):
+        fail_export(failing, number)
+    long_ago = datetime.now(UTC) - timedelta(minutes=61)
+    fail_export(pipeline, 5, state="staged", failures=0)  # it waits for its turn
+    Export.objects.filter(number__gte=3).update(created_at=long_ago)
+    Export.objects.filter(number=2).update(created_at=long_ago, state="writing", error="Still no bucket.")
+    alerts_evaluate()
+    told = (
+        f"{pipeline.name}: 2 files of the output archive could not be stored for more than 60 minutes; the oldest is of "
+        f"{long_ago:%Y-%m-%d %H:%M} UTC. No bucket."
+    )
+    assert opened() == [told]
+    assert [(message.subject, message.body) for message in mail.outbox] == [("[Headrace] export_unstored: firing", told)]
+    Export.objects.filter(number__in=(2, 3)).update(state="committed")
+    alerts_evaluate()
+    assert opened() == []
+    assert mail.outbox[-1].subject == "[Headrace] export_unstored: resolved"
 
 
 def test_a_job_that_is_down(workspace: Workspace) -> None:
@@ -332,4 +356,4 @@ def test_history_is_folded_by_the_minute_and_may_be_folded_again(client: APIClie
 
 def test_a_new_workspace_is_watched(client: APIClient, workspace: Workspace) -> None:
     kinds = {rule["kind"] for rule in client.get("/api/v1/alert-rules/").json()["results"]}
-    assert kinds == {"breaker_open", "job_down", "dead_letters_expire", "registration"}
+    assert kinds == {"breaker_open", "job_down", "dead_letters_expire", "export_unstored", "registration"}

@@ -3387,13 +3387,14 @@ export interface components {
          * @description * `failure_rate` - More than this share of deliveries failed, in per cent
          *     * `dead_letter_age` - A dead letter has waited for longer than this, in minutes
          *     * `dead_letters_expire` - Dead letters lose their bodies within this time, in hours
+         *     * `export_unstored` - A file could not be stored for longer than this, in minutes
          *     * `stage_lag` - More than this many messages wait before a stage
          *     * `breaker_open` - A circuit breaker is open
          *     * `job_down` - A Spark application or a part of it does not run, or messages were lost
          *     * `registration` - What a pipeline made in another system is in danger, or endangers that system
          * @enum {string}
          */
-        KindEnum: "failure_rate" | "dead_letter_age" | "dead_letters_expire" | "stage_lag" | "breaker_open" | "job_down" | "registration";
+        KindEnum: "failure_rate" | "dead_letter_age" | "dead_letters_expire" | "export_unstored" | "stage_lag" | "breaker_open" | "job_down" | "registration";
         /** @description Sent once a second. All numbers are absolute. */
         LiveNews: {
             /**
@@ -5237,12 +5238,13 @@ export interface operations {
                  * @description * `failure_rate` - More than this share of deliveries failed, in per cent
                  *     * `dead_letter_age` - A dead letter has waited for longer than this, in minutes
                  *     * `dead_letters_expire` - Dead letters lose their bodies within this time, in hours
+                 *     * `export_unstored` - A file could not be stored for longer than this, in minutes
                  *     * `stage_lag` - More than this many messages wait before a stage
                  *     * `breaker_open` - A circuit breaker is open
                  *     * `job_down` - A Spark application or a part of it does not run, or messages were lost
                  *     * `registration` - What a pipeline made in another system is in danger, or endangers that system
                  */
-                kind?: "breaker_open" | "dead_letter_age" | "dead_letters_expire" | "failure_rate" | "job_down" | "registration" | "stage_lag";
+                kind?: "breaker_open" | "dead_letter_age" | "dead_letters_expire" | "export_unstored" | "failure_rate" | "job_down" | "registration" | "stage_lag";
                 /** @description Number of results to return per page. */
                 page_size?: number;
                 /** @description A search term. */

@@ -13,13 +13,14 @@ export const kinds = [
   'breaker_open',
   'dead_letter_age',
   'dead_letters_expire',
+  'export_unstored',
   'stage_lag',
   'job_down',
   'registration',
 ] as const
 
 /** Kinds that compare with a number, and the number to begin with. */
-const thresholds = { failure_rate: 5, dead_letter_age: 60, dead_letters_expire: 72, stage_lag: 10_000 }
+const thresholds = { failure_rate: 5, dead_letter_age: 60, dead_letters_expire: 72, export_unstored: 60, stage_lag: 10_000 }
 
 function hasThreshold(kind: AlertRule['kind']): kind is keyof typeof thresholds {
   return kind in thresholds
@@ -30,6 +31,7 @@ const ofPipelines: AlertRule['kind'][] = [
   'breaker_open',
   'dead_letter_age',
   'dead_letters_expire',
+  'export_unstored',
   'registration',
 ]
 
