@@ -19,18 +19,25 @@ Seconds = dict[int, dict[str, int]]
 
 _LATENCY = events.LATENCY.encode()
 _MOST_STEPS = 360
+_HOURS_READ = 25
+"""24 full ones and the current one."""
 
 
-def counts_last_24_hours(pipeline_id: str) -> dict[str, int]:
-    """Counts by event over the last 24 full hours and the current one, without latency buckets."""
-    now = int(time.time()) // 3600
-    with redis_client().pipeline(transaction=False) as batch:
-        for hour in range(now - 24, now + 1):
+def counts_now(pipeline_id: str, minutes: int) -> dict[str, Any]:
+    """Counts of one moment, without latency buckets: ``last_24_hours`` by event, over the last 24 full hours and the
+    current one, and ``by_second`` those of the last minutes, from the second ``since`` on, by Unix second and event."""
+    now = int(time.time())
+    since = now - minutes * 60
+    with redis_client().pipeline(transaction=True) as batch:
+        for minute in range(since // 60, now // 60 + 1):
+            batch.hgetall(keys.by_second(pipeline_id, minute))
+        for hour in range(now // 3600 - _HOURS_READ + 1, now // 3600 + 1):
             batch.hgetall(keys.by_hour(pipeline_id, hour))
-        totals: Counter[str] = Counter()
-        for counts in batch.execute():
-            totals.update({name.decode(): int(n) for name, n in counts.items() if not name.startswith(_LATENCY)})
-    return dict(totals)
+        hashes = batch.execute()
+    totals: Counter[str] = Counter()
+    for counts in hashes[-_HOURS_READ:]:
+        totals.update({name.decode(): int(n) for name, n in counts.items() if not name.startswith(_LATENCY)})
+    return {"since": since, "last_24_hours": dict(totals), "by_second": seconds_of(hashes[:-_HOURS_READ], since=since)}
 
 
 def activity_of(pipeline_ids: Iterable[str]) -> list[dict[str, Any]]:

@@ -23,6 +23,10 @@ export const accepted = (counts: Record<string, number>) =>
 export const deliveredIn = (counts: Record<string, number>) => sumOf(counts, delivered)
 export const deadIn = (counts: Record<string, number>) => sumOf(counts, dead)
 
+/** With one output, each accepted message is delivered, dropped, a dead letter, or still under way. */
+export const waitingIn = (counts: Record<string, number>) =>
+  Math.max(accepted(counts) - deliveredIn(counts) - deadIn(counts) - (counts['adapting.dropped'] ?? 0), 0)
+
 /** One point a second up to now; seconds without counts are zero, because nothing happened in them. */
 export function timeline(seconds: Seconds, now: number, length: number): Point[] {
   const last = now - settling

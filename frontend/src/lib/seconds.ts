@@ -16,3 +16,20 @@ function largest(one: Record<string, number>, other: Record<string, number>): Re
   for (const [event, n] of Object.entries(other)) counts[event] = Math.max(counts[event] ?? 0, n)
   return counts
 }
+
+/** Counts of one moment: totals by event, and those of the seconds from `since` on, which the totals contain. */
+export interface Reading {
+  since: number
+  last_24_hours: Record<string, number>
+  by_second: Seconds
+}
+
+/** The totals of a reading with what newer counts of its seconds add, so that they are of the same moment as these. */
+export function totalsWith(seconds: Seconds, { since, last_24_hours: last24, by_second: bySecond }: Reading): Record<string, number> {
+  const totals = { ...last24 }
+  for (const [second, counts] of Object.entries(seconds)) {
+    if (Number(second) < since) continue
+    for (const [event, n] of Object.entries(counts)) totals[event] = (totals[event] ?? 0) + n - (bySecond[second]?.[event] ?? 0)
+  }
+  return totals
+}

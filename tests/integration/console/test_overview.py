@@ -1,6 +1,7 @@
 """What the console's first page asks for, and messages sent from it."""
 
 import json
+import threading
 import time
 from datetime import UTC, datetime
 from typing import Any
@@ -179,3 +180,31 @@ def test_a_connection_test_is_not_sure_of_an_answer_that_may_be_a_mistake(
         result = client.post("/api/v1/connectors/test/", connection, format="json").json()
     assert result["doubtful"] is doubtful
     assert str(status) in result["detail"]
+
+
+def test_totals_and_the_counts_of_seconds_are_of_one_moment(client: APIClient, pipeline: Pipeline) -> None:
+    pipeline_id, ended = str(pipeline.pk), threading.Event()
+
+    def write() -> None:
+        """As the data plane does: the counts of a moment together."""
+        while not ended.is_set():
+            second = int(time.time())
+            with redis_client().pipeline(transaction=True) as batch:
+                for event in (events.ACCEPTED, events.delivered("out")):
+                    batch.hincrby(keys.by_hour(pipeline_id, second // 3600), event, 1)
+                    batch.hincrby(keys.by_second(pipeline_id, second // 60), f"{event}|{second}", 1)
+                batch.execute()
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    try:
+        readings = [client.get(f"/api/v1/pipelines/{pipeline_id}/metrics/").json() for _ in range(100)]
+    finally:
+        ended.set()
+        writer.join()
+    for reading in readings:
+        totals, seconds = reading["last_24_hours"], reading["by_second"]
+        accepted = sum(counts.get(events.ACCEPTED, 0) for counts in seconds.values())
+        assert totals.get(events.ACCEPTED, 0) == totals.get(events.delivered("out"), 0) == accepted
+        assert all(int(second) >= reading["since"] for second in seconds)
+    assert readings[-1]["last_24_hours"][events.ACCEPTED] > readings[0]["last_24_hours"].get(events.ACCEPTED, 0)

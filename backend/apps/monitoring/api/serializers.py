@@ -53,6 +53,7 @@ class AlertSerializer(serializers.ModelSerializer):
 
 
 class CountsSerializer(serializers.Serializer):
+    since = serializers.IntegerField(help_text="Unix time from which on by_second counts.")
     last_24_hours = serializers.DictField(child=serializers.IntegerField(), help_text="Counts by event.")
     by_second = serializers.DictField(
         child=serializers.DictField(child=serializers.IntegerField()),

@@ -126,15 +126,9 @@ class PipelineActivityViewSet(viewsets.GenericViewSet[Pipeline]):
     )
     @action(detail=True)
     def metrics(self, request: Request, pk: str) -> Response:
-        """Live counts."""
+        """Live counts, all of one moment."""
         minutes = query_number(request, "minutes", default=5, most=_MOST_MINUTES)
-        pipeline_id = str(self.get_object().pk)
-        return Response(
-            {
-                "last_24_hours": selectors.counts_last_24_hours(pipeline_id),
-                "by_second": selectors.counts_by_second(pipeline_id, minutes),
-            }
-        )
+        return Response(selectors.counts_now(str(self.get_object().pk), minutes))
 
     @extend_schema(
         responses=CountsStepSerializer(many=True),

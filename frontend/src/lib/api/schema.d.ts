@@ -1029,7 +1029,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** @description Live counts. */
+        /** @description Live counts, all of one moment. */
         get: operations["pipelines_metrics_retrieve"];
         put?: never;
         post?: never;
@@ -2256,6 +2256,8 @@ export interface components {
             count: number;
         };
         Counts: {
+            /** @description Unix time from which on by_second counts. */
+            since: number;
             /** @description Counts by event. */
             last_24_hours: {
                 [key: string]: number;

@@ -14,7 +14,7 @@ import { eventName, eventPlace } from '@/features/pipelines/events'
 import { LiveFlow } from '@/features/pipelines/flow/live-flow'
 import { PipelineInput } from '@/features/pipelines/components/pipeline-input'
 import { useSeconds } from '@/features/pipelines/components/use-seconds'
-import { accepted, deadIn, deliveredIn, historyTimeline, ratesByEvent, timeline } from '@/lib/rates'
+import { accepted, deadIn, deliveredIn, historyTimeline, ratesByEvent, timeline, waitingIn } from '@/lib/rates'
 import { count, perSecond } from '@/lib/format'
 import type { Seconds } from '@/lib/seconds'
 import type { Pipeline } from '@/lib/queries/pipelines'
@@ -54,7 +54,6 @@ interface FiguresProps {
 function Figures({ pipeline, rates, last24 = {} }: FiguresProps) {
   const { t, i18n } = useTranslation()
   const rate = (value: number) => t('pipelines.ratePerSecond', { rate: perSecond(value, i18n.language) })
-  const settled = deliveredIn(last24) + deadIn(last24) + (last24['adapting.dropped'] ?? 0)
   const outputs = pipeline.config.outputs?.length ?? 0
   return (
     <SimpleGrid cols={{ base: 2, md: 4 }}>
@@ -64,7 +63,7 @@ function Figures({ pipeline, rates, last24 = {} }: FiguresProps) {
       {outputs === 1 ? (
         <Tooltip label={t('pipelines.waitingHint')} multiline w={280}>
           <div>
-            <Figure label={t('pipelines.waiting')} value={count(Math.max(accepted(last24) - settled, 0), i18n.language)} note={t('pipelines.messages')} />
+            <Figure label={t('pipelines.waiting')} value={count(waitingIn(last24), i18n.language)} note={t('pipelines.messages')} />
           </div>
         </Tooltip>
       ) : (

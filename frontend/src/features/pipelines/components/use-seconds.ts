@@ -2,13 +2,15 @@ import { useMemo } from 'react'
 
 import { useMetrics } from '@/features/pipelines/api/pipelines'
 import { useLiveCounts } from '@/lib/live'
-import { mergedSeconds, type Seconds } from '@/lib/seconds'
+import { mergedSeconds, totalsWith, type Seconds } from '@/lib/seconds'
 
-/** A pipeline's counts of the last minutes: loaded once, then kept fresh by the live socket. */
+/** A pipeline's counts of the last minutes, loaded once and then kept fresh by the live socket, and its totals with them. */
 export function useSeconds(id: string): { seconds: Seconds; now: number; last24: Record<string, number> | undefined } {
-  const metrics = useMetrics(id)
+  const reading = useMetrics(id).data
   const { counts, now } = useLiveCounts([id])
   const live = counts[id]
-  const seconds = useMemo(() => mergedSeconds(metrics.data?.by_second ?? {}, live ?? {}), [metrics.data, live])
-  return { seconds, now, last24: metrics.data?.last_24_hours }
+  return useMemo(() => {
+    const seconds = mergedSeconds(reading?.by_second ?? {}, live ?? {})
+    return { seconds, now, last24: reading && totalsWith(seconds, reading) }
+  }, [reading, live, now])
 }
