@@ -46,9 +46,9 @@ function Content({ pipeline, onClose }: Omit<Props, 'opened'>) {
         <Text size="sm">{t('publish.first')}</Text>
       ) : (
         <>
+          <Restart pipeline={pipeline} />
           <Text size="sm">{t('publish.changes', { version: published })}</Text>
           <Changes pipeline={pipeline} since={published} />
-          <Restart pipeline={pipeline} />
         </>
       )}
       <Textarea

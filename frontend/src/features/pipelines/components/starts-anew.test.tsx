@@ -52,6 +52,12 @@ test('before a version is published it is said that its input starts anew, and w
   expect(screen.getByText(because)).toBeTruthy()
 })
 
+test('that is said above the changes, which may be many', () => {
+  show(startsAnew, 3, dialog)
+  const changes = screen.getByText(/^What changes compared with/)
+  expect(screen.getByText(because).compareDocumentPosition(changes)).toBe(Node.DOCUMENT_POSITION_FOLLOWING)
+})
+
 test('one field is named in the singular', () => {
   show({ ...goesOn, starts_anew: true, causes: [{ path: 'input.connector', title: 'Connector' }] }, 3, dialog)
   expect(screen.getByText(/^Connector has changed, so/)).toBeTruthy()
