@@ -163,9 +163,9 @@ class Facts:
 
 def status_of(facts: Facts) -> Status:
     """Without any trouble, whether messages flow."""
-    found = [*_of_the_version(facts), *_of_running(facts)]
+    found = [*_of_the_version(facts), *_of_running(facts)] or [_flow(facts.traffic, facts.gathered)]
     order = list(State)
-    worst, *more = sorted(found, key=lambda finding: order.index(finding.state)) or [_flow(facts.traffic, facts.gathered)]
+    worst, *more = sorted(found, key=lambda finding: order.index(finding.state))
     return Status(**vars(worst), more=more)
 
 

@@ -43,7 +43,7 @@ def test_a_pipeline_says_why_its_published_version_cannot_run() -> None:
 
 def test_a_version_says_why_it_cannot_be_read() -> None:
     def failure(**stored: Any) -> str:
-        sound = {"config": {"outputs": []}, "schema_version": PipelineConfig.schema_version}
+        sound = {"config": {"index": [{"name": "a", "path": "a"}]}, "schema_version": PipelineConfig.schema_version}
         return unreadable(PipelineVersion(**sound | stored).load)
 
     assert failure() == ""

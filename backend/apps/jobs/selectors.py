@@ -84,7 +84,8 @@ class StageTroubles:
 
 
 def stage_troubles() -> StageTroubles:
-    """Stages that work in any application, or rest because nothing needs them, are left out. Raises OperationalError."""
+    """Stages that work in any application, or rest because nothing needs them, are left out. Raises
+    OperationalError."""
     problems: dict[str, str] = {}
     starting: set[str] = set()
     work: set[str] = set()

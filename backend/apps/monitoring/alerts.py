@@ -164,8 +164,9 @@ def _export_unstored(rule: AlertRule) -> Iterator[Finding]:
         for files in outputs:
             yield (
                 f"{pipeline_id}/{files.output}",
-                f"{names[pipeline_id]}: {files.count:,} files of the output {files.output} could not be stored for more "
-                f"than {rule.threshold:g} minutes; the oldest is of {files.since:%Y-%m-%d %H:%M} UTC. {files.error}",
+                f"{names[pipeline_id]}: {files.count:,} files of the output {files.output} could not be stored for "
+                f"more than {rule.threshold:g} minutes; the oldest is of {files.since:%Y-%m-%d %H:%M} UTC. "
+                f"{files.error}",
             )
 
 

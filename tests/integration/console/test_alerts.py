@@ -116,11 +116,13 @@ def test_files_that_could_not_be_stored_for_long(workspace: Workspace, pipeline:
     Export.objects.filter(number=2).update(created_at=long_ago, state="writing", error="Still no bucket.")
     alerts_evaluate()
     told = (
-        f"{pipeline.name}: 2 files of the output archive could not be stored for more than 60 minutes; the oldest is of "
-        f"{long_ago:%Y-%m-%d %H:%M} UTC. No bucket."
+        f"{pipeline.name}: 2 files of the output archive could not be stored for more than 60 minutes; the oldest is "
+        f"of {long_ago:%Y-%m-%d %H:%M} UTC. No bucket."
     )
     assert opened() == [told]
-    assert [(message.subject, message.body) for message in mail.outbox] == [("[Headrace] export_unstored: firing", told)]
+    assert [(message.subject, message.body) for message in mail.outbox] == [
+        ("[Headrace] export_unstored: firing", told)
+    ]
     Export.objects.filter(number__in=(2, 3)).update(state="committed")
     alerts_evaluate()
     assert opened() == []

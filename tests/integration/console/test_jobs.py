@@ -407,7 +407,12 @@ def test_a_stage_starts_while_its_application_does(job: SparkJob) -> None:
     SparkJob.objects.filter(pk=job.pk).update(status=SparkJob.Status.STARTING, lease_until=lease)
     assert "syndicating" in stage_troubles().starting
     assert "syndicating" not in stage_troubles().failing
-    for state, is_starting in (("starting", True), ("running", False), ("stopping", True), ("waiting for Kafka", False)):
+    for state, is_starting in (
+        ("starting", True),
+        ("running", False),
+        ("stopping", True),
+        ("waiting for Kafka", False),
+    ):
         beat_of(job, state=state, stages={"syndicating": {"state": "running"}})
         assert ("syndicating" in stage_troubles().starting) is is_starting, state
     assert "waiting for Kafka" in stage_troubles().failing["syndicating"]

@@ -182,7 +182,9 @@ async def test_stages_are_asked_about_once_for_all_workspaces(monkeypatch: pytes
     asked: list[str] = []
     ask, read = live.stage_troubles, live._stored
     monkeypatch.setattr(live, "stage_troubles", lambda: asked.append("stages") or ask())
-    monkeypatch.setattr(live, "_stored", lambda workspace, *more: asked.append(workspace.slug) or read(workspace, *more))
+    monkeypatch.setattr(
+        live, "_stored", lambda workspace, *more: asked.append(workspace.slug) or read(workspace, *more)
+    )
     sockets = []
     for _ in range(2):
         workspace, _ = await sync_to_async(a_pipeline)()
