@@ -55,7 +55,7 @@ def measure() -> str:
     from backend.apps.connectors.secrets import create_keys_file
     from backend.apps.pipelines import services
     from tests import factories
-    from tests.integration.console.test_many_pipelines import make_pipelines
+    from tests.factories import make_pipelines
 
     create_keys_file(infra.VAR / "secrets/secret-keys.json")
     workspace = factories.make_workspace()

@@ -1,17 +1,20 @@
 """Objects for tests, made through the services that users' requests go through."""
 
 import itertools
+from datetime import UTC, datetime
 from typing import Any
 
 from django.db import connection
-from django.db.models import Model
+from django.db.models import Model, OuterRef, Subquery
 
 from backend.apps.connectors.models import Connector
 from backend.apps.connectors.services import connector_create
-from backend.apps.pipelines.models import Pipeline
+from backend.apps.deliveries.models import DeadLetter
+from backend.apps.pipelines.models import Pipeline, PipelineVersion
 from backend.apps.pipelines.services import pipeline_create
 from backend.apps.workspaces.models import Membership, Role, User, Workspace
 from backend.apps.workspaces.services import workspace_create
+from backend.domain.message import new_message_id
 
 _numbers = itertools.count(1)
 
@@ -58,6 +61,27 @@ def make_pipeline(workspace: Workspace, connector: Connector | None = None, **co
     )
 
 
+def make_letter(pipeline: Pipeline, **fields: Any) -> DeadLetter:
+    now = datetime.now(UTC)
+    values = {
+        "workspace_id": pipeline.workspace_id,
+        "pipeline_id": pipeline.pk,
+        "output": "out",
+        "stage": "syndicating",
+        "message_id": new_message_id(),
+        "version": 1,
+        "reason": "http_500",
+        "error": "The receiver answered 500.",
+        "key": b"k",
+        "body": b'{"a": 1}',
+        "body_bytes": 8,
+        "content_type": "application/json",
+        "first_at": now,
+        "last_at": now,
+    }
+    return DeadLetter.objects.create(**values | fields)
+
+
 def copies(original: Model, count: int, **expressions: str) -> None:
     """Copies of a stored row, made by the database in a fraction of the time of ``bulk_create``. ``expressions`` are
     SQL of the fields that differ, in which ``n`` is the copy's number from 1; primary keys are new in any case."""
@@ -69,3 +93,14 @@ def copies(original: Model, count: int, **expressions: str) -> None:
     rows = f'SELECT {values} FROM "{table}" AS original, generate_series(1, %s) AS n WHERE original."{key}" = %s'
     with connection.cursor() as cursor:
         cursor.execute(f'INSERT INTO "{table}" ({columns}) {rows}', [count, original.pk])
+
+
+def make_pipelines(workspace: Workspace, count: int, **config: Any) -> list[Pipeline]:
+    """Published pipelines, as the services would have made them one by one."""
+    first = make_pipeline(workspace, **config)
+    key = f"md5('{first.pk}' || n)::uuid"
+    copies(first, count - 1, id=key, name="'Bulk ' || n")
+    copies(first.versions.get(), count - 1, pipeline=key)
+    version = PipelineVersion.objects.filter(pipeline=OuterRef("pk"))
+    Pipeline.objects.filter(workspace=workspace).update(published=Subquery(version.values("pk")[:1]))
+    return list(Pipeline.objects.filter(workspace=workspace))

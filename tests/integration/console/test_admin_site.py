@@ -9,7 +9,7 @@ from backend.apps.audit.models import AuditEntry
 from backend.apps.workspaces.models import ApiKey, User, Workspace
 from backend.apps.workspaces.services import api_key_create
 from tests import factories
-from tests.integration.console.test_deliveries_api import make_letter
+from tests.factories import make_letter
 
 pytestmark = pytest.mark.django_db
 

@@ -14,32 +14,12 @@ from backend.apps.usage.models import UsageMinute
 from backend.apps.workspaces.models import Role, User, Workspace
 from backend.domain.message import new_message_id
 from tests import factories
+from tests.factories import make_letter
 
 
 @pytest.fixture
 def pipeline(workspace: Workspace) -> Pipeline:
     return factories.make_pipeline(workspace)
-
-
-def make_letter(pipeline: Pipeline, **fields: Any) -> DeadLetter:
-    now = datetime.now(UTC)
-    values = {
-        "workspace_id": pipeline.workspace_id,
-        "pipeline_id": pipeline.pk,
-        "output": "out",
-        "stage": "syndicating",
-        "message_id": new_message_id(),
-        "version": 1,
-        "reason": "http_500",
-        "error": "The receiver answered 500.",
-        "key": b"k",
-        "body": b'{"a": 1}',
-        "body_bytes": 8,
-        "content_type": "application/json",
-        "first_at": now,
-        "last_at": now,
-    }
-    return DeadLetter.objects.create(**values | fields)
 
 
 def test_dead_letters_are_found_by_filter_and_text_and_show_their_payload(

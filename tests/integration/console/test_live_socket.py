@@ -22,7 +22,7 @@ from backend.network.redis_client import redis_client
 from backend.resilience.scripts import OutputKey
 from backend.telemetry import keys
 from tests import factories
-from tests.integration.console.test_deliveries_api import make_letter
+from tests.factories import make_letter
 from tests.waiting import LIMIT_SECONDS
 
 pytestmark = pytest.mark.django_db(transaction=True)

@@ -7,12 +7,11 @@ from typing import Any
 import grpc
 import pytest
 from asgiref.sync import sync_to_async
-from django.db.models import OuterRef, Subquery
 
 from backend.apps.manager import feed
 from backend.apps.manager import grpc as manager
 from backend.apps.pipelines import services
-from backend.apps.pipelines.models import Pipeline, PipelineVersion
+from backend.apps.pipelines.models import Pipeline
 from backend.apps.workspaces.models import Workspace
 from backend.domain.errors import ConfigError
 from backend.manager_api import snapshot as stored
@@ -21,6 +20,7 @@ from backend.manager_api.generated import manager_pb2 as pb
 from backend.manager_api.generated.manager_pb2_grpc import ManagerStub
 from backend.network.redis_client import redis_client
 from tests import factories
+from tests.factories import make_pipelines
 from tests.infra import REDIS_URL, SERVICE_TOKEN
 from tests.integration.conftest import MANAGER_ADDRESS, RunningManager
 from tests.ports import free_ports
@@ -30,17 +30,6 @@ pytestmark = pytest.mark.django_db(transaction=True)
 PIPELINES = 1000
 TRANSFORMS = [{"type": "set", "path": "a", "value": "x" * 5000}]
 """Of each of them, together more than 4 MiB, which is gRPC's limit of one message."""
-
-
-def make_pipelines(workspace: Workspace, count: int, **config: Any) -> list[Pipeline]:
-    """Published pipelines, as the services would have made them one by one."""
-    first = factories.make_pipeline(workspace, **config)
-    key = f"md5('{first.pk}' || n)::uuid"
-    factories.copies(first, count - 1, id=key, name="'Bulk ' || n")
-    factories.copies(first.versions.get(), count - 1, pipeline=key)
-    version = PipelineVersion.objects.filter(pipeline=OuterRef("pk"))
-    Pipeline.objects.filter(workspace=workspace).update(published=Subquery(version.values("pk")[:1]))
-    return list(Pipeline.objects.filter(workspace=workspace))
 
 
 @pytest.fixture

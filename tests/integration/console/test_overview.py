@@ -25,7 +25,7 @@ from backend.network.redis_client import redis_client
 from backend.settings import platform_settings
 from backend.telemetry import events, keys
 from tests import factories
-from tests.integration.console.test_deliveries_api import make_letter
+from tests.factories import make_letter
 from tests.receiver import receiver_in_thread
 
 pytestmark = pytest.mark.django_db

@@ -25,8 +25,8 @@ from backend.domain.pipeline import PipelineConfig
 from backend.network.redis_client import redis_client
 from backend.telemetry import events, keys
 from tests import factories
+from tests.factories import make_letter
 from tests.infra import Server
-from tests.integration.console.test_deliveries_api import make_letter
 from tests.integration.console.test_redis_outage import hung
 from tests.integration.exports.stores import storing_pipeline
 
