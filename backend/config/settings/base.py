@@ -215,7 +215,7 @@ REST_FRAMEWORK = {
         "django_filters.rest_framework.DjangoFilterBackend",
         "rest_framework.filters.SearchFilter",
     ],
-    "DEFAULT_PAGINATION_CLASS": "backend.config.pagination.ByNewest",
+    "DEFAULT_PAGINATION_CLASS": "backend.apps.rest.pagination.ByNewest",
     "PAGE_SIZE": 50,
     "EXCEPTION_HANDLER": "backend.config.problems.problem_handler",
 }

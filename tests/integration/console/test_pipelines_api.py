@@ -251,3 +251,18 @@ def test_the_page_carries_a_strict_policy_and_its_nonce(client: APIClient) -> No
     if page.status_code == 200:
         nonce = policy.split("'nonce-")[1].split("'")[0]
         assert f'content="{nonce}"' in page.content.decode()
+
+
+def test_the_pages_of_a_list_say_how_many_match(client: APIClient, workspace: Workspace) -> None:
+    elsewhere = factories.make_workspace()
+    connector = factories.make_connector(workspace)
+    made = {str(factories.make_pipeline(workspace, connector).pk) for _ in range(3)}
+    factories.make_pipeline(elsewhere)
+    first = client.get(URL, {"page_size": 2}).json()
+    second = client.get(first["next"]).json()
+    assert [(page["count"], len(page["results"])) for page in (first, second)] == [(3, 2), (3, 1)]
+    assert {one["id"] for page in (first, second) for one in page["results"]} == made
+    assert second["next"] is None
+    found = client.get(URL, {"search": first["results"][0]["name"], "page_size": 2}).json()
+    assert (found["count"], [one["id"] for one in found["results"]]) == (1, [first["results"][0]["id"]])
+    assert client.get("/api/v1/connectors/", {"page_size": 1}).json()["count"] == 1

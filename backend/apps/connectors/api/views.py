@@ -21,6 +21,7 @@ from backend.apps.connectors.models import Connector
 from backend.apps.connectors.selectors import connector_types, connectors_of
 from backend.apps.connectors.services import connector_check, connector_create, connector_delete, connector_update
 from backend.apps.rest.etag import ETagViewSet
+from backend.apps.rest.pagination import CountedByNewest
 from backend.apps.workspaces.api.base import actor_of, workspace_of
 from backend.domain.errors import ConfigError
 
@@ -38,6 +39,7 @@ class ConnectorViewSet(ETagViewSet[Connector]):
 
     serializer_class = ConnectorSerializer
     queryset = Connector.objects.none()
+    pagination_class = CountedByNewest
     filterset_fields = ["type"]
     search_fields = ["name"]
     http_method_names = ["get", "post", "put", "delete"]

@@ -31,6 +31,7 @@ from backend.apps.pipelines.models import Pipeline
 from backend.apps.pipelines.selectors import latest_config, pipelines_of, version_changes
 from backend.apps.pipelines.sending import message_send
 from backend.apps.rest.etag import ETagViewSet
+from backend.apps.rest.pagination import CountedByNewest
 from backend.apps.rest.parameters import query_number
 from backend.apps.rest.serializers import ChangeSerializer
 from backend.apps.workspaces.api.base import actor_of, role_of, workspace_of
@@ -54,6 +55,7 @@ class PipelineViewSet(ETagViewSet[Pipeline]):
 
     serializer_class = PipelineSerializer
     queryset = Pipeline.objects.none()
+    pagination_class = CountedByNewest
     filterset_fields = ["paused"]
     search_fields = ["name"]
     http_method_names = ["get", "post", "put", "delete"]

@@ -3860,6 +3860,8 @@ export interface components {
             results: components["schemas"]["Collection"][];
         };
         PaginatedConnectorList: {
+            /** @description How many match, on all pages. */
+            count: number;
             /**
              * Format: uri
              * @example http://api.example.org/accounts/?cursor=cD00ODY%3D"
@@ -3925,6 +3927,8 @@ export interface components {
             results: components["schemas"]["OutputEvent"][];
         };
         PaginatedPipelineList: {
+            /** @description How many match, on all pages. */
+            count: number;
             /**
              * Format: uri
              * @example http://api.example.org/accounts/?cursor=cD00ODY%3D"
