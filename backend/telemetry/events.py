@@ -14,6 +14,8 @@ OFFERED = "filtering.offered"
 MATCHED = "filtering.matched"
 """Messages of other pipelines that a pipeline's filter accepted."""
 
+CAME_IN = (ACCEPTED, MATCHED)
+"""What came in: posted, read, or taken from other pipelines by a filter."""
 
 STEP = "step."
 

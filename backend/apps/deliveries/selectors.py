@@ -5,7 +5,7 @@ from functools import lru_cache
 from typing import Any
 from uuid import UUID
 
-from django.db.models import Count, Min, Q, QuerySet
+from django.db.models import BooleanField, Count, F, Func, Min, Q, QuerySet
 
 from backend.apps.deliveries.breakers import ask_breakers, ask_states, breakers_shown, is_closed
 from backend.apps.deliveries.models import Attempt, DeadLetter, OutputEvent
@@ -19,6 +19,11 @@ from backend.domain.reasons import Reason
 from backend.network.redis_client import redis_client
 from backend.resilience.scripts import OutputKey
 
+_HAS_RATE_LIMIT = Func(
+    F("published__config"),
+    template="jsonb_path_exists(%(expressions)s, '$.**.rate_limit ? (@ != null)')",
+    output_field=BooleanField(),
+)
 OPEN = (DeadLetter.State.WAITING, DeadLetter.State.REDELIVERING)
 
 
@@ -97,6 +102,12 @@ def limits_of(workspace: Workspace, pipelines: Iterable[str]) -> dict[OutputKey,
         for pipeline_id, version_id, names in published.values_list("pk", "published", "published__breakers")
         for name in names
     }
+
+
+def limited_pipelines(workspace: Workspace) -> list[str]:
+    """The published pipelines of the workspace with an output or external call that has a rate limit."""
+    published = Pipeline.objects.filter(workspace=workspace).exclude(published=None)
+    return [str(pk) for pk in published.filter(_HAS_RATE_LIMIT).values_list("pk", flat=True)]
 
 
 @lru_cache(maxsize=4096)

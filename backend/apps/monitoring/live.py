@@ -20,11 +20,12 @@ from django.db import DatabaseError
 from redis.exceptions import RedisError
 
 from backend.apps.deliveries.breakers import ask_breakers, breakers_shown
-from backend.apps.deliveries.selectors import limits_of, open_letters_of
+from backend.apps.deliveries.selectors import limited_pipelines, limits_of, open_letters_of
 from backend.apps.jobs.selectors import StageTroubles, stage_troubles
 from backend.apps.monitoring.api.live import LiveNewsSerializer
 from backend.apps.monitoring.conditions import Condition, conditions_of
-from backend.apps.monitoring.selectors import Seconds, seconds_of
+from backend.apps.monitoring.selectors import Seconds, rates_of, seconds_of
+from backend.apps.pipelines.selectors import published_breakers
 from backend.apps.sql.selectors import sources_revision
 from backend.apps.usage.selectors import usage_this_month
 from backend.apps.workspaces.models import Workspace
@@ -38,6 +39,7 @@ log = logging.getLogger(__name__)
 
 _INTERVAL = 1.0
 _SECONDS_SENT = 5
+_LIMITS_SENT = 6
 _IDLE_SHARE = 9
 """Queries that take a while are made less often: at most a tenth of the time is spent on them."""
 
@@ -54,6 +56,7 @@ class _Stored:
     conditions: list[Condition]
     usage: dict[str, Any] | None
     sql_sources: str = ""
+    outputs: dict[str, list[str]] = field(default_factory=dict)
     limits: dict[OutputKey, RateLimitPolicy | None] = field(default_factory=dict)
     letters: dict[OutputKey, dict[str, int]] = field(default_factory=dict)
 
@@ -67,6 +70,7 @@ class Broadcaster:
     def __init__(self) -> None:
         self._sockets: dict[str, tuple[Workspace, frozenset[str]]] = {}
         self._stored: dict[UUID, _Stored] = {}
+        self._rates: dict[UUID, dict[str, float]] = {}
         self._tasks: list[asyncio.Task[None]] = []
         self._shows_more = asyncio.Event()
 
@@ -75,14 +79,16 @@ class Broadcaster:
         self._sockets[socket] = (workspace, pipelines)
         if not self._tasks:
             self._shows_more = asyncio.Event()
-            self._tasks = [asyncio.create_task(self._keep_stored()), asyncio.create_task(self._keep_sending())]
+            self._tasks = [
+                asyncio.create_task(keep()) for keep in (self._keep_stored, self._keep_rates, self._keep_sending)
+            ]
         self._shows_more.set()
 
     async def leave(self, socket: str) -> None:
         self._sockets.pop(socket, None)
         if not self._sockets:
             ended, self._tasks = self._tasks, []
-            self._stored = {}
+            self._stored, self._rates = {}, {}
             await tasks.cancel(*ended)
 
     def _shown(self) -> list[tuple[Workspace, list[str]]]:
@@ -102,10 +108,19 @@ class Broadcaster:
                     with _kept_while_unavailable():
                         stored = await database_sync_to_async(_stored)(workspace, pipelines, stages)
                         self._stored[workspace.pk] = stored
-            took = time.monotonic() - began
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(max(_INTERVAL - took, _IDLE_SHARE * took)):
+                async with asyncio.timeout(_pause_since(began)):
                     await self._shows_more.wait()
+
+    async def _keep_rates(self) -> None:
+        while True:
+            began = time.monotonic()
+            for workspace, _ in self._shown():
+                if (stored := self._stored.get(workspace.pk)) is None:
+                    continue
+                with _kept_while_unavailable():
+                    self._rates[workspace.pk] = await asyncio.to_thread(rates_of, stored.outputs)
+            await asyncio.sleep(_pause_since(began))
 
     async def _keep_sending(self) -> None:
         layer = get_channel_layer()
@@ -125,12 +140,15 @@ class Broadcaster:
 
     async def _news(self, client: Any, workspace: Workspace, pipelines: list[str]) -> dict[str, Any]:
         stored = self._stored.get(workspace.pk, _NOTHING)
+        outputs = await _outputs(client, stored)
         news = {
             "type": "news",
             "at": int(time.time()),
             "pipelines": await _counts(client, pipelines),
-            "outputs": await _outputs(client, stored),
+            "outputs": outputs,
             "conditions": stored.conditions if stored is not _NOTHING else None,
+            "rates": self._rates.get(workspace.pk),
+            "limits": _tightest(outputs),
             "usage": stored.usage,
             "sql_sources": stored.sql_sources,
         }
@@ -151,13 +169,21 @@ def _kept_while_unavailable() -> Iterator[None]:
 broadcaster = Broadcaster()
 
 
+def _pause_since(began: float) -> float:
+    """Seconds until the same is read again."""
+    took = time.monotonic() - began
+    return max(_INTERVAL - took, _IDLE_SHARE * took)
+
+
 def _stored(workspace: Workspace, pipelines: list[str], stages: StageTroubles) -> _Stored:
+    read = {*pipelines, *limited_pipelines(workspace)}
     return _Stored(
         conditions_of(workspace, stages),
         usage_this_month(workspace),
         sources_revision(workspace),
-        limits_of(workspace, pipelines),
-        open_letters_of(pipelines),
+        published_breakers(workspace),
+        limits_of(workspace, read),
+        open_letters_of(read),
     )
 
 
@@ -198,8 +224,22 @@ async def _outputs(client: Any, stored: _Stored) -> dict[str, dict[str, Any]]:
             and {
                 "tokens": limit.available(now),
                 "most": limit.policy.burst + 1,
+                "messages": limit.policy.messages,
+                "period_seconds": limit.policy.period_seconds,
                 "waiting": letters.get("limited", 0),
             },
             "held_until": datetime.fromtimestamp(held_until, UTC) if held_until > now else None,
         }
     return outputs
+
+
+def _tightest(outputs: dict[str, dict[str, Any]]) -> list[dict[str, Any]]:
+    """The rate limits for which most messages wait, then those with the fewest tokens."""
+    limits = [
+        {"pipeline": pipeline, "output": name, "rate_limit": state["rate_limit"]}
+        for pipeline, states in outputs.items()
+        for name, state in states.items()
+        if state["rate_limit"]
+    ]
+    limits.sort(key=lambda one: (-one["rate_limit"]["waiting"], one["rate_limit"]["tokens"]))
+    return limits[:_LIMITS_SENT]

@@ -3,7 +3,7 @@
 import json
 import time
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
@@ -12,6 +12,9 @@ from django.db.models import QuerySet
 
 from backend.apps.connectors.models import Connector
 from backend.apps.monitoring.models import AlertRule, CountMinute
+from backend.apps.pipelines.models import Pipeline
+from backend.apps.pipelines.selectors import pipelines_by_connector, published_outputs
+from backend.apps.workspaces.models import Workspace
 from backend.network.redis_client import redis_client
 from backend.telemetry import events, keys
 
@@ -21,6 +24,10 @@ _LATENCY = events.LATENCY.encode()
 _MOST_STEPS = 360
 _HOURS_READ = 25
 """24 full ones and the current one."""
+_ERRORS_READ = 20
+_RATE_SECONDS = 3
+_SETTLING_SECONDS = 2
+"""The data plane reports once a second, so that the newest seconds are incomplete."""
 
 
 def counts_now(pipeline_id: str, minutes: int) -> dict[str, Any]:
@@ -40,31 +47,63 @@ def counts_now(pipeline_id: str, minutes: int) -> dict[str, Any]:
     return {"since": since, "last_24_hours": dict(totals), "by_second": seconds_of(hashes[:-_HOURS_READ], since=since)}
 
 
-def activity_of(pipeline_ids: Iterable[str]) -> list[dict[str, Any]]:
-    """For each pipeline, what was delivered and what failed in each of the last 24 hours, of which the last is the
-    current one, and the latest error."""
+def activity_of(outputs: Mapping[str, Iterable[str]]) -> list[dict[str, Any]]:
+    """For each pipeline, given with the names of its published outputs: what was delivered and what failed in each of
+    the last 24 hours, of which the last is the current one; what came in since then and still waits; and the latest
+    error."""
     now = int(time.time()) // 3600
     hours = range(now - 23, now + 1)
-    pipelines = list(pipeline_ids)
     with redis_client().pipeline(transaction=False) as batch:
-        for pipeline_id in pipelines:
+        for pipeline_id in outputs:
             for hour in hours:
                 batch.hgetall(keys.by_hour(pipeline_id, hour))
             batch.lindex(keys.errors(pipeline_id), 0)
         answers = iter(batch.execute())
     activity = []
-    for pipeline_id in pipelines:
-        counts = [{event.decode(): int(n) for event, n in next(answers).items()} for _ in hours]
+    for pipeline_id, names in outputs.items():
+        counts = [Counter({event.decode(): int(n) for event, n in next(answers).items()}) for _ in hours]
         error = next(answers)
         activity.append(
             {
                 "pipeline": pipeline_id,
                 "delivered": [sum(n for event, n in hour.items() if events.is_delivered(event)) for hour in counts],
                 "failed": [sum(n for event, n in hour.items() if events.is_dead(event)) for hour in counts],
+                "backlog": _backlog(sum(counts, Counter()), names),
                 "last_error": json.loads(error) if error else None,
             }
         )
     return activity
+
+
+def _backlog(counts: Counter[str], outputs: Iterable[str]) -> int | None:
+    """Messages that came in and were neither dropped nor, by the output that lags most, delivered or given up; None
+    without outputs."""
+    came_in = sum(counts[event] for event in events.CAME_IN)
+    reached = came_in - counts[events.DROPPED] - counts[events.ADAPTING_DEAD]
+    waiting = [reached - counts[events.delivered(name)] - counts[events.dead(name)] for name in outputs]
+    # Copies, and messages from before, are delivered too.
+    return max(0, *waiting) if waiting else None
+
+
+def connector_activity(workspace: Workspace) -> list[dict[str, Any]]:
+    """For each connector of the workspace that pipelines use: how many do, and the latest error of its deliveries among
+    the newest ones of these pipelines."""
+    outputs = published_outputs(Pipeline.objects.filter(workspace=workspace))
+    with redis_client().pipeline(transaction=False) as batch:
+        for pipeline_id in outputs:
+            batch.lrange(keys.errors(pipeline_id), 0, _ERRORS_READ - 1)
+        answers = batch.execute()
+    latest: dict[str, dict[str, Any]] = {}
+    for connectors, entries in zip(outputs.values(), answers, strict=True):
+        for error in map(json.loads, entries):
+            kind, _, name = error["stage"].partition(" ")
+            connector = connectors.get(name) if kind == "output" else None
+            if connector is not None and (connector not in latest or error["at"] > latest[connector]["at"]):
+                latest[connector] = error
+    return [
+        {"connector": connector, "pipelines": n, "last_error": latest.get(str(connector))}
+        for connector, n in pipelines_by_connector(workspace).items()
+    ]
 
 
 def counts_by_second(pipeline_id: str, minutes: int) -> Seconds:
@@ -74,6 +113,34 @@ def counts_by_second(pipeline_id: str, minutes: int) -> Seconds:
         for minute in range(now // 60 - minutes, now // 60 + 1):
             batch.hgetall(keys.by_second(pipeline_id, minute))
         return seconds_of(batch.execute(), since=now - minutes * 60)
+
+
+def rates_of(outputs: Mapping[str, Iterable[str]]) -> dict[str, float]:
+    """Messages per second that came in (``accepted``), were ``delivered`` and ``failed``, of all these pipelines
+    together. Each is given with its outputs, whose counts alone are read: of many pipelines this takes a fraction of
+    the time that all counts would."""
+    last = int(time.time()) - _SETTLING_SECONDS
+    seconds = range(last - _RATE_SECONDS + 1, last + 1)
+    counted = [(pipeline_id, _rated_events(names)) for pipeline_id, names in outputs.items()]
+    with redis_client().pipeline(transaction=False) as batch:
+        for pipeline_id, rated in counted:
+            for second in seconds:
+                batch.hmget(keys.by_second(pipeline_id, second // 60), [f"{event}|{second}" for event in rated])
+        answers = iter(batch.execute())
+    totals = {"accepted": 0, "delivered": 0, "failed": 0}
+    for _, rated in counted:
+        for _ in seconds:
+            for name, n in zip(rated.values(), next(answers), strict=True):
+                totals[name] += int(n or 0)
+    return {name: total / _RATE_SECONDS for name, total in totals.items()}
+
+
+def _rated_events(outputs: Iterable[str]) -> dict[str, str]:
+    """The events of a pipeline with these outputs, each with the rate to which it counts."""
+    rated = dict.fromkeys(events.CAME_IN, "accepted") | {events.ADAPTING_DEAD: "failed"}
+    for name in outputs:
+        rated |= {events.delivered(name): "delivered", events.dead(name): "failed"}
+    return rated
 
 
 def counts_history(pipeline_ids: Iterable[UUID], hours: int) -> list[dict[str, Any]]:

@@ -153,7 +153,9 @@ async def test_every_socket_of_a_workspace_gets_all_that_is_live_in_it(monkeypat
         LiveNewsSerializer(data=news).is_valid(raise_exception=True)
         assert max(seconds["input.accepted"] for seconds in news["pipelines"][pipeline].values()) == 7
         output = news["outputs"][pipeline]["out"]
-        assert output["rate_limit"] == {"tokens": 3, "most": 5, "waiting": 2}
+        limit = {"tokens": 3, "most": 5, "waiting": 2, "messages": 1, "period_seconds": 3600.0}
+        assert output["rate_limit"] == limit
+        assert news["limits"] == [{"pipeline": pipeline, "output": "out", "rate_limit": limit}]
         assert (output["dead_letters"], output["breaker"]["state"]) == (3, "open")
         left = datetime.fromisoformat(output["held_until"]) - datetime.now(UTC)
         assert timedelta(minutes=50) < left <= timedelta(hours=1)
@@ -197,6 +199,28 @@ async def test_stages_are_asked_about_once_for_all_workspaces(monkeypatch: pytes
             await sockets[0].receive_json()
     for socket in sockets:
         await socket.disconnect()
+
+
+async def test_the_sums_and_limits_of_a_workspace_are_told_whatever_is_shown() -> None:
+    workspace = await sync_to_async(factories.make_workspace)()
+    pipeline = await sync_to_async(failing_pipeline)(workspace)
+    other, _ = await sync_to_async(a_pipeline)()
+    await sync_to_async(failing_pipeline)(other)
+    socket = Socket(await sync_to_async(cookie_of)(await sync_to_async(factories.admin_of)(workspace)))
+    await socket.connect()
+    async with asyncio.timeout(LIMIT_SECONDS):
+        news = await socket.receive_json()
+        while not news["rates"] or not news["rates"]["delivered"]:
+            # Ever the newest second, so that one of them is among the three that are complete.
+            second = int(time.time())
+            await sync_to_async(redis_client().hset)(
+                keys.by_second(pipeline, second // 60), f"output.out.delivered|{second}", 30
+            )
+            news = await socket.receive_json()
+    assert (news["pipelines"], news["outputs"]) == ({}, {})
+    assert news["rates"]["delivered"] in (10.0, 20.0, 30.0)
+    assert [(one["pipeline"], one["rate_limit"]["waiting"]) for one in news["limits"]] == [(pipeline, 2)]
+    await socket.disconnect()
 
 
 @pytest.mark.parametrize("end", ["session", "account", "membership"])

@@ -4,6 +4,7 @@ import json
 import threading
 import time
 from datetime import UTC, datetime
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from rest_framework.test import APIClient
 
 from backend.apps.audit.models import AuditEntry
 from backend.apps.deliveries.services import breaker_set
+from backend.apps.monitoring import selectors
 from backend.apps.monitoring.models import CountMinute
 from backend.apps.pipelines import sending
 from backend.apps.pipelines.models import Pipeline
@@ -96,6 +98,81 @@ def test_the_last_day_of_pipelines_is_shown_by_hour_with_their_latest_error(
     assert shown["last_error"]["message"] == "m"
     refused = client.get("/api/v1/activity/?pipelines=nonsense")
     assert (refused.status_code, list(refused.json()["errors"])) == (400, ["pipelines"])
+
+
+def test_what_waits_is_told_by_the_output_that_lags_most(client: APIClient, workspace: Workspace) -> None:
+    connector = factories.make_connector(workspace)
+    outputs = [factories.output(connector, name) for name in ("erp", "crm")]
+    actor = factories.admin_of(workspace)
+    slow, fast, silent = (
+        pipeline_publish(pipeline=factories.make_pipeline(workspace, outputs=outputs), actor=actor) for _ in range(3)
+    )
+    draft = factories.make_pipeline(workspace, outputs=outputs)
+    hour = int(time.time()) // 3600
+    came_in = {"input.accepted": 90, "filtering.matched": 10, "adapting.dropped": 4, "adapting.dead": 1}
+    by_pipeline = {
+        slow: {hour - 1: came_in, hour: {"output.erp.delivered": 95, "output.crm.delivered": 20, "output.crm.dead": 5}},
+        fast: {hour: came_in | {"output.erp.delivered": 95, "output.crm.delivered": 96}},
+        silent: {hour - 30: came_in, hour: {"input.accepted": 7, "output.erp.delivered": 7}},
+    }
+    for one, hours in by_pipeline.items():
+        for at, counts in hours.items():
+            redis_client().hset(keys.by_hour(str(one.pk), at), mapping=counts)
+    ids = ",".join(str(one.pk) for one in (slow, fast, silent, draft))
+    shown = {one["pipeline"]: one["backlog"] for one in client.get(f"/api/v1/activity/?pipelines={ids}").json()}
+    assert [shown[str(one.pk)] for one in (slow, fast, silent, draft)] == [70, 0, 7, None]
+
+
+def test_connectors_are_shown_with_their_pipelines_and_last_error(client: APIClient, workspace: Workspace) -> None:
+    erp, crm, unused = (factories.make_connector(workspace) for _ in range(3))
+    actor = factories.admin_of(workspace)
+    outputs = [factories.output(erp, "erp"), factories.output(crm, "crm")]
+    both, one = (
+        pipeline_publish(pipeline=factories.make_pipeline(workspace, outputs=used), actor=actor)
+        for used in (outputs, outputs[:1])
+    )
+    factories.make_pipeline(workspace, outputs=outputs[:1])  # a draft uses it too
+    factories.make_pipeline(elsewhere := factories.make_workspace())
+
+    def note(pipeline: Pipeline, minute: int, stage: str) -> None:
+        at = f"2026-01-01T00:{minute:02}:00Z"
+        error = {"at": at, "stage": stage, "reason": "http_500", "message": f"At {minute}.", "message_id": "1"}
+        redis_client().lpush(keys.errors(str(pipeline.pk)), json.dumps(error))
+
+    note(both, 1, "output crm")
+    note(both, 2, "output erp")
+    note(one, 3, "output erp")
+    note(both, 4, "adapting")
+    shown = {activity["connector"]: activity for activity in client.get("/api/v1/connector-activity/").json()}
+    assert {connector: activity["pipelines"] for connector, activity in shown.items()} == {
+        str(erp.pk): 3,
+        str(crm.pk): 1,
+    }
+    assert shown[str(erp.pk)]["last_error"]["message"] == "At 3."
+    assert shown[str(crm.pk)]["last_error"]["message"] == "At 1."
+    assert str(unused.pk) not in shown
+    [foreign] = selectors.connector_activity(elsewhere)
+    assert (foreign["pipelines"], foreign["last_error"]) == (1, None)
+
+
+def test_the_rates_of_many_pipelines_are_those_of_their_complete_seconds(
+    pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    minute = 30_000_000
+    now = minute * 60 + 3.7  # so that the three seconds lie in two minutes
+    monkeypatch.setattr(selectors, "time", SimpleNamespace(time=lambda: now))
+    second = factories.make_pipeline(pipeline.workspace)
+    accepted, delivered, dead = "input.accepted", "output.out.delivered", "output.out.dead"
+    counts = {-2: accepted, -1: accepted, 0: delivered, 1: dead, 2: dead}
+    for one in (pipeline, second):
+        for at, event in counts.items():
+            key = keys.by_second(str(one.pk), minute + at // 60)
+            redis_client().hset(key, f"{event}|{minute * 60 + at}", 6)
+        redis_client().hset(keys.by_second(str(one.pk), minute), f"filtering.matched|{minute * 60}", 3)
+        redis_client().hset(keys.by_second(str(one.pk), minute), f"latency.out.5|{minute * 60}", 99)
+    outputs = {str(one.pk): ["out"] for one in (pipeline, second)}
+    assert selectors.rates_of(outputs) == {"accepted": 6.0, "delivered": 4.0, "failed": 4.0}
+    assert selectors.rates_of({}) == {"accepted": 0.0, "delivered": 0.0, "failed": 0.0}
 
 
 def test_the_billed_deliveries_of_a_message_are_those_of_the_workspace(client: APIClient, pipeline: Pipeline) -> None:

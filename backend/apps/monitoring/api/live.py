@@ -10,6 +10,8 @@ from backend.apps.monitoring.api.serializers import ConditionSerializer
 class RateLimitStateSerializer(serializers.Serializer):
     tokens = serializers.IntegerField(help_text="Messages that may be sent at once.")
     most = serializers.IntegerField(help_text="Tokens after an idle period.")
+    messages = serializers.IntegerField(help_text="At most so many…")
+    period_seconds = serializers.FloatField(help_text="…in any period of this length.")
     waiting = serializers.IntegerField(help_text="Messages that wait for a token.")
 
 
@@ -20,6 +22,20 @@ class OutputStateSerializer(serializers.Serializer):
     held_until = serializers.DateTimeField(
         allow_null=True, help_text="Until when the receiver asked to be left alone (Retry-After); null if it did not."
     )
+
+
+class OutputLimitSerializer(serializers.Serializer):
+    pipeline = serializers.UUIDField()
+    output = serializers.CharField(help_text="The output, or the external call, that it limits.")
+    rate_limit = RateLimitStateSerializer()
+
+
+class RatesSerializer(serializers.Serializer):
+    """Messages per second."""
+
+    accepted = serializers.FloatField()
+    delivered = serializers.FloatField()
+    failed = serializers.FloatField(help_text="Those that became dead letters.")
 
 
 class MonthUsageSerializer(serializers.Serializer):
@@ -45,6 +61,14 @@ class LiveNewsSerializer(serializers.Serializer):
         many=True,
         allow_null=True,
         help_text="Of the workspace's pipelines, as /api/v1/conditions/ has them; null until they have been read.",
+    )
+    rates = RatesSerializer(
+        allow_null=True,
+        help_text="Of all pipelines of the workspace together, over the last three seconds that are complete; null "
+        "until they have been read.",
+    )
+    limits = OutputLimitSerializer(
+        many=True, help_text="Six rate limits of the workspace at most, those for which most messages wait first."
     )
     usage = MonthUsageSerializer(allow_null=True, help_text="Of the workspace; null until it has been read.")
     sql_sources = serializers.CharField(

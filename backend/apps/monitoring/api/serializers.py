@@ -81,7 +81,22 @@ class ActivitySerializer(serializers.Serializer):
     pipeline = serializers.UUIDField()
     delivered = serializers.ListField(child=serializers.IntegerField(), help_text="By hour, the current one last.")
     failed = serializers.ListField(child=serializers.IntegerField(), help_text="Dead letters by hour.")
+    backlog = serializers.IntegerField(
+        allow_null=True,
+        help_text="Messages that came in during these hours and were neither dropped nor, by the output that lags "
+        "most, delivered or given up; null without published outputs.",
+    )
     last_error = PipelineErrorSerializer(allow_null=True)
+
+
+class ConnectorActivitySerializer(serializers.Serializer):
+    """Who uses a connector, and how that goes."""
+
+    connector = serializers.UUIDField()
+    pipelines = serializers.IntegerField(help_text="How many pipelines use it in any version.")
+    last_error = PipelineErrorSerializer(
+        allow_null=True, help_text="The latest among the newest errors of the pipelines that deliver to it."
+    )
 
 
 class OutputBreakerSerializer(serializers.Serializer):

@@ -6,6 +6,7 @@ from backend.apps.monitoring.api.views import (
     AlertRuleViewSet,
     AlertViewSet,
     ConditionsView,
+    ConnectorActivityView,
     PipelineActivityViewSet,
     ThroughputView,
 )
@@ -18,6 +19,7 @@ router.register("pipelines", PipelineActivityViewSet, basename="pipeline-activit
 urlpatterns = [
     path("conditions/", ConditionsView.as_view()),
     path("activity/", ActivityView.as_view()),
+    path("connector-activity/", ConnectorActivityView.as_view()),
     path("throughput/", ThroughputView.as_view()),
     *router.urls,
 ]

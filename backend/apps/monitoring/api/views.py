@@ -16,6 +16,7 @@ from backend.apps.monitoring.api.serializers import (
     AlertRuleSerializer,
     AlertSerializer,
     ConditionSerializer,
+    ConnectorActivitySerializer,
     CountsSerializer,
     CountsStepSerializer,
     PipelineErrorSerializer,
@@ -23,7 +24,7 @@ from backend.apps.monitoring.api.serializers import (
 from backend.apps.monitoring.conditions import conditions_of
 from backend.apps.monitoring.models import Alert, AlertRule
 from backend.apps.pipelines.models import Pipeline
-from backend.apps.pipelines.selectors import pipelines_of
+from backend.apps.pipelines.selectors import pipelines_of, published_outputs
 from backend.apps.rest.parameters import query_ids, query_number
 from backend.apps.workspaces.api.base import actor_of, workspace_of
 
@@ -106,8 +107,20 @@ class ActivityView(APIView):
         """The last 24 hours of at most 100 pipelines, by hour; those that do not exist are left out."""
         ids = query_ids(request, "pipelines", most=_MOST_PIPELINES)
         shown = Pipeline.objects.filter(workspace=workspace_of(request), pk__in=ids)
-        activity = selectors.activity_of(map(str, shown.values_list("pk", flat=True)))
-        return Response(ActivitySerializer(activity, many=True).data)
+        published = published_outputs(shown)
+        outputs = {str(pk): list(published.get(str(pk), ())) for pk in shown.values_list("pk", flat=True)}
+        return Response(ActivitySerializer(selectors.activity_of(outputs), many=True).data)
+
+
+class ConnectorActivityView(APIView):
+    """How the connectors of the workspace are used."""
+
+    @extend_schema(responses=ConnectorActivitySerializer(many=True))
+    def get(self, request: Request) -> Response:
+        """How many pipelines use each connector, and the last error of its deliveries; those that none uses are left
+        out."""
+        activity = selectors.connector_activity(workspace_of(request))
+        return Response(ConnectorActivitySerializer(activity, many=True).data)
 
 
 class PipelineActivityViewSet(viewsets.GenericViewSet[Pipeline]):

@@ -313,6 +313,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/connector-activity/": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * @description How many pipelines use each connector, and the last error of its deliveries; those that none uses are left
+         *     out.
+         */
+        get: operations["connector_activity_list"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/connector-types/": {
         parameters: {
             query?: never;
@@ -1548,6 +1568,8 @@ export interface components {
             delivered: number[];
             /** @description Dead letters by hour. */
             failed: number[];
+            /** @description Messages that came in during these hours and were neither dropped nor, by the output that lags most, delivered or given up; null without published outputs. */
+            backlog: number | null;
             last_error: components["schemas"]["PipelineError"] | null;
         };
         Alert: {
@@ -2149,6 +2171,15 @@ export interface components {
             readonly updated_at: string;
             /** @description Sent back as If-Match, it prevents lost updates. */
             readonly etag: string;
+        };
+        /** @description Who uses a connector, and how that goes. */
+        ConnectorActivity: {
+            /** Format: uuid */
+            connector: string;
+            /** @description How many pipelines use it in any version. */
+            pipelines: number;
+            /** @description The latest among the newest errors of the pipelines that deliver to it. */
+            last_error: components["schemas"]["PipelineError"] | null;
         };
         /**
          * Connector input
@@ -3422,6 +3453,10 @@ export interface components {
             };
             /** @description Of the workspace's pipelines, as /api/v1/conditions/ has them; null until they have been read. */
             conditions: components["schemas"]["Condition"][] | null;
+            /** @description Of all pipelines of the workspace together, over the last three seconds that are complete; null until they have been read. */
+            rates: components["schemas"]["Rates"] | null;
+            /** @description Six rate limits of the workspace at most, those for which most messages wait first. */
+            limits: components["schemas"]["OutputLimit"][];
             /** @description Of the workspace; null until it has been read. */
             usage: components["schemas"]["MonthUsage"] | null;
             /** @description Differs as soon as a stream or table of the workspace is declared, gets columns or is dropped, for example because a connector has brought a new table; empty until it has been read. */
@@ -3755,6 +3790,13 @@ export interface components {
              */
             readonly until: string | null;
             readonly cause: string;
+        };
+        OutputLimit: {
+            /** Format: uuid */
+            pipeline: string;
+            /** @description The output, or the external call, that it limits. */
+            output: string;
+            rate_limit: components["schemas"]["RateLimitState"];
         };
         OutputState: {
             breaker: components["schemas"]["Breaker"];
@@ -4273,8 +4315,27 @@ export interface components {
             tokens: number;
             /** @description Tokens after an idle period. */
             most: number;
+            /** @description At most so many… */
+            messages: number;
+            /**
+             * Format: double
+             * @description …in any period of this length.
+             */
+            period_seconds: number;
             /** @description Messages that wait for a token. */
             waiting: number;
+        };
+        /** @description Messages per second. */
+        Rates: {
+            /** Format: double */
+            accepted: number;
+            /** Format: double */
+            delivered: number;
+            /**
+             * Format: double
+             * @description Those that became dead letters.
+             */
+            failed: number;
         };
         /**
          * @description * `batching` - batching
@@ -5772,6 +5833,25 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["Step"][];
+                };
+            };
+        };
+    };
+    connector_activity_list: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ConnectorActivity"][];
                 };
             };
         };
