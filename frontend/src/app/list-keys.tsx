@@ -14,7 +14,7 @@ export function ListKeys() {
     }
     const follow = (event: KeyboardEvent) => {
       if (event.ctrlKey || event.metaKey || event.altKey || isTyping(event.target) || document.querySelector('[role=dialog]')) return
-      const acts: Record<string, (() => void) | undefined> = { j: () => step(1), k: () => step(-1), x: choose, '/': search, '?': show }
+      const acts: Record<string, (() => void) | undefined> = { j: () => step(1), k: () => step(-1), x: () => choose(false), X: () => choose(true), '/': search, '?': show }
       const act = acts[event.key]
       if (!act) return
       event.preventDefault()
@@ -53,9 +53,10 @@ function step(by: 1 | -1) {
   next?.scrollIntoView({ block: 'nearest' })
 }
 
-function choose() {
+function choose(through: boolean) {
   const row = rowsOfList().find((one) => one.contains(document.activeElement))
-  row?.querySelector<HTMLInputElement>('input[type=checkbox]')?.click()
+  const box = row?.querySelector('input[type=checkbox]')
+  box?.dispatchEvent(new MouseEvent('click', { bubbles: true, cancelable: true, shiftKey: through }))
 }
 
 function search() {

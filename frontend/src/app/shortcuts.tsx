@@ -1,7 +1,7 @@
 import { Kbd, Modal, Table } from '@mantine/core'
 import { useTranslation } from 'react-i18next'
 
-const keys = ['j', 'k', 'enter', 'x', 'search', 'palette', 'help'] as const
+const keys = ['j', 'k', 'enter', 'x', 'through', 'search', 'palette', 'help'] as const
 
 /** What the keys do. */
 export function Shortcuts({ opened, onClose }: { opened: boolean; onClose: () => void }) {

@@ -1,5 +1,5 @@
 import { Checkbox } from '@mantine/core'
-import type { MouseEvent, ReactNode } from 'react'
+import { memo, useEffect, type MouseEvent, type ReactNode } from 'react'
 
 import classes from './data-table.module.css'
 import type { SortKey } from './sorting'
@@ -39,6 +39,8 @@ export interface TableProps<Row> {
   /** Shown below the row. */
   detail?: (row: Row) => ReactNode
   selection?: Selection<Row>
+  /** Told which rows exist in the page, once these have been the same for a moment: those on screen and some around. */
+  onShow?: (rows: Row[]) => void
   /** On its own on a page, instead of in a card. */
   isFramed?: boolean
   /** Few and short columns, for which a narrow screen has room: its rows do not become cards. */
@@ -48,16 +50,21 @@ export interface TableProps<Row> {
 export interface LongBodyProps<Row> extends TableProps<Row> {
   /** How many columns there are. */
   span: number
+  choose: Choose
 }
 
-export interface RowProps<Row> extends Omit<TableProps<Row>, 'rows'> {
+/** Switches whether a row is chosen; with `through` also all rows from the one that was switched before. */
+export type Choose = (key: string, through: boolean) => void
+
+export interface RowProps<Row> extends Omit<TableProps<Row>, 'rows' | 'onShow'> {
   row: Row
+  choose: Choose
   /** Its place in a long list. */
   index?: number
   measure?: (element: Element | null) => void
 }
 
-export function DataRow<Row>({ row, index, measure, columns, keyOf, onOpen, actions, selection }: RowProps<Row>) {
+function AnyRow<Row>({ row, index, measure, columns, keyOf, onOpen, actions, selection, choose }: RowProps<Row>) {
   const key = keyOf(row)
   return (
     <tr
@@ -70,11 +77,12 @@ export function DataRow<Row>({ row, index, measure, columns, keyOf, onOpen, acti
       onClick={onOpen && ((event) => isOnControl(event) || onOpen(row))}
     >
       {selection && (
-        <td role="cell" className={classes.choice}>
+        // Otherwise the browser marks the text between two clicks of which the second is with the shift key.
+        <td role="cell" className={classes.choice} onMouseDown={(event) => event.shiftKey && event.preventDefault()}>
           <Checkbox
             aria-label={selection.label(row)}
             checked={selection.chosen.has(key)}
-            onChange={() => selection.onChange(toggled(selection.chosen, key))}
+            onChange={({ nativeEvent }) => choose(key, (nativeEvent as PointerEvent).shiftKey)}
           />
         </td>
       )}
@@ -95,6 +103,9 @@ export function DataRow<Row>({ row, index, measure, columns, keyOf, onOpen, acti
   )
 }
 
+/** While a list is scrolled, only rows that come into sight are rendered. */
+export const DataRow = memo(AnyRow) as typeof AnyRow
+
 /** A cell without a value shows a dash, and is left out of a card. */
 function isNothing(value: ReactNode): boolean {
   return value === null || value === undefined || value === '' || value === '–'
@@ -109,8 +120,16 @@ function isOnControl(event: MouseEvent): boolean {
   return (event.target as Element).closest('a, button, input, label') !== null
 }
 
-function toggled(chosen: Set<string>, key: string): Set<string> {
-  const next = new Set(chosen)
-  if (!next.delete(key)) next.add(key)
-  return next
+const still = 200
+
+/** Tells which rows exist, once they have stopped changing. */
+export function useShown<Row>(rows: Row[], keyOf: (row: Row) => string, onShow: ((rows: Row[]) => void) | undefined) {
+  const keys = rows.map(keyOf).join()
+  useEffect(() => {
+    if (!onShow) return
+    const timer = setTimeout(() => onShow(rows), still)
+    return () => clearTimeout(timer)
+    // The same rows may be other objects after they are loaded again.
+    // eslint-disable-next-line react-hooks/exhaustive-deps
+  }, [keys, onShow])
 }

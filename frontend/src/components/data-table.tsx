@@ -1,10 +1,11 @@
 import { Checkbox, UnstyledButton } from '@mantine/core'
 import { IconArrowDown, IconArrowUp } from '@tabler/icons-react'
-import { Fragment, lazy, Suspense, useCallback, useMemo, type ComponentType } from 'react'
+import { Fragment, lazy, Suspense, useCallback, useMemo, useRef, type ComponentType } from 'react'
 import { useTranslation } from 'react-i18next'
 import { useSearchParams } from 'react-router'
 
-import { DataRow, type Column, type LongBodyProps, type TableProps } from './data-row'
+import { toggled, toggledThrough } from './choosing'
+import { DataRow, useShown, type Choose, type Column, type LongBodyProps, type TableProps } from './data-row'
 import classes from './data-table.module.css'
 import { sorted, sortingFrom, textOf, type Sorting } from './sorting'
 
@@ -18,7 +19,7 @@ const longest = 60
 
 /** Every list of the console: a table, whose rows are cards on a narrow screen, so that nothing is cut. */
 export function DataTable<Row>(props: TableProps<Row>) {
-  const { label, rows, columns, keyOf, actions, detail, selection, isFramed = false, isSmall = false } = props
+  const { label, rows, columns, keyOf, actions, detail, selection, onShow, isFramed = false, isSmall = false } = props
   const { t } = useTranslation()
   const [sorting, setSorting] = useSorting()
   const ordered = useMemo(() => {
@@ -26,6 +27,15 @@ export function DataTable<Row>(props: TableProps<Row>) {
     return column?.sortBy && sorting ? sorted(rows, column.sortBy, sorting.descends) : rows
   }, [rows, columns, sorting])
   const isLong = rows.length > longest && !detail
+  useShown(isLong ? [] : ordered, keyOf, isLong ? undefined : onShow)
+  const switched = useRef<string | null>(null)
+  const choose: Choose = (key, through) => {
+    const from = switched.current
+    switched.current = key
+    if (!selection) return
+    const { chosen, onChange } = selection
+    onChange(through && from !== null ? toggledThrough(chosen, ordered.map(keyOf), from, key) : toggled(chosen, key))
+  }
   // What is loaded later does not keep the type of its rows.
   const Long = LongBody as ComponentType<LongBodyProps<Row>>
   const span = columns.length + (actions ? 1 : 0) + (selection ? 1 : 0)
@@ -52,7 +62,7 @@ export function DataTable<Row>(props: TableProps<Row>) {
       </thead>
       {isLong ? (
         <Suspense fallback={<tbody role="rowgroup" aria-busy />}>
-          <Long {...props} rows={ordered} span={span} />
+          <Long {...props} rows={ordered} span={span} choose={choose} />
         </Suspense>
       ) : (
         <tbody role="rowgroup">
@@ -60,7 +70,7 @@ export function DataTable<Row>(props: TableProps<Row>) {
             const below = detail?.(row)
             return (
               <Fragment key={keyOf(row)}>
-                <DataRow {...props} row={row} />
+                <DataRow {...props} row={row} choose={choose} />
                 {below && (
                   <tr role="row" className={classes.detail}>
                     <td role="cell" className={classes.wide} colSpan={span}>
@@ -116,7 +126,7 @@ interface HeadProps<Row> {
 }
 
 function Head<Row>({ column, sorting, onSort }: HeadProps<Row>) {
-  const descends = sorting?.name === column.name ? sorting.descends : null
+  const descends = column.sortBy && sorting?.name === column.name ? sorting.descends : null
   const Icon = descends ? IconArrowDown : IconArrowUp
   return (
     <th

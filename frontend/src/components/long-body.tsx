@@ -1,7 +1,7 @@
 import { useWindowVirtualizer } from '@tanstack/react-virtual'
 import { useLayoutEffect, useRef, useState } from 'react'
 
-import { DataRow, type LongBodyProps } from './data-row'
+import { DataRow, useShown, type LongBodyProps } from './data-row'
 import classes from './data-table.module.css'
 
 const usualHeight = 40
@@ -11,9 +11,11 @@ export function LongBody<Row>({ span, ...props }: LongBodyProps<Row>) {
   const { rows, keyOf } = props
   const body = useRef<HTMLTableSectionElement>(null)
   const [top, setTop] = useState(0)
+  // What stands above the list may grow or shrink with anything that is rendered; the same number changes nothing.
+  // eslint-disable-next-line react-hooks/exhaustive-deps
   useLayoutEffect(() => {
-    if (body.current) setTop(body.current.getBoundingClientRect().top + window.scrollY)
-  }, [])
+    if (body.current) setTop(Math.round(body.current.getBoundingClientRect().top + window.scrollY))
+  })
   const virtualizer = useWindowVirtualizer({
     count: rows.length,
     estimateSize: () => usualHeight,
@@ -23,6 +25,11 @@ export function LongBody<Row>({ span, ...props }: LongBodyProps<Row>) {
     measureElement: (element) => element.getBoundingClientRect().height + parseFloat(getComputedStyle(element).marginBottom),
   })
   const shown = virtualizer.getVirtualItems()
+  useShown(
+    shown.map(({ index }) => rows[index] as Row),
+    keyOf,
+    props.onShow,
+  )
   const before = (shown[0]?.start ?? top) - top
   const after = virtualizer.getTotalSize() - ((shown[shown.length - 1]?.end ?? top) - top)
   return (

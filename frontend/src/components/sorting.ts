@@ -5,13 +5,15 @@ export interface Sorting {
   descends: boolean
 }
 
+const collator = new Intl.Collator()
+
 /** In the order of a key; rows without one are last, whatever the direction. Equal ones keep their order. */
 export function sorted<Row>(rows: Row[], keyOf: (row: Row) => SortKey, descends: boolean): Row[] {
   const direction = descends ? -1 : 1
   return [...rows].sort((a, b) => {
     const [left, right] = [keyOf(a), keyOf(b)]
     if (left === null || right === null) return (left === null ? 1 : 0) - (right === null ? 1 : 0)
-    if (typeof left === 'string' && typeof right === 'string') return direction * left.localeCompare(right)
+    if (typeof left === 'string' && typeof right === 'string') return direction * collator.compare(left, right)
     return direction * (Number(left) - Number(right))
   })
 }
