@@ -3,14 +3,13 @@ import { vi } from 'vitest'
 // What jsdom lacks and the components ask for. Tests that need no page run without it.
 if (typeof document !== 'undefined') {
   vi.stubGlobal('matchMedia', () => ({ matches: false, addEventListener: vi.fn(), removeEventListener: vi.fn() }))
-  vi.stubGlobal(
-    'ResizeObserver',
-    class {
-      observe = vi.fn()
-      unobserve = vi.fn()
-      disconnect = vi.fn()
-    },
-  )
+  class Observer {
+    observe = vi.fn()
+    unobserve = vi.fn()
+    disconnect = vi.fn()
+  }
+  vi.stubGlobal('ResizeObserver', Observer)
+  vi.stubGlobal('IntersectionObserver', Observer)
   Object.defineProperty(document, 'fonts', { value: new EventTarget() })
   Element.prototype.scrollIntoView = vi.fn()
 }

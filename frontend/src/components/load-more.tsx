@@ -1,19 +1,35 @@
 import { Button, Group } from '@mantine/core'
+import { useEffect, useRef } from 'react'
 import { useTranslation } from 'react-i18next'
 
 interface Pages {
   hasNextPage: boolean
   isFetchingNextPage: boolean
+  isFetchNextPageError: boolean
   fetchNextPage: () => unknown
 }
 
-/** Below a list that has further pages: loads the next one. */
-export function LoadMore({ query }: { query: Pages }) {
+/** How far below the window the end of a list may be when its next page is asked for. */
+const ahead = '800px'
+
+/** Below a list that has further pages: loads the next one when it comes near, or is asked for. */
+export function LoadMore({ query: { hasNextPage, isFetchingNextPage, isFetchNextPageError, fetchNextPage } }: { query: Pages }) {
   const { t } = useTranslation()
-  if (!query.hasNextPage) return null
+  const end = useRef<HTMLDivElement>(null)
+  // After a failure it is asked for by hand: a server that is away is not asked all the time.
+  const isReady = hasNextPage && !isFetchingNextPage && !isFetchNextPageError
+  useEffect(() => {
+    if (!isReady || !end.current) return
+    const observer = new IntersectionObserver((entries) => entries.some(({ isIntersecting }) => isIntersecting) && void fetchNextPage(), {
+      rootMargin: ahead,
+    })
+    observer.observe(end.current)
+    return () => observer.disconnect()
+  }, [isReady, fetchNextPage])
+  if (!hasNextPage) return null
   return (
-    <Group justify="center" mt="md">
-      <Button variant="default" loading={query.isFetchingNextPage} onClick={() => void query.fetchNextPage()}>
+    <Group justify="center" mt="md" ref={end}>
+      <Button variant="default" loading={isFetchingNextPage} onClick={() => void fetchNextPage()}>
         {t('deliveries.more')}
       </Button>
     </Group>

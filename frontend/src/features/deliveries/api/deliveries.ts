@@ -21,16 +21,17 @@ const keys = {
 
 const fresh = 5000
 
+/** One page of a list. */
+function pageOf(filter: Filter, cursor: string) {
+  const query: Filter = { ...filter, page_size: '100', ...(cursor && { cursor }) }
+  return { params: { query: query as Record<string, never> } }
+}
+
 export function useDeadLetters(filter: Filter) {
   return useInfiniteQuery({
     queryKey: keys.list(filter),
     initialPageParam: '',
-    queryFn: ({ pageParam }) =>
-      dataOf(
-        api.GET('/api/v1/dead-letters/', {
-          params: { query: { ...filter, ...(pageParam && { cursor: pageParam }) } as Record<string, never> },
-        }),
-      ),
+    queryFn: ({ pageParam }) => dataOf(api.GET('/api/v1/dead-letters/', pageOf(filter, pageParam))),
     getNextPageParam: (page) => cursorOf(page.next),
     refetchInterval: onlyAtTop(fresh),
   })
@@ -86,12 +87,7 @@ export function useAttempts(filter: Filter) {
   return useInfiniteQuery({
     queryKey: keys.attempts(filter),
     initialPageParam: '',
-    queryFn: ({ pageParam }) =>
-      dataOf(
-        api.GET('/api/v1/attempts/', {
-          params: { query: { ...filter, ...(pageParam && { cursor: pageParam }) } as Record<string, never> },
-        }),
-      ),
+    queryFn: ({ pageParam }) => dataOf(api.GET('/api/v1/attempts/', pageOf(filter, pageParam))),
     getNextPageParam: (page) => cursorOf(page.next),
     refetchInterval: onlyAtTop(fresh),
   })

@@ -1,6 +1,7 @@
 import { Box, Button, Group, UnstyledButton } from '@mantine/core'
 import { lazy, Suspense, useState } from 'react'
 import { useTranslation } from 'react-i18next'
+import { useSearchParams } from 'react-router'
 
 import { DataTable } from '@/components/data-table'
 import { LoadMore } from '@/components/load-more'
@@ -92,15 +93,21 @@ export function DeadLettersPage() {
   )
 }
 
+/** So many groups stand above the list at first, those with the most dead letters. */
+const groupsShown = 10
+
 function Summary({ groups }: { groups: DeadLetterGroup[] }) {
   const { t, i18n } = useTranslation()
   const nameOf = usePipelineName()
+  const [areAllWanted, setAllWanted] = useState(false)
+  // In an order of the reader's the first ones would be others.
+  const areAllShown = useSearchParams()[0].has('sort') || areAllWanted || groups.length <= groupsShown
   return (
     <Box mb="lg">
       <DataTable
         label={t('deadLetters.summary')}
         isFramed
-        rows={groups}
+        rows={areAllShown ? groups : groups.slice(0, groupsShown)}
         keyOf={({ pipeline, output, reason }) => `${pipeline}/${output}/${reason}`}
         columns={[
           {
@@ -122,6 +129,11 @@ function Summary({ groups }: { groups: DeadLetterGroup[] }) {
           { name: 'next', title: t('deadLetters.next'), cell: ({ next_due }) => (next_due ? <Time at={next_due} /> : t('deadLetters.byHand')), isStill: true },
         ]}
       />
+      {!areAllShown && (
+        <Button mt="xs" size="xs" variant="subtle" onClick={() => setAllWanted(true)}>
+          {t('deadLetters.allGroups', { count: groups.length })}
+        </Button>
+      )}
     </Box>
   )
 }
