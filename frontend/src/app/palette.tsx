@@ -3,12 +3,13 @@ import '@mantine/spotlight/styles.css'
 import { Spotlight, type SpotlightActionData } from '@mantine/spotlight'
 import { IconMailSearch, IconMoon, IconPlugConnected, IconPlus, IconRoute, IconSearch } from '@tabler/icons-react'
 import { useMantineColorScheme } from '@mantine/core'
+import { useState } from 'react'
 import { useTranslation } from 'react-i18next'
 import { useNavigate } from 'react-router'
 
 import { linkOf, pages } from '@/app/route-table'
-import { useConnectors } from '@/lib/queries/connectors'
-import { usePipelines } from '@/lib/queries/pipelines'
+import { useConnectorChoices } from '@/lib/queries/connectors'
+import { usePipelineChoices } from '@/lib/queries/pipelines'
 import { includes, useRole } from '@/lib/queries/session'
 
 const iconSize = 18
@@ -19,8 +20,9 @@ export function Palette() {
   const navigate = useNavigate()
   const role = useRole()
   const { toggleColorScheme } = useMantineColorScheme()
-  const pipelines = usePipelines().data ?? []
-  const connectors = useConnectors().data ?? []
+  const [typed, setTyped] = useState('')
+  const pipelines = usePipelineChoices(typed).data?.rows ?? []
+  const connectors = useConnectorChoices(typed).data?.rows ?? []
   const goTo = (path: string) => () => void navigate(path)
   const places = pages
     .filter(({ group, role: needed }) => group && includes(role, needed ?? 'viewer'))
@@ -44,6 +46,7 @@ export function Palette() {
       maxHeight={420}
       highlightQuery
       limit={40}
+      onQueryChange={setTyped}
       nothingFound={t('palette.nothing')}
       searchProps={{ placeholder: t('palette.search'), 'aria-label': t('palette.search'), leftSection: <IconSearch size={iconSize} /> }}
       actions={[

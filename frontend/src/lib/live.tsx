@@ -18,6 +18,10 @@ interface Live {
   outputs: LiveNews['outputs']
   /** Of the month that is billed; null until it is known. */
   usage: LiveNews['usage']
+  /** Of all pipelines of the workspace together; null until they are known. */
+  rates: LiveNews['rates']
+  /** Those of the workspace for which most messages wait. */
+  limits: LiveNews['limits']
   /** Differs as soon as a stream or table of Connect SQL does; empty until it is known. */
   sqlSources: LiveNews['sql_sources']
   watch: (owner: symbol, pipelines: string[]) => void
@@ -27,8 +31,11 @@ const Context = createContext<Live | null>(null)
 
 const secondsKept = 310
 
-type Numbers = Pick<Live, 'now' | 'counts' | 'outputs' | 'usage' | 'sqlSources'>
-const nothing: Numbers = { now: 0, counts: {}, outputs: {}, usage: null, sqlSources: '' }
+/** The server sends the numbers of so many pipelines at once. */
+export const mostWatched = 200
+
+type Numbers = Pick<Live, 'now' | 'counts' | 'outputs' | 'usage' | 'rates' | 'limits' | 'sqlSources'>
+const nothing: Numbers = { now: 0, counts: {}, outputs: {}, usage: null, rates: null, limits: [], sqlSources: '' }
 
 /** One socket for the whole console; pages say which pipelines they show. */
 export function LiveProvider({ children }: { children: ReactNode }) {
@@ -78,12 +85,20 @@ export function useLive(): Live {
 }
 
 /** What has left every chart, and pipelines that are not watched any more, are dropped. */
-function withNews(before: Numbers, { at, pipelines, outputs, usage, sql_sources }: LiveNews): Numbers {
+function withNews(before: Numbers, { at, pipelines, outputs, usage, rates, limits, sql_sources }: LiveNews): Numbers {
   const counts = Object.entries(pipelines).map(([pipeline, seconds]) => {
     const all = Object.entries(mergedSeconds(before.counts[pipeline] ?? {}, seconds))
     return [pipeline, Object.fromEntries(all.filter(([second]) => Number(second) >= at - secondsKept))] as const
   })
-  return { now: at, counts: Object.fromEntries(counts), outputs, usage: usage ?? before.usage, sqlSources: sql_sources || before.sqlSources }
+  return {
+    now: at,
+    counts: Object.fromEntries(counts),
+    outputs,
+    usage: usage ?? before.usage,
+    rates: rates ?? before.rates,
+    limits,
+    sqlSources: sql_sources || before.sqlSources,
+  }
 }
 
 /** The live counts of these pipelines since they were first watched, by second. */

@@ -8,7 +8,7 @@ import { needsOf, states, statusOf, troublesOf, type Finding, type State } from 
 const finding = (state: State, place = '') => ({ state, place }) as Finding
 const status = (state: State, ...more: State[]) => ({ ...finding(state), more: more.map((one) => finding(one)) })
 const pipeline = (id: string, state: State = 'unknown') => ({ id, status: status(state) }) as Pipeline
-const condition = (id: string, state: State, ...more: State[]): [string, Condition] => [id, { status: status(state, ...more) } as Condition]
+const condition = (id: string, state: State, ...more: State[]): [string, Condition] => [id, { pipeline: id, status: status(state, ...more) } as Condition]
 
 test('what the socket says is newer than what the list said', () => {
   const conditions = new Map([condition('a', 'blocked')])
@@ -24,14 +24,14 @@ test('what needs nobody is no trouble', () => {
 })
 
 test('the worst comes first, whatever the order of the pipelines', () => {
-  const conditions = new Map([condition('a', 'degraded'), condition('b', 'blocked', 'input_failing', 'degraded'), condition('c', 'failing')])
-  const needs = needsOf([pipeline('a'), pipeline('b'), pipeline('c'), pipeline('d')], conditions)
-  expect(needs.map(({ pipeline: { id }, finding: { state } }) => [state, id])).toEqual([
-    ['failing', 'c'],
-    ['blocked', 'b'],
-    ['input_failing', 'b'],
-    ['degraded', 'a'],
-    ['degraded', 'b'],
+  const conditions = [condition('a', 'degraded'), condition('b', 'blocked', 'input_failing', 'degraded'), condition('c', 'failing')].map(([, one]) => one)
+  const needs = needsOf([...conditions, condition('d', 'delivering')[1]], (id) => id.toUpperCase())
+  expect(needs.map(({ pipeline, finding: { state } }) => [state, pipeline.id, pipeline.name])).toEqual([
+    ['failing', 'c', 'C'],
+    ['blocked', 'b', 'B'],
+    ['input_failing', 'b', 'B'],
+    ['degraded', 'a', 'A'],
+    ['degraded', 'b', 'B'],
   ])
 })
 

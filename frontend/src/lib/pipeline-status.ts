@@ -47,13 +47,13 @@ export function statusOf(pipeline: Pipeline, conditions: Map<string, Condition> 
 export const troublesOf = (status: Status): Finding[] => [status, ...status.more].filter(isTrouble)
 
 export interface Need {
-  pipeline: Pipeline
+  pipeline: { id: string; name: string }
   finding: Finding
 }
 
 /** Everything that needs somebody, the worst first. */
-export function needsOf(pipelines: Pipeline[], conditions: Map<string, Condition>): Need[] {
-  return pipelines
-    .flatMap((pipeline) => troublesOf(statusOf(pipeline, conditions)).map((finding) => ({ pipeline, finding })))
+export function needsOf(conditions: Condition[], nameOf: (id: string) => string): Need[] {
+  return conditions
+    .flatMap(({ pipeline: id, status }) => troublesOf(status).map((finding) => ({ pipeline: { id, name: nameOf(id) }, finding })))
     .sort((a, b) => severity[a.finding.state] - severity[b.finding.state])
 }

@@ -73,15 +73,3 @@ export function ratesByEvent(seconds: Seconds, now: number, window: number): Rec
   }
   return Object.fromEntries(Object.entries(totals).map(([event, n]) => [event, n / window]))
 }
-
-/** The sum of several pipelines' counts, by second. */
-export function summed(all: Seconds[]): Seconds {
-  const total: Seconds = {}
-  for (const seconds of all) {
-    for (const [second, counts] of Object.entries(seconds)) {
-      const sum = (total[second] ??= {})
-      for (const [event, n] of Object.entries(counts)) sum[event] = (sum[event] ?? 0) + n
-    }
-  }
-  return total
-}

@@ -115,7 +115,7 @@ export function AlertRuleDialog({ rule, onClose }: Props) {
             label={t('alerts.connector')}
             description={t('alerts.connectorHint')}
             clearable
-            data={connectors.data?.map(({ id, name }) => ({ value: id, label: name })) ?? []}
+            data={connectors.data?.rows.map(({ id, name }) => ({ value: id, label: name })) ?? []}
             value={draft.connector ?? null}
             error={error('connector')}
             onChange={(connector) => change({ connector })}

@@ -55,3 +55,12 @@ export async function usersOf(id: string): Promise<string[]> {
   const users = await dataOf(api.GET('/api/v1/connectors/{id}/used-by/', { params: { path: { id } } }))
   return users.map(({ name }) => name)
 }
+
+/** By connector, how many pipelines use it and its last error; those that none uses are left out. */
+export function useConnectorActivity() {
+  return useQuery({
+    queryKey: [...keys.all, 'activity'],
+    queryFn: async () => new Map((await dataOf(api.GET('/api/v1/connector-activity/'))).map((activity) => [activity.connector, activity])),
+    refetchInterval: 60_000,
+  })
+}

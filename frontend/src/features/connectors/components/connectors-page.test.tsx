@@ -23,9 +23,10 @@ const type = (name: string, unavailable: string) => ({
 
 const connector = (name: string, failure: string) => ({ id: name, name, type: 'http', failure, updated_at: '2026-01-31T00:00:00Z' })
 
-function show(connectors: object[], types: object[]) {
+function show(connectors: object[], types: object[], activity: { connector: string }[] = []) {
   const client = new QueryClient({ defaultOptions: { queries: { staleTime: Infinity } } })
-  client.setQueryData(connectorKeys.all, connectors)
+  client.setQueryData(connectorKeys.list(''), { rows: connectors, count: connectors.length, hasMore: false })
+  client.setQueryData([...connectorKeys.all, 'activity'], new Map(activity.map((one) => [one.connector, one])))
   client.setQueryData(connectorKeys.types, types)
   render(
     <MantineProvider env="test">
@@ -45,6 +46,16 @@ test('a connector that cannot be used says why', () => {
   const row = (name: string) => screen.getByRole('link', { name }).closest('tr')?.textContent
   expect(row('crm')).toContain('The Python package pyrfc is not installed on this server.')
   expect(row('erp')).not.toContain('not installed')
+})
+
+test('a connector says how many pipelines use it and what failed last', () => {
+  const last_error = { at: '2026-01-31T00:00:00Z', stage: 'output crm', reason: 'http_422', message: 'The receiver answered 422.', message_id: '1' }
+  const used = { connector: 'crm', pipelines: 12, last_error }
+  show([connector('crm', ''), connector('erp', '')], [type('http', '')], [used])
+  const cell = (name: string, title: string) => screen.getByRole('link', { name }).closest('tr')?.querySelector(`[data-title="${title}"]`)?.textContent
+  expect([cell('crm', 'Pipelines'), cell('erp', 'Pipelines')]).toEqual(['12', '0'])
+  expect(cell('crm', 'Last error')).toContain('The receiver answered 422.')
+  expect(cell('erp', 'Last error')).toBe('')
 })
 
 test('a type that is unavailable cannot be chosen and says why', () => {

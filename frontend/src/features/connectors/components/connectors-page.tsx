@@ -1,30 +1,46 @@
 import { Anchor, Group, Text } from '@mantine/core'
+import { useDebouncedValue } from '@mantine/hooks'
 import { IconAlertTriangle } from '@tabler/icons-react'
 import { useTranslation } from 'react-i18next'
 import { Link } from 'react-router'
 
 import { ConfirmButton } from '@/components/confirm-button'
 import { DataTable } from '@/components/data-table'
+import { LastError } from '@/components/last-error'
+import { ListExtent } from '@/components/list-extent'
 import { Page } from '@/components/page'
+import { SearchInput } from '@/components/search-input'
 import { Empty, Loaded } from '@/components/states'
 import { Time } from '@/components/time'
 import { toastFailed } from '@/components/toasts'
-import { useDeleteConnector, usersOf } from '@/features/connectors/api/connectors'
+import { useConnectorActivity, useDeleteConnector, usersOf } from '@/features/connectors/api/connectors'
 import { NewConnector } from '@/features/connectors/components/type-picker'
-import { useConnectors, useConnectorTypes } from '@/lib/queries/connectors'
+import { count } from '@/lib/format'
+import { useConnectors, useConnectorTypes, type Connector } from '@/lib/queries/connectors'
+import { typing } from '@/lib/queries/listing'
 import { useServerTexts } from '@/lib/texts'
+import { useFilter } from '@/lib/use-filter'
 
 export function ConnectorsPage() {
-  const { t } = useTranslation()
+  const { t, i18n } = useTranslation()
   const text = useServerTexts()
-  const saved = useConnectors()
+  const { filter, set } = useFilter()
+  const search = filter.search ?? ''
+  const [settled] = useDebouncedValue(search, typing)
+  const saved = useConnectors(settled)
+  const activity = useConnectorActivity().data
+  const errorOf = ({ id }: Connector) => activity?.get(id)?.last_error
   const types = useConnectorTypes()
   const remove = useDeleteConnector()
   const titleOf = (type: string) => text(types.data?.find((known) => known.type === type)?.title ?? type)
   return (
     <Page purpose={t('connectors.purpose')} action={<NewConnector />}>
+      <Group mb="md">
+        <SearchInput value={search} onChange={(value) => set('search', value)} />
+      </Group>
+      <ListExtent query={saved} hint={t('table.searchHint')} />
       <Loaded query={saved}>
-        {(connectors) =>
+        {({ rows: connectors }) =>
           connectors.length ? (
             <DataTable
               label={t('connectors.title')}
@@ -62,6 +78,23 @@ export function ConnectorsPage() {
                 },
                 { name: 'type', title: t('common.type'), cell: ({ type }) => titleOf(type), sortBy: ({ type }) => titleOf(type) },
                 {
+                  name: 'pipelines',
+                  title: t('pipelines.title'),
+                  cell: ({ id }) => activity && count(activity.get(id)?.pipelines ?? 0, i18n.language),
+                  sortBy: ({ id }) => activity?.get(id)?.pipelines ?? 0,
+                  isNumber: true,
+                },
+                {
+                  name: 'error',
+                  title: t('pipelines.lastError'),
+                  cell: (connector) => {
+                    const error = errorOf(connector)
+                    return error && <LastError error={error} />
+                  },
+                  sortBy: (connector) => errorOf(connector)?.at ?? null,
+                  isWide: true,
+                },
+                {
                   name: 'updated',
                   title: t('common.updated'),
                   cell: ({ updated_at }) => <Time at={updated_at} />,
@@ -70,6 +103,8 @@ export function ConnectorsPage() {
                 },
               ]}
             />
+          ) : settled ? (
+            <Empty title={t('connectors.noMatch')} />
           ) : (
             <Empty title={t('connectors.empty')} hint={t('connectors.emptyHint')} action={<NewConnector />} />
           )

@@ -6,10 +6,9 @@ import { Link } from 'react-router'
 import { Loaded } from '@/components/states'
 import { Time } from '@/components/time'
 import { useBacklogs, useRecentChanges } from '@/features/overview/api/overview'
-import { limitsOf } from '@/features/overview/limits'
 import { bytes, count, duration } from '@/lib/format'
 import { useLive } from '@/lib/live'
-import type { Pipeline } from '@/lib/queries/pipelines'
+import { usePipelineName } from '@/lib/queries/pipelines'
 
 function Aside({ title, to, all, children }: { title: string; to: string; all: string; children: ReactNode }) {
   return (
@@ -80,30 +79,24 @@ export function Backlogs() {
   )
 }
 
-const limitsShown = 6
-
 /** What rate limits allow now and what waits for them, those with the most waiting first; nothing without any. */
-export function RateLimits({ pipelines }: { pipelines: Pipeline[] }) {
+export function RateLimits() {
   const { t, i18n } = useTranslation()
-  const { outputs, state } = useLive()
-  const limits = limitsOf(pipelines, outputs)
+  const nameOf = usePipelineName()
+  const { limits, state } = useLive()
   if (!limits.length) return null
-  const allowed = (pipeline: Pipeline, output: string) => {
-    const configured = pipeline.config.outputs?.find(({ name }) => name === output)?.rate_limit
-    return configured && t('overview.limit', { messages: count(configured.messages, i18n.language), period: duration(configured.period_seconds ?? 1, i18n.language) })
-  }
   return (
     <Aside title={t('overview.limits')} to="/pipelines" all={t('overview.toPipelines')}>
       <Stack gap="xs" c={state === 'live' ? undefined : 'dimmed'}>
-        {limits.slice(0, limitsShown).map(({ pipeline, output, limit }) => (
-          <Group key={`${pipeline.id} ${output}`} justify="space-between" wrap="nowrap" align="flex-start">
-            <Anchor component={Link} to={`/pipelines/${pipeline.id}/outputs`} size="sm" style={{ overflowWrap: 'anywhere' }}>
-              {pipeline.name}, {output}
+        {limits.map(({ pipeline, output, rate_limit: { messages, period_seconds, waiting } }) => (
+          <Group key={`${pipeline} ${output}`} justify="space-between" wrap="nowrap" align="flex-start">
+            <Anchor component={Link} to={`/pipelines/${pipeline}/outputs`} size="sm" style={{ overflowWrap: 'anywhere' }}>
+              {nameOf(pipeline)}, {output}
             </Anchor>
             <div style={{ textAlign: 'right', flexShrink: 0 }}>
-              <Text size="sm">{allowed(pipeline, output) ?? t('overview.tokens', { tokens: count(limit.tokens, i18n.language), most: count(limit.most, i18n.language) })}</Text>
-              <Text size="xs" c={limit.waiting ? 'yellow' : 'dimmed'}>
-                {t('overview.limited', { count: limit.waiting })}
+              <Text size="sm">{t('overview.limit', { messages: count(messages, i18n.language), period: duration(period_seconds, i18n.language) })}</Text>
+              <Text size="xs" c={waiting ? 'yellow' : 'dimmed'}>
+                {t('overview.limited', { count: waiting })}
               </Text>
             </div>
           </Group>

@@ -1,6 +1,6 @@
 import { Grid, Group, SimpleGrid, Stack, Text } from '@mantine/core'
 import { IconAlertTriangle, IconCircleCheck } from '@tabler/icons-react'
-import { useMemo, type ReactNode } from 'react'
+import type { ReactNode } from 'react'
 import { useTranslation } from 'react-i18next'
 
 import { RateChart } from '@/components/charts/rate-chart'
@@ -12,16 +12,14 @@ import { useBacklogs, useThroughput } from '@/features/overview/api/overview'
 import { Backlogs, MonthUsage, RateLimits, RecentChanges } from '@/features/overview/components/asides'
 import { Needs } from '@/features/overview/components/needs'
 import { count, perSecond } from '@/lib/format'
-import { useLiveCounts } from '@/lib/live'
+import { useLive } from '@/lib/live'
 import { needsOf } from '@/lib/pipeline-status'
 import { useConditions } from '@/lib/queries/conditions'
 import { useHealth } from '@/lib/queries/health'
-import { usePipelines, type Pipeline } from '@/lib/queries/pipelines'
+import type { Listing } from '@/lib/queries/listing'
+import { usePipelineName, usePipelines, type Pipeline } from '@/lib/queries/pipelines'
 import { includes, useRole } from '@/lib/queries/session'
-import { accepted, deadIn, deliveredIn, historyTimeline, ratesByEvent, summed } from '@/lib/rates'
-
-/** The socket sends five seconds; the two newest are still filling. */
-const window = 3
+import { historyTimeline } from '@/lib/rates'
 
 interface Props {
   /** Shown instead where nothing flows yet. */
@@ -35,19 +33,22 @@ export function OverviewPage({ guide, tools }: Props) {
   const pipelines = usePipelines()
   return (
     <LoadedPage query={pipelines}>
-      {(all) => (all.some((pipeline) => pipeline.published_version !== null) ? <Overview pipelines={all} tools={tools} /> : guide)}
+      {(all) =>
+        all.hasMore || all.rows.some((pipeline) => pipeline.published_version !== null) ? <Overview pipelines={all} tools={tools} /> : guide
+      }
     </LoadedPage>
   )
 }
 
-function Overview({ pipelines, tools }: { pipelines: Pipeline[]; tools: ReactNode }) {
+function Overview({ pipelines, tools }: { pipelines: Listing<Pipeline>; tools: ReactNode }) {
+  const nameOf = usePipelineName()
   const conditions = useConditions()
   const isAdmin = includes(useRole(), 'admin')
-  const needs = conditions.data && needsOf(pipelines, conditions.data)
+  const needs = conditions.data && needsOf([...conditions.data.values()], nameOf)
   return (
-    <Page purpose={needs && <HealthLine needs={new Set(needs.map(({ pipeline }) => pipeline.id)).size} pipelines={pipelines.length} />} action={tools}>
+    <Page purpose={needs && <HealthLine needs={new Set(needs.map(({ pipeline }) => pipeline.id)).size} pipelines={pipelines.count} />} action={tools}>
       <Stack gap="lg">
-        <Figures pipelines={pipelines} deadLetters={[...(conditions.data?.values() ?? [])].reduce((sum, { dead_letters }) => sum + dead_letters, 0)} />
+        <Figures deadLetters={[...(conditions.data?.values() ?? [])].reduce((sum, { dead_letters }) => sum + dead_letters, 0)} />
         <Grid gap="lg">
           <Grid.Col span={{ base: 12, lg: 8 }}>
             <Stack gap="lg">
@@ -59,7 +60,7 @@ function Overview({ pipelines, tools }: { pipelines: Pipeline[]; tools: ReactNod
           <Grid.Col span={{ base: 12, lg: 4 }}>
             <Stack gap="lg">
               <Backlogs />
-              <RateLimits pipelines={pipelines} />
+              <RateLimits />
               <MonthUsage />
             </Stack>
           </Grid.Col>
@@ -85,21 +86,20 @@ function HealthLine({ needs, pipelines }: { needs: number; pipelines: number }) 
   )
 }
 
-function Figures({ pipelines, deadLetters }: { pipelines: Pipeline[]; deadLetters: number }) {
+function Figures({ deadLetters }: { deadLetters: number }) {
   const { t, i18n } = useTranslation()
-  const { counts, now } = useLiveCounts(pipelines.map(({ id }) => id))
+  const { rates } = useLive()
   const backlogs = useBacklogs()
-  const rates = useMemo(() => ratesByEvent(summed(Object.values(counts)), now, window), [counts, now])
-  const rate = (value: number) => t('pipelines.ratePerSecond', { rate: perSecond(value, i18n.language) })
+  const rate = (value: number | undefined) => (value === undefined ? '–' : t('pipelines.ratePerSecond', { rate: perSecond(value, i18n.language) }))
   const waiting = backlogs.data?.reduce((sum, { lag }) => sum + (lag ?? 0), 0)
   return (
     <SimpleGrid cols={{ base: 2, md: 4 }}>
-      <Figure label={t('pipelines.nowIn')} value={rate(accepted(rates))} note={t('overview.window')} isLive />
-      <Figure label={t('pipelines.nowOut')} value={rate(deliveredIn(rates))} note={t('overview.window')} isLive />
+      <Figure label={t('pipelines.nowIn')} value={rate(rates?.accepted)} note={t('overview.window')} isLive />
+      <Figure label={t('pipelines.nowOut')} value={rate(rates?.delivered)} note={t('overview.window')} isLive />
       <Figure
         label={t('overview.failed')}
         value={count(deadLetters, i18n.language)}
-        note={t('overview.failedNow', { rate: rate(deadIn(rates)) })}
+        note={t('overview.failedNow', { rate: rate(rates?.failed) })}
         isLive
       />
       <Figure
@@ -111,9 +111,10 @@ function Figures({ pipelines, deadLetters }: { pipelines: Pipeline[]; deadLetter
   )
 }
 
-function Throughput({ pipelines }: { pipelines: Pipeline[] }) {
+function Throughput({ pipelines: { rows, hasMore } }: { pipelines: Listing<Pipeline> }) {
   const { t } = useTranslation()
-  const bornAt = new Date(Math.min(...pipelines.map(({ created_at }) => Date.parse(created_at))))
+  // Of too many to be loaded, the oldest are older than any chart.
+  const bornAt = new Date(hasMore ? 0 : Math.min(...rows.map(({ created_at }) => Date.parse(created_at))))
   return (
     <ThroughputCard ranges={['1', '24', '720']}>
       {(range) => (

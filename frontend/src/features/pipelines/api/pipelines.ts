@@ -1,4 +1,4 @@
-import { keepPreviousData, useMutation, useQuery, useQueryClient } from '@tanstack/react-query'
+import { useMutation, useQueries, useQuery, useQueryClient, type UseQueryResult } from '@tanstack/react-query'
 
 import { api, dataOf } from '@/lib/api/client'
 import type { components } from '@/lib/api/schema'
@@ -40,21 +40,22 @@ export type Activity = components['schemas']['Activity']
 /** The server answers for so many pipelines at once. */
 const activityOf = 100
 
-/** The last 24 hours of each pipeline, by its id. */
-export function useActivity(ids: string[]) {
-  return useQuery({
-    queryKey: ['activity', ids],
-    queryFn: async () => {
-      const parts = Array.from({ length: Math.ceil(ids.length / activityOf) }, (_, part) => ids.slice(part * activityOf, (part + 1) * activityOf))
-      const answers = await Promise.all(
-        parts.map((part) => dataOf(api.GET('/api/v1/activity/', { params: { query: { pipelines: part.join(',') } } }))),
-      )
-      return new Map(answers.flat().map((activity) => [activity.pipeline, activity]))
-    },
-    refetchInterval: 60_000,
-    placeholderData: keepPreviousData,
+/** The last 24 hours of each pipeline, by its id, as far as they are known. */
+export function useActivity(ids: string[]): Map<string, Activity> {
+  const parts = Array.from({ length: Math.ceil(ids.length / activityOf) }, (_, part) => ids.slice(part * activityOf, (part + 1) * activityOf))
+  return useQueries({
+    // Each part by itself, since the list grows while it is loaded.
+    queries: parts.map((part) => ({
+      queryKey: ['activity', part],
+      queryFn: () => dataOf(api.GET('/api/v1/activity/', { params: { query: { pipelines: part.join(',') } } })),
+      refetchInterval: 60_000,
+    })),
+    combine: byPipeline,
   })
 }
+
+const byPipeline = (parts: UseQueryResult<Activity[]>[]) =>
+  new Map(parts.flatMap(({ data = [] }) => data.map((activity) => [activity.pipeline, activity] as const)))
 
 export function useMetrics(id: string) {
   return useQuery({

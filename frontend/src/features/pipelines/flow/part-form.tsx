@@ -3,6 +3,7 @@ import type { RJSFSchema } from '@rjsf/utils'
 import { useMemo } from 'react'
 import { useTranslation } from 'react-i18next'
 
+import { ListExtent } from '@/components/list-extent'
 import { SchemaForm } from '@/components/schema-form/schema-form'
 import { Loaded } from '@/components/states'
 import { useMessageFields, usePipelineSchema } from '@/features/pipelines/api/pipelines'
@@ -42,7 +43,7 @@ export function PartForm({ pipeline, part, onChange, onSubmit, errors }: Props) 
     [schema.data, path, value.type],
   )
   const context = useMemo(
-    () => ({ connectors: connectors.data, types: types.data, messageFields: fields.data }),
+    () => ({ connectors: connectors.data?.rows, types: types.data, messageFields: fields.data }),
     [connectors.data, types.data, fields.data],
   )
   const uiSchema = useMemo(() => ({ index: { items: { 'ui:title': t('flow.field') } } }), [t])
@@ -51,6 +52,7 @@ export function PartForm({ pipeline, part, onChange, onSubmit, errors }: Props) 
     <Loaded query={{ ...schema, data: all, error: schema.error ?? connectors.error ?? types.error }}>
       {(form) => (
         <Stack gap="sm">
+          <ListExtent query={connectors} />
           {kind === 'input' && <InputType schema={schema.data as RJSFSchema} value={value} onChange={(type) => onChange({ type }, true)} />}
           <SchemaForm
             key={`${path} ${String(value.type)}`}

@@ -17,7 +17,7 @@ export function useNames(): (part: Part) => Pick<Look, 'title' | 'detail' | 'ico
   const { t } = useTranslation()
   const text = useServerTexts()
   const schema = usePipelineSchema().data
-  const connectors = useConnectors().data
+  const connectors = useConnectors().data?.rows
   const types = useConnectorTypes().data
   return useCallback(
     ({ path, kind, value }: Part) => {
