@@ -1,6 +1,7 @@
 """The console's own journeys, in a real browser."""
 
 import re
+from urllib.parse import quote
 
 from aiohttp import web
 from playwright.sync_api import Page, expect
@@ -186,3 +187,46 @@ def test_a_dead_letter_is_found_and_looked_at_by_the_keyboard_alone(page: Page, 
     expect(opener).to_be_focused()
     press("/")
     expect(page.locator("input[data-search]")).to_be_focused()
+
+
+def test_many_pipelines_are_paused_and_resumed_from_the_list(
+    page: Page, installation: Installation, inbox: Receiver
+) -> None:
+    prefix = name()
+    pipelines = [installation.publish_pipeline(f"{prefix} {number}", inbox.url) for number in range(3)]
+    output = installation.api("GET", f"pipelines/{pipelines[0]}/")[1]["config"]["outputs"][0]
+    draft = installation.create("pipelines/", {"name": f"{prefix} draft", "config": {"outputs": [output]}})["id"]
+
+    def paused() -> list[bool]:
+        return [installation.api("GET", f"pipelines/{pipeline}/")[1]["paused"] for pipeline in pipelines]
+
+    sign_in(page, installation)
+    page.goto(f"/pipelines?search={quote(prefix)}&sort=name")
+    boxes = page.get_by_role("checkbox", name=f"Select {prefix}")
+    chosen = page.get_by_role("group", name="Selected pipelines")
+    expect(boxes).to_have_count(4)
+    boxes.nth(0).click()
+    boxes.nth(1).click(modifiers=["Shift"])
+    chosen.get_by_role("button", name="Pause 2").click()
+    dialog = page.get_by_role("dialog", name="Pause 2 pipelines?")
+    dialog.get_by_role("button", name="Pause 2").click()
+    expect(page.get_by_text("2 pipelines paused")).to_be_visible()
+    expect(chosen).to_have_count(0)
+    assert paused() == [True, True, False]
+    expect(page.get_by_role("row").filter(has_text=f"{prefix} 1")).to_contain_text("Paused")
+    # By the keyboard alone: the first row, and all up to the second.
+    for key in ("j", "x", "j", "X"):
+        page.keyboard.press(key)
+    chosen.get_by_role("button", name="Resume 2").press("Enter")
+    page.get_by_role("dialog", name="Resume 2 pipelines?").get_by_role("button", name="Resume 2").press("Enter")
+    expect(page.get_by_text("2 pipelines resumed")).to_be_visible()
+    assert paused() == [False] * 3
+    # One that is refused is named, and stops none of the others.
+    page.get_by_role("checkbox", name="Select all shown").click()
+    assert installation.api("DELETE", f"pipelines/{draft}/")[0] == 204
+    chosen.get_by_role("button", name="Pause 4").click()
+    dialog = page.get_by_role("dialog", name="Pause 4 pipelines?")
+    dialog.get_by_role("button", name="Pause 4").click()
+    expect(dialog.get_by_role("listitem")).to_contain_text(f"{prefix} draft: ")
+    expect(dialog.get_by_text("1 pipeline was not changed")).to_be_visible()
+    assert paused() == [True] * 3

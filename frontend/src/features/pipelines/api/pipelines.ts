@@ -1,8 +1,10 @@
 import { useMutation, useQueries, useQuery, useQueryClient, type UseQueryResult } from '@tanstack/react-query'
+import { useEffect, useRef, useState } from 'react'
 
 import { api, dataOf } from '@/lib/api/client'
 import type { components } from '@/lib/api/schema'
-import { pipelineKeys as keys } from '@/lib/queries/pipelines'
+import { inTurn, type Progress } from '@/features/pipelines/in-turn'
+import { pipelineKeys as keys, type Pipeline } from '@/lib/queries/pipelines'
 
 /** A configuration that is being edited: the server is the one to say what it lacks. */
 export type Config = Record<string, unknown>
@@ -13,7 +15,7 @@ export interface PipelineDraft {
   config: Config
 }
 
-type Action = 'pause' | 'resume'
+export type Action = 'pause' | 'resume'
 
 const byId = (id: string) => ({ params: { path: { id } } })
 
@@ -207,6 +209,30 @@ export function usePipelineAction(id: string) {
     mutationFn: (action: Action) => dataOf(api.POST(`/api/v1/pipelines/{id}/${action}/`, byId(id))),
     onSuccess: () => client.invalidateQueries({ queryKey: keys.all }),
   })
+}
+
+/** Pauses or resumes many, one after the other; it ends early with the component that does it. */
+export function useActOnMany(action: Action) {
+  const client = useQueryClient()
+  const [progress, setProgress] = useState<Progress<Pipeline>>()
+  const isStopped = useRef(false)
+  const stop = () => {
+    isStopped.current = true
+  }
+  useEffect(
+    () => () => {
+      isStopped.current = true
+    },
+    [],
+  )
+  const start = async (pipelines: Pipeline[]) => {
+    isStopped.current = false
+    const act = ({ id }: Pipeline) => api.POST(`/api/v1/pipelines/{id}/${action}/`, byId(id))
+    const outcome = await inTurn(pipelines, act, setProgress, () => isStopped.current)
+    void client.invalidateQueries({ queryKey: keys.all })
+    return outcome
+  }
+  return { progress, start, stop }
 }
 
 /** Publishes the newest version, with a note on what it changes. */

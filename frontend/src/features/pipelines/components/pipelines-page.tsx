@@ -15,12 +15,14 @@ import { SavedViews } from '@/components/saved-views'
 import { SearchInput } from '@/components/search-input'
 import { Empty, Loaded } from '@/components/states'
 import { useActivity, type Activity } from '@/features/pipelines/api/pipelines'
+import { BulkBar } from '@/features/pipelines/components/bulk-bar'
 import { count, perSecond } from '@/lib/format'
 import { mostWatched, useLiveCounts } from '@/lib/live'
 import { isTrouble, severityOf, states, statusOf, type Status } from '@/lib/pipeline-status'
 import { useConditions } from '@/lib/queries/conditions'
 import { typing } from '@/lib/queries/listing'
 import { usePipelines, type Pipeline } from '@/lib/queries/pipelines'
+import { includes, useRole } from '@/lib/queries/session'
 import { accepted, deliveredIn, ratesByEvent } from '@/lib/rates'
 import { useServerTexts } from '@/lib/texts'
 import { useFilter } from '@/lib/use-filter'
@@ -88,10 +90,12 @@ interface TableProps {
 
 function PipelineTable({ pipelines, state }: TableProps) {
   const { t, i18n } = useTranslation()
+  const mayAct = includes(useRole(), 'operator')
   const conditions = useConditions()
   const activity = useActivity(useMemo(() => idsOf(pipelines), [pipelines]))
   const [visible, setVisible] = useState<string[]>([])
   const onShow = useCallback((rows: Pipeline[]) => setVisible(idsOf(rows)), [])
+  const [chosen, setChosen] = useState<Set<string>>(new Set())
   const of = (pipeline: Pipeline) => statusOf(pipeline, conditions.data)
   const shown = pipelines.filter((pipeline) => !state || of(pipeline).state === state)
   // The live numbers of a longer list are only known where somebody looks, so that it cannot be sorted by them.
@@ -116,6 +120,7 @@ function PipelineTable({ pipelines, state }: TableProps) {
         rows={[...(troubled ?? []), ...(others ?? [])]}
         keyOf={idOf}
         onShow={onShow}
+        selection={mayAct ? { chosen, onChange: setChosen, label: ({ name }) => t('pipelines.choose', { name }) } : undefined}
         columns={[
           {
             name: 'name',
@@ -168,6 +173,7 @@ function PipelineTable({ pipelines, state }: TableProps) {
           },
         ]}
       />
+      {mayAct && <BulkBar pipelines={shown} chosen={chosen} onChange={setChosen} />}
     </>
   )
 }
