@@ -161,6 +161,10 @@ bench-gateway: install frontend  ## Measure the read gateway beside a Kafka brok
 bench-config: install  ## Measure start, change and memory with 50,000 pipelines; writes tests/bench/results/config.md
 	$(BIN)/python -m tests.bench.config
 
+.PHONY: bench-lists
+bench-lists: install frontend  ## Measure the lists of 500 pipelines and 100,000 dead letters in a browser; writes tests/bench/results/lists.md
+	$(BIN)/python -m tests.bench.lists
+
 .PHONY: bench-connectors
 bench-connectors: install  ## Measure SQL inputs, files and leases, compared with a peer (PEER=binary); writes tests/bench/results/connectors.md
 	$(BIN)/python -m tests.bench.connectors $(if $(PEER),--peer $(PEER))
