@@ -297,6 +297,10 @@ async def test_a_stream_is_read_until_its_pipeline_is_paused_deleted_or_has_anot
     async def close(_: Any) -> None:
         closed.put_nowait(None)
 
+    async def is_closed() -> None:
+        async with asyncio.timeout(LIMIT_SECONDS):
+            await closed.get()
+
     async def lag(_: Any) -> int:
         return 42
 
@@ -308,16 +312,15 @@ async def test_a_stream_is_read_until_its_pipeline_is_paused_deleted_or_has_anot
         await wait_until_async(InputLease.objects.filter(pk=pipeline.pk, rows__gt=shown["rows"]).aexists)
         assert (shown["reading"], shown["first"], shown["breakpoint"]) == ("streaming", False, "")
         assert shown["began_at"] is not None
-        async with asyncio.timeout(LIMIT_SECONDS):
-            await act(pipeline_pause, pipeline)
-            await closed.get()
-            await act(pipeline_resume, pipeline)
-            await until_state(pipeline, state="reading")
-            await act(pipeline_pause, pipeline)
-            await closed.get()
-            await act(pipeline_delete, pipeline)
-            await sync_to_async(republished)(other, input={"type": "http"})
-            await closed.get()
+        await act(pipeline_pause, pipeline)
+        await is_closed()
+        await act(pipeline_resume, pipeline)
+        await until_state(pipeline, state="reading")
+        await act(pipeline_pause, pipeline)
+        await is_closed()
+        await act(pipeline_delete, pipeline)
+        await sync_to_async(republished)(other, input={"type": "http"})
+        await is_closed()
         assert (await state(other))["state"] == "none"
 
 
