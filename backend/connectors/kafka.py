@@ -47,7 +47,6 @@ class KafkaOptions(Options):
         "value, which deletes what has its key from compacted topics and from tables of Connect SQL.",
         examples=["after"],
     )
-
     keep_headers: bool = Field(
         True,
         description="Whether the headers of a record that was read, from another topic for example, are written with "

@@ -16,6 +16,7 @@ from backend.apps.deliveries.selectors import breakers_not_closed, letters_by_re
 from backend.apps.exports.selectors import gathered_messages, unstored_files
 from backend.apps.jobs.selectors import StageTroubles, stage_troubles
 from backend.apps.manager.models import InputLease
+from backend.apps.monitoring.selectors import ask_errors
 from backend.apps.pipelines.models import Pipeline, PipelineVersion, Provisioning, Registration
 from backend.apps.pipelines.selectors import version_failures
 from backend.apps.workspaces.models import Workspace
@@ -26,7 +27,6 @@ from backend.network.redis_client import redis_client
 from backend.telemetry import events, keys
 
 _LATENCY = events.LATENCY.encode()
-_ERRORS_READ = 20
 _WAITS_FOR_ITS_TURN = Reason.RATE_LIMITED
 """The reason of dead letters that need nobody."""
 
@@ -105,7 +105,7 @@ def _live(rows: Mapping[UUID, dict[str, Any]], letters: Letters) -> _Live:
             batch.hgetall(keys.by_second(str(pk), minute - 1))
             batch.hgetall(keys.by_second(str(pk), minute))
         for pk in letters:
-            batch.lrange(keys.errors(str(pk)), 0, _ERRORS_READ - 1)
+            ask_errors(batch, str(pk))
         answers = iter(batch.execute())
     return _Live(
         breakers,

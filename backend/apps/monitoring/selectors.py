@@ -36,8 +36,7 @@ def counts_now(pipeline_id: str, minutes: int) -> dict[str, Any]:
     now = int(time.time())
     since = now - minutes * 60
     with redis_client().pipeline(transaction=True) as batch:
-        for minute in range(since // 60, now // 60 + 1):
-            batch.hgetall(keys.by_second(pipeline_id, minute))
+        _ask_minutes(batch, pipeline_id, since, now)
         for hour in range(now // 3600 - _HOURS_READ + 1, now // 3600 + 1):
             batch.hgetall(keys.by_hour(pipeline_id, hour))
         hashes = batch.execute()
@@ -91,7 +90,7 @@ def connector_activity(workspace: Workspace) -> list[dict[str, Any]]:
     outputs = published_outputs(Pipeline.objects.filter(workspace=workspace))
     with redis_client().pipeline(transaction=False) as batch:
         for pipeline_id in outputs:
-            batch.lrange(keys.errors(pipeline_id), 0, _ERRORS_READ - 1)
+            ask_errors(batch, pipeline_id)
         answers = batch.execute()
     latest: dict[str, dict[str, Any]] = {}
     for connectors, entries in zip(outputs.values(), answers, strict=True):
@@ -109,10 +108,21 @@ def connector_activity(workspace: Workspace) -> list[dict[str, Any]]:
 def counts_by_second(pipeline_id: str, minutes: int) -> Seconds:
     """Counts of the last minutes, by Unix second and event."""
     now = int(time.time())
+    since = now - minutes * 60
     with redis_client().pipeline(transaction=False) as batch:
-        for minute in range(now // 60 - minutes, now // 60 + 1):
-            batch.hgetall(keys.by_second(pipeline_id, minute))
-        return seconds_of(batch.execute(), since=now - minutes * 60)
+        _ask_minutes(batch, pipeline_id, since, now)
+        return seconds_of(batch.execute(), since=since)
+
+
+def _ask_minutes(batch: Any, pipeline_id: str, since: int, now: int) -> None:
+    """For the counts of the minutes that have these seconds."""
+    for minute in range(since // 60, now // 60 + 1):
+        batch.hgetall(keys.by_second(pipeline_id, minute))
+
+
+def ask_errors(batch: Any, pipeline_id: str) -> None:
+    """For the newest errors of a pipeline, as JSON."""
+    batch.lrange(keys.errors(pipeline_id), 0, _ERRORS_READ - 1)
 
 
 def rates_of(outputs: Mapping[str, Iterable[str]]) -> dict[str, float]:
