@@ -229,4 +229,5 @@ def test_many_pipelines_are_paused_and_resumed_from_the_list(
     dialog.get_by_role("button", name="Pause 4").click()
     expect(dialog.get_by_role("listitem")).to_contain_text(f"{prefix} draft: ")
     expect(dialog.get_by_text("1 pipeline was not changed")).to_be_visible()
+    expect(dialog.get_by_text("4 of 4")).to_be_visible()
     assert paused() == [True] * 3
