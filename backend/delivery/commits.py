@@ -57,6 +57,13 @@ class SetAside:
             self._last[key] = commit
             self._added.append((key, commit))
 
+    def holds(self, key: Hashable) -> bool:
+        """Whether ``committed`` would wait."""
+        if not self._added:
+            return False
+        self._forget()
+        return key in self._last
+
     async def committed(self, key: Hashable) -> bool:
         """Waits for the commit of the key's last one, if there is one; not for long."""
         self._forget()

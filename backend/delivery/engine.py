@@ -68,7 +68,10 @@ class DeliveryEngine:
         slot = WindowSlot(self._window, len(message.body))
         former = redelivery.read_at if redelivery else ()
         try:
-            runtime, accepted = await self._accept(message, position, slot, redelivery, commit)
+            runtime = self._runtime_now(message) or await self._later_runtime(message, redelivery, commit)
+            accepted = self._accept(
+                runtime, message, position=position, slot=slot, redelivery=redelivery, commit=commit
+            )
         except UnknownPipelineError as error:
             reason = Reason.UNKNOWN_OUTPUT if only else Reason.UNKNOWN_PIPELINE
             letter = read_at(message, (*former, position))
@@ -105,11 +108,17 @@ class DeliveryEngine:
         await asyncio.gather(*(output.close() for output in self._outputs.values()))
         await self._gate.close()
 
-    async def _accept(
-        self, message: Message, position: str, slot: WindowSlot, redelivery: Redelivery | None, commit: Commit
-    ) -> tuple[RuntimePipeline, list[tuple[Output, Delivery]]]:
-        """The message's turn at each of its outputs, taken in the order in which messages of its key arrived, although
-        one version's configuration may be there before another's. Raises UnknownPipelineError, EvictedError."""
+    def _runtime_now(self, message: Message) -> RuntimePipeline | None:
+        """The message's configuration, unless it has to wait for that or for one of its key; then None."""
+        key = (message.pipeline_id, message.key)
+        if key in self._accepting or self._set_aside.holds(key):
+            return None
+        return self._config.runtime_now(message)
+
+    async def _later_runtime(self, message: Message, redelivery: Redelivery | None, commit: Commit) -> RuntimePipeline:
+        """The message's configuration, in the order in which messages of its key arrived, although one version's may be
+        there before another's: nothing may be awaited between this and ``_accept``. Raises UnknownPipelineError,
+        EvictedError."""
         key = (message.pipeline_id, message.key)
         before = self._accepting.get(key)
         accepted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -118,29 +127,7 @@ class DeliveryEngine:
             runtime = await self._config.runtime(message, after=before)
             if not await self._set_aside.committed(key):
                 raise EvictedError
-            only = redelivery.output if redelivery else ""
-            outputs = [output for output in runtime.outputs if only in ("", output.name)]
-            if not outputs:
-                raise UnknownPipelineError(f"Version {message.version} of the pipeline has no output {only}.")
-            kind: Kind = "redelivery" if redelivery else "first"
-            former = redelivery.read_at if redelivery else ()
-            return runtime, [
-                (
-                    output,
-                    output.accept(
-                        config,
-                        message.version,
-                        message,
-                        position,
-                        kind=kind,
-                        slot=slot,
-                        read_at=former,
-                        commit=commit,
-                    ),
-                )
-                for config in outputs
-                for output in [self._output(message.pipeline_id, config)]
-            ]
+            return runtime
         except EvictedError:
             if not redelivery:
                 self._set_aside.add(key, commit)
@@ -149,6 +136,41 @@ class DeliveryEngine:
             accepted.set_result(None)
             if self._accepting.get(key) is accepted:
                 del self._accepting[key]
+
+    def _accept(
+        self,
+        runtime: RuntimePipeline,
+        message: Message,
+        *,
+        position: str,
+        slot: WindowSlot,
+        redelivery: Redelivery | None,
+        commit: Commit,
+    ) -> list[tuple[Output, Delivery]]:
+        """The message's turn at each of its outputs. Raises UnknownPipelineError."""
+        only = redelivery.output if redelivery else ""
+        outputs = [output for output in runtime.outputs if only in ("", output.name)]
+        if not outputs:
+            raise UnknownPipelineError(f"Version {message.version} of the pipeline has no output {only}.")
+        kind: Kind = "redelivery" if redelivery else "first"
+        former = redelivery.read_at if redelivery else ()
+        return [
+            (
+                output,
+                output.accept(
+                    config,
+                    message.version,
+                    message,
+                    position,
+                    kind=kind,
+                    slot=slot,
+                    read_at=former,
+                    commit=commit,
+                ),
+            )
+            for config in outputs
+            for output in [self._output(message.pipeline_id, config)]
+        ]
 
     async def _deliver_to(self, output: Output, delivery: Delivery, workspace: str) -> list[Record]:
         """Never raises: what came of the message at other outputs must not be lost."""

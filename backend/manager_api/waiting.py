@@ -97,6 +97,14 @@ class WaitingConfig:
         EvictedError."""
         return await self._wait_for(self._config.runtime, message, after)
 
+    def runtime_now(self, message: Message) -> RuntimePipeline | None:
+        """The same if there is nothing to wait for, else None: nearly every message waits for nothing, and waiting has
+        its cost even when it is over at once."""
+        runtime = self._config.fresh_runtime(message.pipeline_id, message.version)
+        if runtime is not None:
+            self._note_served(message.pipeline_id)
+        return runtime
+
     def queues(self) -> list[ConfigQueue]:
         """What waits now. A pipeline's queue is stuck once its configuration was found to be unavailable, or did not
         come within a second, and another pipeline's was there: while the manager provides none, nobody needs room."""
@@ -127,11 +135,10 @@ class WaitingConfig:
                 try:
                     configuration = await fetch(message.pipeline_id, message.version)
                 except ConfigUnavailableError as error:
-                    self._note(message, error)
+                    self._note_unavailable(message, error)
                     await asyncio.sleep(_RETRY_SECONDS)
                 else:
-                    self._unavailable.discard(message.pipeline_id)
-                    self._served.add(message.pipeline_id)
+                    self._note_served(message.pipeline_id)
                     return configuration
         except UnknownPipelineError:
             self._unavailable.discard(message.pipeline_id)
@@ -146,7 +153,11 @@ class WaitingConfig:
         finally:
             del self._waiting[task]
 
-    def _note(self, message: Message, error: ConfigUnavailableError) -> None:
+    def _note_served(self, pipeline_id: str) -> None:
+        self._unavailable.discard(pipeline_id)
+        self._served.add(pipeline_id)
+
+    def _note_unavailable(self, message: Message, error: ConfigUnavailableError) -> None:
         if message.pipeline_id in self._unavailable:
             return
         self._unavailable.add(message.pipeline_id)

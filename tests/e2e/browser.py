@@ -58,12 +58,24 @@ def page(browser: Browser, installation: Installation) -> Iterator[Page]:
             faults.append(f"{message.text} ({place['url']}:{place['lineNumber']})")
 
     opened.on("console", note)
+    requests = Requests(opened)
     yield opened
+    _print_state(opened, requests)
     context.close()
     # The browser also notes every refused request, beginning with that for the session.
     unexpected = [fault for fault in faults if not fault.startswith("Failed to load resource")]
     assert not unexpected, unexpected
     assert "Traceback" not in log.read_bytes()[read:].decode()
+
+
+def _print_state(page: Page, requests: "Requests") -> None:
+    """What a failed test's report shows of the page beside the expectation that was not met."""
+    if page.is_closed():
+        return
+    focused = page.evaluate("document.activeElement?.outerHTML.slice(0, 300)")
+    print(f"The page was at {page.url}, with the focus on {focused}.")
+    print("Unanswered requests:", requests.unanswered() or "none")
+    print(page.locator("body").inner_text()[:3000])
 
 
 def sign_in(page: Page, installation: Installation, username: str = "admin", password: str = "") -> None:
@@ -94,6 +106,9 @@ class Requests:
         requests for long."""
         expect(self._page.get_by_role("heading", level=1).first).to_be_visible()
         wait_until(self._are_all_answered, interval=0)
+
+    def unanswered(self) -> list[str]:
+        return [request.url for request in self._open]
 
     def _begins(self, request: Request) -> None:
         self._open.add(request)

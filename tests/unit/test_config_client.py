@@ -213,3 +213,17 @@ async def test_what_changed_while_no_stream_was_open_is_fetched_with_the_next(
     manager.complete_snapshot()
     await changed(client)
     assert await password_of(client, pipeline) == "second"
+
+
+async def test_what_is_fresh_is_there_without_waiting(
+    client: ConfigClient, manager: Manager, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pipeline = manager.add(uuid4())
+    assert client.fresh_runtime(pipeline, 1) is None
+    held = await client.runtime(pipeline, 1)
+    assert client.fresh_runtime(pipeline, 1) is held
+    assert client.fresh_runtime(pipeline, 2) is None
+    # What is old is fetched anew by whoever waits for it.
+    monkeypatch.setattr(config_client, "_RUNTIME_FRESH_SECONDS", 0.0)
+    assert client.fresh_runtime(pipeline, 1) is None
+    assert client.held_runtime(pipeline, 1) is held

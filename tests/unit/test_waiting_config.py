@@ -24,6 +24,9 @@ class Config:
 
     version = runtime
 
+    def fresh_runtime(self, pipeline_id: str, version: int) -> Any:
+        return (pipeline_id, version) if self.available.is_set() else None
+
 
 class Recorder:
     def __init__(self) -> None:
@@ -85,3 +88,22 @@ async def test_what_does_not_exist_is_not_waited_for() -> None:
     config.available.set()
     with pytest.raises(UnknownPipelineError):
         await WaitingConfig(config, Recorder(), "a stage").version(message("unknown"))  # type: ignore[arg-type]
+
+
+async def test_what_is_there_ends_the_outage_of_its_pipeline(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(waiting, "_RETRY_SECONDS", 0.01)
+    config, recorder = Config(), Recorder()
+    stage = WaitingConfig(config, recorder, "a stage")  # type: ignore[arg-type]
+    waited = asyncio.create_task(stage.runtime(message("a")))
+    while not recorder.errors:
+        await asyncio.sleep(0)
+    assert stage.runtime_now(message("a")) is None
+    [queue] = stage.queues()
+    assert not queue.is_stuck  # nobody has been served
+    config.available.set()
+    assert stage.runtime_now(message("b")) == ("b", 3)
+    [queue] = stage.queues()
+    assert queue.is_stuck
+    assert stage.runtime_now(message("a")) == ("a", 3)
+    assert stage._unavailable == set()
+    await waited

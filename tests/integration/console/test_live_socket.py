@@ -54,12 +54,13 @@ class Socket(ApplicationCommunicator):
         received: dict[str, Any] = json.loads((await self.receive_output(30))["text"])
         return received
 
-    async def news_with(self, name: str, pipeline: str) -> dict[str, Any]:
-        """The first news that have the pipeline under this name."""
+    async def news_with(self, pipeline: str, *names: str) -> dict[str, Any]:
+        """The first news that have the pipeline under each of these names, which may first come in different rounds."""
         for _ in range(5000):
-            if pipeline in (news := await self.receive_json())[name]:
+            news = await self.receive_json()
+            if all(pipeline in news[name] for name in names):
                 return news
-        raise AssertionError(f"There were no {name} of the pipeline.")
+        raise AssertionError(f"There were never {' and '.join(names)} of the pipeline.")
 
     async def disconnect(self) -> None:
         await self.send_input({"type": "websocket.disconnect", "code": 1000})
@@ -91,7 +92,7 @@ async def test_pipelines_of_other_workspaces_do_not_exist() -> None:
     socket = Socket(await sync_to_async(cookie_of)(user))
     await socket.connect()
     await socket.send_json({"pipelines": [foreign, "nonsense", mine]})
-    news = await socket.news_with("pipelines", mine)
+    news = await socket.news_with(mine, "pipelines")
     assert foreign not in news["pipelines"]
     await socket.send_json({"pipelines": []})
     while (await socket.receive_json())["pipelines"]:
@@ -149,7 +150,7 @@ async def test_every_socket_of_a_workspace_gets_all_that_is_live_in_it(monkeypat
         await socket.connect()
         await socket.send_json({"pipelines": [pipeline]})
     for socket in sockets:
-        news = await socket.news_with("outputs", pipeline)
+        news = await socket.news_with(pipeline, "outputs", "pipelines")
         LiveNewsSerializer(data=news).is_valid(raise_exception=True)
         assert max(seconds["input.accepted"] for seconds in news["pipelines"][pipeline].values()) == 7
         output = news["outputs"][pipeline]["out"]

@@ -177,6 +177,9 @@ class Published:
             self.late.discard((pipeline_id, version))
         return self.versions[pipeline_id, version]
 
+    def fresh_runtime(self, pipeline_id: str, version: int) -> RuntimePipeline | None:
+        return None if (pipeline_id, version) in self.late else self.versions[pipeline_id, version]
+
 
 class EngineModel(RuleBasedStateMachine):
     def __init__(self) -> None:

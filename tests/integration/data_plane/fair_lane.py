@@ -31,6 +31,9 @@ class Described:
     async def runtime(self, pipeline_id: str, version: int) -> RuntimePipeline:
         return self._pipelines[pipeline_id]
 
+    def fresh_runtime(self, pipeline_id: str, version: int) -> RuntimePipeline:
+        return self._pipelines[pipeline_id]
+
     @staticmethod
     def _runtime(pipeline: str, url: str, config: dict[str, Any]) -> RuntimePipeline:
         output = OutputConfig.model_validate({"name": "out", "connector": str(uuid.uuid4())} | config)

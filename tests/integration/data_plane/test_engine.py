@@ -66,6 +66,11 @@ class Known:
             raise UnknownPipelineError("There is no such version.")
         return self.pipelines[pipeline_id, version]
 
+    def fresh_runtime(self, pipeline_id: str, version: int) -> RuntimePipeline | None:
+        if self.missing or version in self.unavailable or version in self.slow:
+            return None
+        return self.pipelines[pipeline_id, version]
+
     def add(self, **urls: str) -> str:
         """A pipeline with an output for each URL."""
         connections = {name: RuntimeConnector(type="http", connection={"url": url}) for name, url in urls.items()}
