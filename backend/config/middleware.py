@@ -1,4 +1,5 @@
 from collections.abc import Callable
+from urllib.parse import unquote
 
 from django.contrib.auth import logout
 from django.db import InterfaceError, OperationalError
@@ -31,6 +32,19 @@ class UnavailableServiceMiddleware:
         return None
 
 
+class UnstorableRequestMiddleware:
+    """Answers 400 to addresses and cookies with the character U+0000, which PostgreSQL refuses in any text."""
+
+    def __init__(self, get_response: Handler) -> None:
+        self._get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponse:
+        sent = [request.path_info, unquote(request.META.get("QUERY_STRING", "")), *request.COOKIES.values()]
+        if any("\0" in text for text in sent):
+            return _problem(400, "Bad Request", "The address or a cookie has the character U+0000: remove it.")
+        return self._get_response(request)
+
+
 class ProviderSessionMiddleware:
     """Signs out users whose session the identity provider has ended."""
 
@@ -47,11 +61,12 @@ class ProviderSessionMiddleware:
 
 
 def unavailable(service: str) -> JsonResponse:
-    body = {
-        "type": "about:blank",
-        "title": f"{service} is unavailable",
-        "status": 503,
-        "detail": f"{service} cannot be reached. The console recovers automatically when it is available again.",
-        "service": service,
-    }
-    return JsonResponse(body, status=503, content_type="application/problem+json", headers={"Retry-After": "2"})
+    detail = f"{service} cannot be reached. The console recovers automatically when it is available again."
+    response = _problem(503, f"{service} is unavailable", detail, service=service)
+    response["Retry-After"] = "2"
+    return response
+
+
+def _problem(status: int, title: str, detail: str, **more: str) -> JsonResponse:
+    body = {"type": "about:blank", "title": title, "status": status, "detail": detail, **more}
+    return JsonResponse(body, status=status, content_type="application/problem+json")

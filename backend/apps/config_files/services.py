@@ -20,6 +20,7 @@ from django.db import transaction
 from pydantic import Field, TypeAdapter, ValidationError
 
 from backend.apps.audit.services import CHANGED
+from backend.apps.config_files.loader import load_all
 from backend.apps.connectors.models import Connector
 from backend.apps.connectors.secret_store import StagedSecrets, connection_load
 from backend.apps.connectors.services import (
@@ -181,13 +182,9 @@ def dump(documents: Iterable[dict[str, Any]]) -> str:
 
 def parse(text: str, source: str = "") -> list[Document]:
     """The documents of a YAML text. Raises ConfigError, which names the source."""
-    try:
-        loaded = [document for document in yaml.safe_load_all(text) if document is not None]
-    except yaml.YAMLError as error:
-        raise ConfigError({source or "yaml": [f"This is not YAML: {' '.join(str(error).split())}."]}) from None
     documents: list[Document] = []
     errors: dict[str, list[str]] = {}
-    for index, document in enumerate(loaded):
+    for index, document in enumerate(load_all(text, source)):
         try:
             documents.append(_DOCUMENT.validate_python(document))
         except ValidationError as error:

@@ -21,10 +21,14 @@ from backend.apps.monitoring.live import broadcaster, group_of
 from backend.apps.pipelines.models import Pipeline
 from backend.apps.workspaces.models import User, Workspace
 from backend.apps.workspaces.selectors import memberships_of
+from backend.domain import screening
+from backend.domain.errors import ConfigError
 from backend.network import tasks
 
 _MOST_PIPELINES = 200
 _UNAUTHENTICATED = 4401
+_INVALID_DATA = 1007
+"""RFC 6455 7.4.1."""
 _CHECK_SECONDS = 5.0
 """How often the session and the membership of an open socket are checked."""
 
@@ -55,7 +59,12 @@ class LiveConsumer(AsyncJsonWebsocketConsumer):
         await broadcaster.leave(self.channel_name)
         await self.channel_layer.group_discard(group_of(self._joined), self.channel_name)
 
-    async def receive_json(self, content: Any, **kwargs: Any) -> None:
+    async def receive(self, text_data: str | None = None, bytes_data: bytes | None = None, **kwargs: Any) -> None:
+        try:
+            content = screening.load_json((text_data or "").encode())
+        except ConfigError:
+            await self.close(code=_INVALID_DATA)
+            return
         requested = content.get("pipelines") if isinstance(content, dict) else None
         if isinstance(requested, list) and self._check is not None:
             ids = [known for text in requested[:_MOST_PIPELINES] if (known := _uuid(text)) is not None]

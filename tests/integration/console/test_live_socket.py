@@ -100,6 +100,26 @@ async def test_pipelines_of_other_workspaces_do_not_exist() -> None:
     await socket.disconnect()
 
 
+@pytest.mark.parametrize(
+    "sent", [{"text": "{"}, {"text": "[" * 100_000}, {"text": r'"\ud800"'}, {"bytes": b"\x00"}], ids=str
+)
+async def test_a_message_that_is_no_document_ends_its_socket_alone(sent: dict[str, Any]) -> None:
+    workspace, pipeline = await sync_to_async(a_pipeline)()
+    user = await sync_to_async(factories.admin_of)(workspace)
+    cookie = await sync_to_async(cookie_of)(user)
+    socket, neighbour = Socket(cookie), Socket(cookie)
+    for one in (socket, neighbour):
+        await one.connect()
+    await socket.send_input({"type": "websocket.receive", **sent})
+    while (output := await socket.receive_output(30))["type"] != "websocket.close":
+        pass
+    assert output["code"] == 1007
+    await neighbour.send_json({"pipelines": [pipeline]})
+    await neighbour.news_with(pipeline, "pipelines")
+    for one in (socket, neighbour):
+        await one.disconnect()
+
+
 async def test_a_workspace_that_is_not_the_users_is_refused() -> None:
     workspace, _ = await sync_to_async(a_pipeline)()
     user = await sync_to_async(factories.make_user)()
