@@ -5,7 +5,7 @@ from typing import Any, Literal
 import jsonschema_rs
 from pydantic import Field, JsonValue, field_validator
 
-from backend.domain import limits, paths
+from backend.domain import limits, paths, times
 from backend.domain.json_schemas import SchemaWork, schema_work
 from backend.domain.transforms.base import Step, Transform, TransformError, transforms
 
@@ -19,8 +19,20 @@ _ALTERNATIVES = frozenset({"anyOf", "oneOf"})
 def _validator(schema: dict[str, Any]) -> Any:
     # This regular expression engine runs in linear time. References to other documents are rejected.
     return jsonschema_rs.validator_for(
-        schema, pattern_options=jsonschema_rs.RegexOptions(), retriever=_reject, validate_formats=True
+        schema,
+        pattern_options=jsonschema_rs.RegexOptions(),
+        retriever=_reject,
+        validate_formats=True,
+        formats={"date-time": _is_date_time},
     )
+
+
+_DATE_TIME = jsonschema_rs.validator_for({"format": "date-time"}, validate_formats=True)
+
+
+def _is_date_time(text: str) -> bool:
+    # The library takes the last second of any day in UTC for a leap second.
+    return _DATE_TIME.is_valid(text) and (":60" not in text or times.is_iso8601(text))
 
 
 def _reject(uri: str) -> Any:
