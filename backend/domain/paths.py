@@ -47,7 +47,7 @@ def get(document: Any, steps: tuple[str, ...]) -> Any:
     for step in steps:
         if isinstance(document, dict):
             document = document.get(step, MISSING)
-        elif isinstance(document, list) and _is_index(step) and int(step) < len(document):
+        elif isinstance(document, list) and is_index(step) and int(step) < len(document):
             document = document[int(step)]
         else:
             return MISSING
@@ -73,21 +73,21 @@ def remove(document: Any, steps: tuple[str, ...]) -> Any:
     last = steps[-1]
     if isinstance(parent, dict):
         return parent.pop(last, MISSING)
-    if isinstance(parent, list) and _is_index(last) and int(last) < len(parent):
+    if isinstance(parent, list) and is_index(last) and int(last) < len(parent):
         return parent.pop(int(last))
     return MISSING
 
 
-def _is_index(step: str) -> bool:
+def is_index(step: str) -> bool:
     return step.isascii() and step.isdigit() and len(step) < 10
 
 
 def _assign(container: Any, step: str, value: Any) -> None:
     if isinstance(container, dict):
         container[step] = value
-    elif isinstance(container, list) and _is_index(step) and int(step) < len(container):
+    elif isinstance(container, list) and is_index(step) and int(step) < len(container):
         container[int(step)] = value
-    elif isinstance(container, list) and (step == "-" or (_is_index(step) and int(step) == len(container))):
+    elif isinstance(container, list) and (step == "-" or (is_index(step) and int(step) == len(container))):
         container.append(value)
     else:
         raise PathError(f"{step!r} cannot be set here: the value around it is {_kind(container)}.")

@@ -9,6 +9,7 @@ from typing import Annotated, Any, ClassVar, Literal, Union
 import re2
 from pydantic import Field, field_validator
 
+from backend.domain.comparison import exact, kind_of
 from backend.domain.model import StrictModel
 from backend.domain.patterns import check_pattern
 
@@ -22,18 +23,6 @@ _EARTH_KILOMETRES = 6371.0088
 _NO_BACKTRACKING = re2.Options()
 _NO_BACKTRACKING.log_errors = False
 _NO_BACKTRACKING.max_mem = 1 << 20
-
-
-def kind_of(value: Any) -> str:
-    """The kind of a value. Values of different kinds are neither equal nor ordered: true is not 1."""
-    if isinstance(value, bool):
-        return "boolean"
-    return "text" if isinstance(value, str) else "number" if isinstance(value, int | float | Decimal) else "other"
-
-
-def exact(value: Any) -> Any:
-    """A float as the decimal that was written, since messages are read that way and 1.1 must equal 1.1."""
-    return Decimal(repr(value)) if isinstance(value, float) else value
 
 
 class FieldCondition(StrictModel):

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any, Generic, Literal, TypeVar
 
+from backend.domain.comparison import SCALARS, exact, kind_of
 from backend.domain.filters.conditions import (
     All,
     Any_,
@@ -25,8 +26,6 @@ from backend.domain.filters.conditions import (
     Predicate,
     Prefix,
     every,
-    exact,
-    kind_of,
 )
 
 K = TypeVar("K", bound=Hashable)
@@ -106,7 +105,7 @@ class PredicateIndex(Generic[K]):
         keys = set(self._always)
         for name, value in index.items():
             kind = kind_of(value)
-            if kind != "other":
+            if kind in SCALARS:
                 keys.update(self._equal.get((name, kind, value), ()))
                 if (name, kind) in self._intervals:
                     self._intervals[name, kind].collect(value, keys)

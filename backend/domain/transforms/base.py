@@ -120,7 +120,9 @@ class FieldTransform(Transform):
     """A step that makes one value of another: in its place, or in ``to``."""
 
     path: paths.FieldPath = Field(description="Field to take the value from.")
-    to: paths.FieldPath | None = Field(None, description="Where the result goes; in the field's own place without it.")
+    to: paths.FieldPath | None = Field(
+        None, description="Where the result goes, replacing what is there; in the field's own place without it."
+    )
     on_missing: OnMissing = Field(
         "skip", description="A message without the field: continues unchanged, is dropped, or becomes a dead letter."
     )

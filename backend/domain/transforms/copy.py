@@ -15,7 +15,7 @@ class Copy(FieldTransform):
     example = {"type": "copy", "path": "user.email", "to": "contact"}
 
     type: Literal["copy"] = "copy"
-    to: paths.FieldPath = Field(description="Field to write the copy to.")
+    to: paths.FieldPath = Field(description="Field to write the copy to, which replaces what is there.")
 
     def compile_value(self) -> Callable[[Any], Any]:
         # Later steps change documents in place, and must not change the original through the copy.

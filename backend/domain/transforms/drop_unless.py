@@ -1,20 +1,20 @@
-import operator
 from collections.abc import Callable
 from typing import Any, Literal
 
 from pydantic import Field, JsonValue, model_validator
 
 from backend.domain import paths
+from backend.domain.comparison import are_equal, are_ordered, exact
 from backend.domain.transforms.base import Step, Transform, transforms
 
 _COMPARE: dict[str, Callable[[Any, Any], bool]] = {
-    "equals": operator.eq,
-    "not_equals": operator.ne,
-    "less_than": operator.lt,
-    "less_or_equal": operator.le,
-    "greater_than": operator.gt,
-    "greater_or_equal": operator.ge,
-    "in": lambda value, allowed: value in allowed,
+    "equals": are_equal,
+    "not_equals": lambda value, other: not are_equal(value, other),
+    "less_than": lambda value, other: are_ordered(value, other) and value < other,
+    "less_or_equal": lambda value, other: are_ordered(value, other) and value <= other,
+    "greater_than": lambda value, other: are_ordered(value, other) and value > other,
+    "greater_or_equal": lambda value, other: are_ordered(value, other) and value >= other,
+    "in": lambda value, allowed: any(are_equal(value, one) for one in allowed),
 }
 
 
@@ -48,14 +48,10 @@ class DropUnless(Transform):
         steps = paths.parse_path(self.path)
         if self.condition == "exists":
             return lambda document: [document] if paths.get(document, steps) is not paths.MISSING else []
-        compare = _COMPARE[self.condition]
+        compare, wanted = _COMPARE[self.condition], exact(self.value)
 
         def step(document: Any) -> list[Any]:
             value = paths.get(document, steps)
-            try:
-                kept = value is not paths.MISSING and compare(value, self.value)
-            except TypeError:  # values of different types have no order
-                kept = False
-            return [document] if kept else []
+            return [document] if value is not paths.MISSING and compare(value, wanted) else []
 
         return step

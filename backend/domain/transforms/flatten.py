@@ -9,7 +9,7 @@ from backend.domain.transforms.base import Step, Transform, TransformError, on_m
 
 @transforms.register
 class Flatten(Transform):
-    """Flattens nested objects: {"a": {"b": 1}} becomes {"a_b": 1}."""
+    """Flattens nested objects: {"a": {"b": 1}} becomes {"a_b": 1}. Two fields that would have one name are an error."""
 
     example = {"type": "flatten", "separator": "_"}
 
@@ -40,23 +40,26 @@ class Flatten(Transform):
         return step
 
     def _flattener(self) -> Callable[[dict[str, Any]], dict[str, Any]]:
-        def walk(value: Any, name: str) -> Iterator[tuple[str, Any]]:
+        def walk(value: Any, name: str, place: str) -> Iterator[tuple[str, str, Any]]:
             if isinstance(value, dict) and value:
                 children = list(value.items())
             elif isinstance(value, list) and value and self.lists:
                 children = [(str(index), element) for index, element in enumerate(value)]
             else:
-                yield name, value
+                yield name, place, value
                 return
             for key, child in children:
-                yield from walk(child, f"{name}{self.separator}{key}" if name else key)
+                yield from walk(child, f"{name}{self.separator}{key}" if place else key, f"{place}/{key}")
 
         def flat(nested: dict[str, Any]) -> dict[str, Any]:
             made: dict[str, Any] = {}
             size = 0
-            for name, value in walk(nested, "") if nested else ():
+            for name, place, value in walk(nested, "", "") if nested else ():
                 size += len(name)
                 limits.check_body(size)
+                if name in made:
+                    first = next(other for flat, other, _ in walk(nested, "", "") if flat == name)
+                    raise TransformError(f"{first} and {place} would both become {name}: choose another separator.")
                 made[name] = value
             return made
 

@@ -3,7 +3,7 @@ from typing import Any, Literal
 from pydantic import Field
 
 from backend.domain.paths import MISSING, FieldPath, get, parse_path, put
-from backend.domain.transforms.base import OnMissing, Step, Transform, on_missing, transforms
+from backend.domain.transforms.base import OnMissing, Step, Transform, TransformError, on_missing, transforms
 
 
 @transforms.register
@@ -24,13 +24,25 @@ class Keep(Transform):
         fields = [(parse_path(path), on_missing(path, self.on_missing)) for path in self.paths]
 
         def step(document: Any) -> Any:
+            if not isinstance(document, dict):
+                raise TransformError("The message is not an object.")
             kept: dict[str, Any] = {}
             for steps, missing in fields:
                 value = get(document, steps)
                 if value is not MISSING:
+                    _check_stays(document, steps)
                     put(kept, steps, value)
                 elif not missing(kept):
                     return ()
             return (kept,)
 
         return step
+
+
+def _check_stays(document: Any, steps: tuple[str, ...]) -> None:
+    """Raises TransformError for an element of a list, which would have another place among those that are kept."""
+    for number, step in enumerate(steps):
+        if isinstance(document, list):
+            whole = "/".join(("", *steps[:number]))
+            raise TransformError(f"{whole} is a list, of which no single elements can be kept: keep the whole list.")
+        document = document[step]

@@ -14,7 +14,7 @@ class Rename(Transform):
 
     type: Literal["rename"] = "rename"
     path: paths.FieldPath = Field(description="Field to move.")
-    to: paths.FieldPath = Field(description="New path of the field.")
+    to: paths.FieldPath = Field(description="New path of the field, which replaces what is there.")
     on_missing: OnMissing = Field(
         "skip", description="A message without the field: continues unchanged, is dropped, or becomes a dead letter."
     )

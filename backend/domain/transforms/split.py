@@ -9,7 +9,7 @@ from backend.domain.transforms.base import OnMissing, Step, Transform, Transform
 
 @transforms.register
 class Split(Transform):
-    """Splits a list into one message per element."""
+    """Splits a list into one message per element. An empty list gives none."""
 
     example = {"type": "split", "path": "items"}
 

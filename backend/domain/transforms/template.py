@@ -14,7 +14,7 @@ class Template(Transform):
     example = {"type": "template", "path": "title", "template": "Order {{order.id}} of {{user.name}}"}
 
     type: Literal["template"] = "template"
-    path: paths.FieldPath = Field(description="Field to write.")
+    path: paths.FieldPath = Field(description="Field to write, which replaces what is there.")
     template: TextTemplate = Field(description="The text. {{order.id}} is replaced with that field's value.")
     on_missing: OnMissing | Literal["empty"] = Field(
         "empty",

@@ -16,7 +16,7 @@ class Uuid(Transform):
     example = {"type": "uuid", "path": "id", "of": ["shop", "order.number"]}
 
     type: Literal["uuid"] = "uuid"
-    path: paths.FieldPath = Field(description="Field to write.")
+    path: paths.FieldPath = Field(description="Field to write, which replaces what is there.")
     of: list[paths.FieldPath] = Field(
         default_factory=list,
         description="Fields that the UUID (version 5) is derived from; if empty, the whole message.",
