@@ -3,7 +3,7 @@ from typing import Any, Literal
 
 from pydantic import Field, model_validator
 
-from backend.domain import formats
+from backend.domain import csv_text, formats, xml_text
 from backend.domain.avro.schema import AvroSchema
 from backend.domain.transforms.base import Encoded, Step, Transform, transforms
 
@@ -18,10 +18,11 @@ class Encode(Transform):
 
     type: Literal["encode"] = "encode"
     format: Literal["csv", "xml", "avro"] = Field(
-        description="csv: one row. xml: @name becomes an attribute. avro: one binary datum."
+        description="csv: one row, in which missing fields and null are empty. xml: @name becomes an attribute, a list "
+        "repeats its element. avro: one binary datum."
     )
-    delimiter: str = Field(",", min_length=1, max_length=1, description="For CSV: separator between the values.")
-    columns: list[str] = Field(default_factory=list, description="For CSV: fields to write, in order.")
+    delimiter: csv_text.Delimiter = Field(",", description="For CSV: separator between the values.")
+    columns: csv_text.Columns = Field(default_factory=list, description="For CSV: fields to write, in order.")
     root: str = Field("message", pattern=r"^[A-Za-z_][\w.-]*$", description="For XML: name of the root element.")
     avro_schema: formats.AvroOption = Field(None, validate_default=True, description="For Avro: schema to write with.")
 
@@ -37,7 +38,7 @@ class Encode(Transform):
 
     def _writer(self) -> Callable[[Any], bytes]:
         if self.format == "csv":
-            return lambda document: formats.write_csv(document, self.delimiter, self.columns)
+            return lambda document: csv_text.write(document, self.delimiter, self.columns)
         if self.format == "xml":
-            return lambda document: formats.write_xml(document, self.root)
+            return lambda document: xml_text.write(document, self.root)
         return AvroSchema(self.avro_schema).write
