@@ -5,9 +5,9 @@ import { useBlocker } from 'react-router'
 
 /**
  * Asks before typed work is lost, by a link, the browser's buttons or by closing the page. Returns a function to be
- * called before leaving on purpose.
+ * called before leaving on purpose. `isKept` says whether the browser keeps the work as a draft.
  */
-export function useUnsaved(isDirty: boolean) {
+export function useUnsaved(isDirty: boolean, isKept = false) {
   const mayLeave = useRef(false)
   const blocker = useBlocker(
     ({ currentLocation, nextLocation }) => isDirty && !mayLeave.current && currentLocation.pathname !== nextLocation.pathname,
@@ -22,15 +22,15 @@ export function useUnsaved(isDirty: boolean) {
     release: () => {
       mayLeave.current = true
     },
-    guard: <Question opened={blocker.state === 'blocked'} onStay={() => blocker.reset?.()} onLeave={() => blocker.proceed?.()} />,
+    guard: <Question isKept={isKept} opened={blocker.state === 'blocked'} onStay={() => blocker.reset?.()} onLeave={() => blocker.proceed?.()} />,
   }
 }
 
-function Question({ opened, onStay, onLeave }: { opened: boolean; onStay: () => void; onLeave: () => void }) {
+function Question({ isKept, opened, onStay, onLeave }: { isKept: boolean; opened: boolean; onStay: () => void; onLeave: () => void }) {
   const { t } = useTranslation()
   return (
     <Modal opened={opened} onClose={onStay} title={t('unsaved.title')} centered>
-      <Text size="sm">{t('unsaved.text')}</Text>
+      <Text size="sm">{t(isKept ? 'unsaved.kept' : 'unsaved.text')}</Text>
       <Group justify="flex-end" mt="lg">
         <Button variant="default" color="red" onClick={onLeave}>
           {t('unsaved.leave')}

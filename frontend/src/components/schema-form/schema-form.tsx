@@ -1,6 +1,5 @@
 import './mantine.css'
 
-import { Alert, Anchor, List } from '@mantine/core'
 import type { IChangeEvent } from '@rjsf/core'
 import { withTheme } from '@rjsf/core'
 import mantineTemplates from '@rjsf/mantine/lib/templates/index.js'
@@ -9,7 +8,6 @@ import SelectWidget from '@rjsf/mantine/lib/widgets/SelectWidget.js'
 import TextareaWidget from '@rjsf/mantine/lib/widgets/TextareaWidget.js'
 import type { ErrorSchema, RJSFSchema, UiSchema } from '@rjsf/utils'
 import { englishStringTranslator, TranslatableString } from '@rjsf/utils'
-import { IconAlertTriangle } from '@tabler/icons-react'
 import { useMemo, type ReactNode } from 'react'
 import { useTranslation } from 'react-i18next'
 
@@ -47,16 +45,14 @@ interface Props {
   onSubmit: () => void
   /** The server's sentences by dotted field path, relative to the form's data. */
   errors: Record<string, string[]>
-  /** Whether the errors are also listed above the form. */
-  hasSummary?: boolean
   children?: ReactNode
 }
 
 /**
- * A form made of a JSON Schema. The server is the validator: its errors are shown at their
- * fields and, with links, above them.
+ * A form made of a JSON Schema. The server is the validator: its errors are shown at their fields. A page lists those
+ * of all its fields by a ProblemList.
  */
-export function SchemaForm({ id, schema, uiSchema, context, errors, hasSummary = true, children, ...rest }: Props) {
+export function SchemaForm({ id, schema, uiSchema, context, errors, children, ...rest }: Props) {
   const { t } = useTranslation()
   const text = useServerTexts()
   const types = context?.types
@@ -69,56 +65,34 @@ export function SchemaForm({ id, schema, uiSchema, context, errors, hasSummary =
     [TranslatableString.KeyLabel]: t('common.name'),
     [TranslatableString.NewStringDefault]: '',
   }
-  const paths = Object.keys(errors)
   return (
-    <>
-      {hasSummary && paths.length > 0 && (
-        <Alert color="red" icon={<IconAlertTriangle />} title={t('common.problems')} mb="md" role="alert">
-          <List size="sm">
-            {paths.map((path) => (
-              <List.Item key={path}>
-                <Anchor size="sm" href={`#${fieldId(id, path)}`}>
-                  {path || t('common.problems')}
-                </Anchor>
-                {': '}
-                {errors[path]?.join(' ')}
-              </List.Item>
-            ))}
-          </List>
-        </Alert>
-      )}
-      <Form
-        id={id}
-        idPrefix={id}
-        schema={prepared}
-        uiSchema={{
-          'ui:submitButtonOptions': { norender: true },
-          'ui:title': ' ',
-          'ui:options': { label: false },
-          ...uiSchema,
-        }}
-        formData={rest.value}
-        formContext={context}
-        validator={validator}
-        widgets={widgets}
-        fields={fields}
-        templates={templates}
-        translateString={(phrase, parameters) => own[phrase] ?? text(englishStringTranslator(phrase, parameters))}
-        extraErrors={errorSchema(errors)}
-        showErrorList={false}
-        noHtml5Validate
-        // The library names the field that was typed in, and none for defaults that it fills in.
-        onChange={(event: IChangeEvent, field) => rest.onChange(event.formData as FormData, field !== undefined)}
-        onSubmit={rest.onSubmit}
-      >
-        {children ?? <></>}
-      </Form>
-    </>
+    <Form
+      id={id}
+      idPrefix={id}
+      schema={prepared}
+      uiSchema={{
+        'ui:submitButtonOptions': { norender: true },
+        'ui:title': ' ',
+        'ui:options': { label: false },
+        ...uiSchema,
+      }}
+      formData={rest.value}
+      formContext={context}
+      validator={validator}
+      widgets={widgets}
+      fields={fields}
+      templates={templates}
+      translateString={(phrase, parameters) => own[phrase] ?? text(englishStringTranslator(phrase, parameters))}
+      extraErrors={errorSchema(errors)}
+      showErrorList={false}
+      noHtml5Validate
+      // The library names the field that was typed in, and none for defaults that it fills in.
+      onChange={(event: IChangeEvent, field) => rest.onChange(event.formData as FormData, field !== undefined)}
+      onSubmit={rest.onSubmit}
+    >
+      {children ?? <></>}
+    </Form>
   )
-}
-
-function fieldId(prefix: string, path: string): string {
-  return [prefix, ...path.split('.')].filter(Boolean).join('_')
 }
 
 /** Turns `{"outputs.0.name": ["…"]}` into the nested shape that the form library reads. */

@@ -3,8 +3,7 @@ import type { WidgetProps } from '@rjsf/utils'
 import { useState } from 'react'
 import { useTranslation } from 'react-i18next'
 
-/** What the server sends in place of a stored secret; sent back, it keeps the secret. */
-const mask = '********'
+import { mask } from '@/lib/drafts'
 
 /** A secret: stored ones are never shown, only replaced. */
 export function SecretWidget({ id, label, value, required, rawErrors, options, onChange }: WidgetProps) {

@@ -2,6 +2,7 @@ import { Button, Group, Modal, NumberInput, Select, Stack, Switch, TextInput } f
 import { useState, type SubmitEvent } from 'react'
 import { useTranslation } from 'react-i18next'
 
+import { useDraft } from '@/components/draft'
 import { PipelineSelect } from '@/components/pipeline-select'
 import { toastDone, toastFailed } from '@/components/toasts'
 import { useSaveAlertRule, type AlertRule, type AlertRuleDraft } from '@/features/alerts/api/alerts'
@@ -35,6 +36,9 @@ const ofPipelines: AlertRule['kind'][] = [
   'registration',
 ]
 
+/** A rule has no secrets. */
+const noSecrets = {}
+
 interface Props {
   rule?: AlertRule
   onClose: () => void
@@ -47,14 +51,28 @@ export function AlertRuleDialog({ rule, onClose }: Props) {
   const [draft, setDraft] = useState<AlertRuleDraft>(
     rule ?? { name: '', kind: 'failure_rate', threshold: 5, minutes: 5, enabled: true, email: '' },
   )
+  const [isDirty, setDirty] = useState(false)
   const [errors, setErrors] = useState<Record<string, string[]>>({})
-  const change = (fields: Partial<AlertRuleDraft>) => setDraft((before) => ({ ...before, ...fields }))
+  const change = (fields: Partial<AlertRuleDraft>) => {
+    setDraft((before) => ({ ...before, ...fields }))
+    setDirty(true)
+  }
+  const { offer, forget } = useDraft({
+    kind: 'alert-rule',
+    thing: rule?.id ?? 'new',
+    base: rule && JSON.stringify(rule),
+    value: draft,
+    isDirty,
+    schema: noSecrets,
+    onRestore: change,
+  })
   const error = (field: string) => errors[field]?.join(' ')
   const submit = (event: SubmitEvent) => {
     event.preventDefault()
     save.mutate(draft, {
       onSuccess: () => {
         toastDone(t('common.saved'))
+        forget()
         onClose()
       },
       onError: (failure) => {
@@ -67,6 +85,7 @@ export function AlertRuleDialog({ rule, onClose }: Props) {
     <Modal opened onClose={onClose} title={rule ? t('alerts.edit') : t('alerts.create')} centered size="lg">
       <form onSubmit={submit} noValidate>
         <Stack>
+          {offer}
           <TextInput
             label={t('common.name')}
             required
@@ -133,7 +152,13 @@ export function AlertRuleDialog({ rule, onClose }: Props) {
             onChange={(event) => change({ enabled: event.currentTarget.checked })}
           />
           <Group justify="flex-end">
-            <Button variant="default" onClick={onClose}>
+            <Button
+              variant="default"
+              onClick={() => {
+                forget()
+                onClose()
+              }}
+            >
               {t('common.cancel')}
             </Button>
             <Button type="submit" loading={save.isPending}>

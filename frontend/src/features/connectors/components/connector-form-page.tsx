@@ -1,10 +1,12 @@
 import { Alert, Anchor, Button, Card, Grid, Group, Stack, Text, TextInput, Title } from '@mantine/core'
 import { IconAlertTriangle, IconCircleCheck } from '@tabler/icons-react'
-import { useState } from 'react'
+import { useMemo, useState } from 'react'
 import { useTranslation } from 'react-i18next'
 import { useNavigate, useParams } from 'react-router'
 
+import { useDraft } from '@/components/draft'
 import { Page } from '@/components/page'
+import { ProblemList } from '@/components/problem-list'
 import { SchemaForm } from '@/components/schema-form/schema-form'
 import { Empty, Loaded } from '@/components/states'
 import { toastDone, toastFailed } from '@/components/toasts'
@@ -19,6 +21,7 @@ import {
 import { Problem, type FieldErrors } from '@/lib/api/problem'
 import { below } from '@/lib/error-paths'
 import { focusOn } from '@/lib/focus'
+import { titleAt } from '@/lib/json-schema'
 import { useConnectorTypes, type ConnectorType } from '@/lib/queries/connectors'
 import { useServerTexts } from '@/lib/texts'
 
@@ -84,9 +87,20 @@ function ConnectorForm(props: ConnectorFormProps) {
   const [draft, setDraft] = useState<ConnectorDraft>(props.draft)
   const [isDirty, setDirty] = useState(false)
   const [errors, setErrors] = useState<FieldErrors>({})
-  const { guard, release } = useUnsaved(isDirty)
   // The one that was read when editing began: what was saved meanwhile is not overwritten.
   const [etag] = useState(props.etag)
+  const { name, connection } = draft
+  const schema = useMemo(() => ({ ...type.connection_schema, properties: { connection: type.connection_schema } }), [type])
+  const { offer, isKept, restored, forget } = useDraft({
+    kind: 'connector',
+    thing: id ?? `new ${type.type}`,
+    base: etag,
+    value: useMemo(() => ({ name, connection }), [name, connection]),
+    isDirty,
+    schema,
+    onRestore: change,
+  })
+  const { guard, release } = useUnsaved(isDirty, isKept)
   const save = useSaveConnector(id, etag)
   const test = useTestConnector(id)
   const text = useServerTexts()
@@ -103,7 +117,13 @@ function ConnectorForm(props: ConnectorFormProps) {
     setErrors(fields)
     const [first] = Object.keys(fields)
     if (first === undefined) toastFailed(error)
-    else focusOn(first === 'name' ? nameId : first.replaceAll('.', '_'))
+    else jump(first)
+  }
+
+  const jump = (field: string) => focusOn(field === 'name' ? nameId : field.replaceAll('.', '_'))
+
+  const titleOf = (field: string) => {
+    return field === 'name' ? t('common.name') : titleAt(type.connection_schema, field.replace(/^connection\.?/, ''), text)
   }
 
   function submit() {
@@ -111,6 +131,7 @@ function ConnectorForm(props: ConnectorFormProps) {
     save.mutate(draft, {
       onSuccess: () => {
         toastDone(t('common.saved'))
+        forget()
         release()
         void navigate('/connectors')
       },
@@ -123,6 +144,8 @@ function ConnectorForm(props: ConnectorFormProps) {
       <Grid.Col span={{ base: 12, lg: 8 }}>
         <Card withBorder>
           {guard}
+          {offer}
+          <ProblemList errors={errors} onJump={jump} nameOf={titleOf} mb="md" />
           {problem && (
             <Alert color="red" title={t('connectors.failure')} icon={<IconAlertTriangle />} mb="md">
               {text(problem)}
@@ -138,6 +161,7 @@ function ConnectorForm(props: ConnectorFormProps) {
             onChange={({ currentTarget: { value: name } }) => change({ name })}
           />
           <SchemaForm
+            key={restored}
             id="connection"
             schema={type.connection_schema}
             value={draft.connection}

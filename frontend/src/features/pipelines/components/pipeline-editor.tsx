@@ -4,16 +4,18 @@ import { lazy, Suspense, useCallback, useMemo, useState } from 'react'
 import { useTranslation } from 'react-i18next'
 import { Link, useNavigate, useParams, useSearchParams } from 'react-router'
 
+import { useDraft } from '@/components/draft'
 import { LoadedPage, Page } from '@/components/page'
+import { ProblemList } from '@/components/problem-list'
+import { withAnyOptions } from '@/components/schema-form/connector-use'
 import { toastDone, toastFailed } from '@/components/toasts'
 import { useUnsaved } from '@/components/unsaved-guard'
-import { usePipeline, useSavePipeline, type Config, type PipelineDraft } from '@/features/pipelines/api/pipelines'
+import { usePipeline, usePipelineSchema, useSavePipeline, type Config, type PipelineDraft } from '@/features/pipelines/api/pipelines'
 import { Flow } from '@/features/pipelines/flow'
 import { MoreParts } from '@/features/pipelines/flow/more-parts'
 import { fieldIdOf } from '@/features/pipelines/flow/part-form'
 import { PartPanel } from '@/features/pipelines/flow/part-panel'
 import { partPathOf, partsOf, withAdded, withMoved, withoutPart, withPart } from '@/features/pipelines/flow/parts'
-import { ProblemList } from '@/features/pipelines/flow/problem-list'
 import { StepPicker } from '@/features/pipelines/flow/step-picker'
 import { useLooks, useTrial } from '@/features/pipelines/flow/trial'
 import { TemplateMenu } from '@/features/pipelines/flow/template-menu'
@@ -21,6 +23,7 @@ import { TryPanel } from '@/features/pipelines/flow/try-panel'
 import { Problem, type FieldErrors } from '@/lib/api/problem'
 import { below } from '@/lib/error-paths'
 import { focusOn } from '@/lib/focus'
+import { useConnectorTypes } from '@/lib/queries/connectors'
 import type { Pipeline } from '@/lib/queries/pipelines'
 import { includes, useRole } from '@/lib/queries/session'
 
@@ -48,6 +51,17 @@ function provisioningErrors({ provisioning, version }: Pipeline): FieldErrors {
   return Object.fromEntries(steps.flatMap(({ field, error }) => (field && error ? [[field, [error]]] : [])))
 }
 
+/** Marks the secrets of what is edited, those in the options of connectors too; none until these are known. */
+function useDraftSchema() {
+  const config = usePipelineSchema().data
+  const types = useConnectorTypes().data
+  return useMemo(() => {
+    if (!config || !types) return undefined
+    const whole = withAnyOptions(config, types)
+    return { ...whole, properties: { config: whole } }
+  }, [config, types])
+}
+
 interface EditorProps {
   saved?: Pipeline
   draft: PipelineDraft
@@ -71,7 +85,21 @@ function Editor(props: EditorProps) {
   const [side, setSide] = useState<Side>(parameters.get('side') === 'try' ? 'try' : 'part')
   const [isPicking, setPicking] = useState(false)
   const save = useSavePipeline(id, etag)
-  const { guard, release } = useUnsaved(isDirty)
+  const { offer, isKept, restored, forget } = useDraft({
+    kind: 'pipeline',
+    thing: id ?? 'new',
+    base: etag,
+    value: draft,
+    isDirty,
+    schema: useDraftSchema(),
+    onRestore: (value) => {
+      setDraft(value)
+      setDirty(true)
+      setUndoable(undefined)
+      setErrors({})
+    },
+  })
+  const { guard, release } = useUnsaved(isDirty, isKept)
   const trial = useTrial(id ?? '', draft.config)
   const parts = useMemo(() => partsOf(draft.config), [draft.config])
   const part = parts.find(({ path }) => path === selected)
@@ -124,6 +152,7 @@ function Editor(props: EditorProps) {
     save.mutate(draft, {
       onSuccess: (pipeline) => {
         toastDone(t('common.saved'))
+        forget()
         release()
         void navigate(`/pipelines/${pipeline.id}`)
       },
@@ -156,6 +185,7 @@ function Editor(props: EditorProps) {
       }
     >
       {guard}
+      {offer}
       <Stack gap="md">
         <TextInput
           id={nameId}
@@ -222,7 +252,7 @@ function Editor(props: EditorProps) {
               {side === 'part' &&
                 (part ? (
                   <PartPanel
-                    key={part.path}
+                    key={`${part.path} ${restored}`}
                     pipeline={id}
                     part={part}
                     steps={parts.filter(({ kind }) => kind === 'step').length}

@@ -64,7 +64,6 @@ export function PartForm({ pipeline, part, onChange, onSubmit, errors }: Props) 
             onChange={onChange}
             onSubmit={onSubmit}
             errors={kind === 'index' ? errors : below(errors, path)}
-            hasSummary={false}
           />
         </Stack>
       )}
