@@ -6,6 +6,8 @@ import { brotliCompressSync, constants, gzipSync } from 'node:zlib'
 import react from '@vitejs/plugin-react'
 import { defineConfig } from 'vitest/config'
 
+import { firstLoad } from './plugins/first-load.ts'
+
 const console = 'http://127.0.0.1:8000'
 const outDir = fileURLToPath(new URL('./dist', import.meta.url))
 const compressible = /\.(js|css|svg)$/
@@ -27,7 +29,7 @@ const compressed = {
 
 export default defineConfig({
   base: '/static/',
-  plugins: [react(), compressed],
+  plugins: [react(), firstLoad(), compressed],
   resolve: {
     alias: {
       '@': fileURLToPath(new URL('./src', import.meta.url)),

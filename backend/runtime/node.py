@@ -17,7 +17,7 @@ from backend.settings import ROOT
 FRONTEND = ROOT / "frontend"
 
 _OLDEST = (20, 19)
-_BUILT_FROM = ("index.html", "package-lock.json", "vite.config.ts", "public", "src")
+_BUILT_FROM = ("index.html", "package-lock.json", "vite.config.ts", "plugins", "public", "src")
 
 
 def ensure_frontend(layout: Layout) -> None:

@@ -4,7 +4,7 @@ import { useMemo } from 'react'
 import { useTranslation } from 'react-i18next'
 
 import { ListExtent } from '@/components/list-extent'
-import { SchemaForm } from '@/components/schema-form/schema-form'
+import { SchemaForm } from '@/components/schema-form'
 import { Loaded } from '@/components/states'
 import { useMessageFields, usePipelineSchema } from '@/features/pipelines/api/pipelines'
 import { below } from '@/lib/error-paths'
