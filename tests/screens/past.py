@@ -82,7 +82,8 @@ def _counts(pipeline: str, outputs: tuple[str, str], failing: float, now: dateti
             counts |= {f"output.{output}.delivered": accepted - accepted // 20 - lost}
             if lost:
                 counts |= {f"output.{output}.dead": lost, f"output.{output}.retried": 2 * lost}
-        rows.append(CountMinute(pipeline_id=pipeline, minute=minute, counts=counts))
+        waiting = dead * 3 + random.randint(0, 12)
+        rows.append(CountMinute(pipeline_id=pipeline, minute=minute, counts=counts, waiting=waiting))
         if back < 24 * 60:
             hour = hours.setdefault(int(minute.timestamp()) // 3600, {})
             for event, n in counts.items():

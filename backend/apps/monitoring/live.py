@@ -24,7 +24,7 @@ from backend.apps.deliveries.selectors import limited_pipelines, limits_of, open
 from backend.apps.jobs.selectors import StageTroubles, stage_troubles
 from backend.apps.monitoring.api.live import LiveNewsSerializer
 from backend.apps.monitoring.conditions import Condition, conditions_of
-from backend.apps.monitoring.selectors import Seconds, rates_of, seconds_of
+from backend.apps.monitoring.selectors import Seconds, newest_waiting, rates_of, seconds_of
 from backend.apps.pipelines.selectors import published_breakers
 from backend.apps.sql.selectors import sources_revision
 from backend.apps.usage.selectors import usage_this_month
@@ -59,6 +59,7 @@ class _Stored:
     outputs: dict[str, list[str]] = field(default_factory=dict)
     limits: dict[OutputKey, RateLimitPolicy | None] = field(default_factory=dict)
     letters: dict[OutputKey, dict[str, int]] = field(default_factory=dict)
+    waiting: dict[str, Any] | None = None
 
 
 _NOTHING = _Stored([], None)
@@ -148,6 +149,7 @@ class Broadcaster:
             "outputs": outputs,
             "conditions": stored.conditions if stored is not _NOTHING else None,
             "rates": self._rates.get(workspace.pk),
+            "waiting": stored.waiting,
             "limits": _tightest(outputs),
             "usage": stored.usage,
             "sql_sources": stored.sql_sources,
@@ -184,6 +186,7 @@ def _stored(workspace: Workspace, pipelines: list[str], stages: StageTroubles) -
         published_breakers(workspace),
         limits_of(workspace, read),
         open_letters_of(read),
+        newest_waiting(workspace),
     )
 
 

@@ -9,11 +9,15 @@ from backend.apps.workspaces.models import Workspace
 
 
 class CountMinute(models.Model):
-    """What happened to a pipeline's messages within one minute: history for charts."""
+    """What happened to a pipeline's messages within one minute, and how many waited: history for charts. A minute in
+    which nothing happened and nothing waited has no row."""
 
     pipeline_id = models.UUIDField()
     minute = models.DateTimeField()
     counts = models.JSONField(help_text="Counts by event, classes of latency included.")
+    waiting = models.BigIntegerField(
+        null=True, help_text="Messages that waited when the minute was written; null if it was written later."
+    )
 
     class Meta:
         constraints = [models.UniqueConstraint(fields=["pipeline_id", "minute"], name="one_count_row_per_minute")]

@@ -3,7 +3,7 @@
 import json
 import time
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
@@ -50,8 +50,7 @@ def activity_of(outputs: Mapping[str, Iterable[str]]) -> list[dict[str, Any]]:
     """For each pipeline, given with the names of its published outputs: what was delivered and what failed in each of
     the last 24 hours, of which the last is the current one; what came in since then and still waits; and the latest
     error."""
-    now = int(time.time()) // 3600
-    hours = range(now - 23, now + 1)
+    hours = _day()
     with redis_client().pipeline(transaction=False) as batch:
         for pipeline_id in outputs:
             for hour in hours:
@@ -72,6 +71,34 @@ def activity_of(outputs: Mapping[str, Iterable[str]]) -> list[dict[str, Any]]:
             }
         )
     return activity
+
+
+def _day() -> range:
+    """The last 24 hours, of which the last is the current one."""
+    now = int(time.time()) // 3600
+    return range(now - 23, now + 1)
+
+
+def ask_backlog(batch: Any, pipeline_id: str, outputs: Iterable[str]) -> None:
+    """For the counts from which ``backlog_in`` tells what waits for these outputs."""
+    if events_asked := _backlog_events(outputs):
+        for hour in _day():
+            batch.hmget(keys.by_hour(pipeline_id, hour), events_asked)
+
+
+def backlog_in(answers: Iterable[Sequence[bytes | None]], outputs: Iterable[str]) -> int | None:
+    """What waits, as ``activity_of`` tells it. Raises ValueError if a count is no number."""
+    names = list(outputs)
+    asked = _backlog_events(names)
+    counts: Counter[str] = Counter()
+    for hour in answers:
+        counts.update({event: int(n) for event, n in zip(asked, hour, strict=True) if n is not None})
+    return _backlog(counts, names)
+
+
+def _backlog_events(outputs: Iterable[str]) -> list[str]:
+    names = [event for name in outputs for event in (events.delivered(name), events.dead(name))]
+    return [*events.CAME_IN, events.DROPPED, events.ADAPTING_DEAD, *names] if names else []
 
 
 def _backlog(counts: Counter[str], outputs: Iterable[str]) -> int | None:
@@ -155,16 +182,57 @@ def _rated_events(outputs: Iterable[str]) -> dict[str, str]:
 
 def counts_history(pipeline_ids: Iterable[UUID], hours: int) -> list[dict[str, Any]]:
     """Counts of the last hours, summed over the pipelines, without latency buckets, in at most 360 steps of whole
-    minutes: ``at`` is a step's beginning (Unix time), ``seconds`` its length. Steps without counts are left out."""
+    minutes: ``at`` is a step's beginning (Unix time), ``seconds`` its length, and ``waiting`` how many messages waited
+    at the last minute of it for which that is known, None if it is for none. Steps in which nothing happened and
+    nothing waited are left out."""
     step = max(1, hours * 60 // _MOST_STEPS) * 60
     since = (int(time.time()) - hours * 3600) // step * step
     steps: dict[int, Counter[str]] = {}
+    waiting = _LastWaiting()
     minutes = CountMinute.objects.filter(pipeline_id__in=pipeline_ids, minute__gte=datetime.fromtimestamp(since, UTC))
-    for minute, counts in minutes.order_by("minute").values_list("minute", "counts"):
+    for minute, counts, waited in minutes.order_by("minute").values_list("minute", "counts", "waiting"):
         at = int(minute.timestamp()) // step * step
         shown = {event: n for event, n in counts.items() if not event.startswith(events.LATENCY)}
         steps.setdefault(at, Counter()).update(shown)
-    return [{"at": at, "seconds": step, "counts": dict(counts)} for at, counts in steps.items()]
+        waiting.add(at, minute, waited)
+    return [
+        {"at": at, "seconds": step, "counts": dict(counts), "waiting": waiting.of(at)} for at, counts in steps.items()
+    ]
+
+
+class _LastWaiting:
+    """What waited at the last minute of each step, summed over the pipelines."""
+
+    def __init__(self) -> None:
+        self._by_step: dict[int, tuple[datetime, int]] = {}
+
+    def add(self, step: int, minute: datetime, waiting: int | None) -> None:
+        """For one pipeline, in the order of the minutes."""
+        if waiting is None:
+            return
+        last, total = self._by_step.get(step, (minute, 0))
+        self._by_step[step] = (minute, (total if last == minute else 0) + waiting)
+
+    def of(self, step: int) -> int | None:
+        return self._by_step[step][1] if step in self._by_step else None
+
+
+_NEWEST_MINUTES = 5
+
+
+def newest_waiting(workspace: Workspace) -> dict[str, Any] | None:
+    """What waited at the last minute that is written: ``at`` (Unix time), ``messages`` of all pipelines of the
+    workspace together, and those of each of the ``pipelines`` for which any waited. None if nothing is known of the
+    last minutes, or nothing happened in them and nothing waited."""
+    since = datetime.fromtimestamp(time.time() - _NEWEST_MINUTES * 60, UTC)
+    ids = Pipeline.objects.filter(workspace=workspace).values("pk")
+    known = CountMinute.objects.filter(pipeline_id__in=ids, minute__gte=since).exclude(waiting=None)
+    rows = list(known.values_list("minute", "pipeline_id", "waiting"))
+    if not rows:
+        return None
+    newest = max(minute for minute, _, _ in rows)
+    pipelines = {str(pk): waiting for minute, pk, waiting in rows if minute == newest and waiting}
+    return {"at": int(newest.timestamp()), "messages": sum(pipelines.values()), "pipelines": pipelines}
 
 
 def seconds_of(hashes: list[dict[bytes, bytes]], *, since: int) -> Seconds:

@@ -83,6 +83,7 @@ export const cssVariables: CSSVariablesResolver = () => ({
     '--chart-in': river[8],
     '--chart-delivered': onLight.green,
     '--chart-failed': onLight.red,
+    '--chart-waiting': onLight.yellow,
     ...Object.fromEntries(
       Object.entries(onLight).flatMap(([name, value]) => [
         [`--mantine-color-${name}-text`, value],
@@ -99,6 +100,7 @@ export const cssVariables: CSSVariablesResolver = () => ({
     '--chart-in': river[3],
     '--chart-delivered': onDark.green[1],
     '--chart-failed': onDark.red[1],
+    '--chart-waiting': onDark.yellow[1],
     ...Object.fromEntries(
       Object.entries(onDark).flatMap(([name, [background, text]]) => [
         [`--mantine-color-${name}-light`, background],

@@ -4,6 +4,11 @@ export function count(value: number, language: string): string {
   return new Intl.NumberFormat(language).format(value)
 }
 
+/** 1.2K in little room. */
+export function compact(value: number, language: string): string {
+  return new Intl.NumberFormat(language, { notation: 'compact', maximumFractionDigits: 1 }).format(value)
+}
+
 export function perSecond(value: number, language: string): string {
   return new Intl.NumberFormat(language, { maximumFractionDigits: value < 0.1 ? 3 : value < 10 ? 1 : 0 }).format(value)
 }

@@ -20,6 +20,8 @@ interface Live {
   usage: LiveNews['usage']
   /** Of all pipelines of the workspace together; null until they are known. */
   rates: LiveNews['rates']
+  /** What waited at the newest minute of the history; null if that is not known. */
+  waiting: LiveNews['waiting']
   /** Those of the workspace for which most messages wait. */
   limits: LiveNews['limits']
   /** Differs as soon as a stream or table of Connect SQL does; empty until it is known. */
@@ -34,8 +36,8 @@ const secondsKept = 310
 /** The server sends the numbers of so many pipelines at once. */
 export const mostWatched = 200
 
-type Numbers = Pick<Live, 'now' | 'counts' | 'outputs' | 'usage' | 'rates' | 'limits' | 'sqlSources'>
-const nothing: Numbers = { now: 0, counts: {}, outputs: {}, usage: null, rates: null, limits: [], sqlSources: '' }
+type Numbers = Pick<Live, 'now' | 'counts' | 'outputs' | 'usage' | 'rates' | 'waiting' | 'limits' | 'sqlSources'>
+const nothing: Numbers = { now: 0, counts: {}, outputs: {}, usage: null, rates: null, waiting: null, limits: [], sqlSources: '' }
 
 /** One socket for the whole console; pages say which pipelines they show. */
 export function LiveProvider({ children }: { children: ReactNode }) {
@@ -85,7 +87,7 @@ export function useLive(): Live {
 }
 
 /** What has left every chart, and pipelines that are not watched any more, are dropped. */
-function withNews(before: Numbers, { at, pipelines, outputs, usage, rates, limits, sql_sources }: LiveNews): Numbers {
+function withNews(before: Numbers, { at, pipelines, outputs, usage, rates, waiting, limits, sql_sources }: LiveNews): Numbers {
   const counts = Object.entries(pipelines).map(([pipeline, seconds]) => {
     const all = Object.entries(mergedSeconds(before.counts[pipeline] ?? {}, seconds))
     return [pipeline, Object.fromEntries(all.filter(([second]) => Number(second) >= at - secondsKept))] as const
@@ -96,9 +98,25 @@ function withNews(before: Numbers, { at, pipelines, outputs, usage, rates, limit
     outputs,
     usage: usage ?? before.usage,
     rates: rates ?? before.rates,
+    waiting: waiting ?? before.waiting,
     limits,
     sqlSources: sql_sources || before.sqlSources,
   }
+}
+
+/** Asks for a history again as soon as it has a further minute. */
+export function useEachMinute(refetch: () => unknown) {
+  const minute = useLive().waiting?.at
+  const latest = useRef(refetch)
+  const loaded = useRef(minute)
+  useEffect(() => {
+    latest.current = refetch
+  })
+  useEffect(() => {
+    if (minute === loaded.current) return
+    loaded.current = minute
+    void latest.current()
+  }, [minute])
 }
 
 /** The live counts of these pipelines since they were first watched, by second. */

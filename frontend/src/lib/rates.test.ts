@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest'
 
-import { deadIn, deliveredIn, ratesByEvent, timeline } from './rates'
+import { deadIn, deliveredIn, historyTimeline, ratesByEvent, timeline } from './rates'
 
 test('deliveries and failures are summed over outputs', () => {
   const counts = { 'output.a.delivered': 2, 'output.b.delivered': 3, 'output.a.dead': 1, 'adapting.dead': 4 }
@@ -21,4 +21,20 @@ test('rates are means over the window, seconds without counts included', () => {
   expect(ratesByEvent({ 97: { 'input.accepted': 10 }, 98: { 'input.accepted': 20 } }, 100, 10)).toEqual({
     'input.accepted': 3,
   })
+})
+
+test('what waited is told by step, zero goes on where nothing happened, and what is not known is a gap', () => {
+  const step = (at: number, waiting: number | null) => ({ at, seconds: 60, counts: { 'input.accepted': 60 }, waiting })
+  const steps = [step(60, null), step(120, 7), step(240, 0), step(360, 4)]
+  const points = historyTimeline(steps, 400, 1, new Date(0))
+  expect(points.map(({ second, in: rate, waiting }) => [second, rate, waiting])).toEqual([
+    [0, 0, null],
+    [60, 1, null],
+    [120, 1, 7],
+    [180, 0, null],
+    [240, 1, 0],
+    [300, 0, 0],
+    [360, 1, 4],
+  ])
+  expect(timeline({}, 100, 2).map(({ waiting }) => waiting)).toEqual([null, null])
 })

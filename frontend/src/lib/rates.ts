@@ -8,6 +8,8 @@ export interface Point {
   in: number
   delivered: number
   dead: number
+  /** Messages that waited; null where that is not known. */
+  waiting: number | null
 }
 
 const delivered = /^output\..+\.delivered$/
@@ -33,7 +35,7 @@ export function timeline(seconds: Seconds, now: number, length: number): Point[]
   return Array.from({ length }, (_, index) => {
     const second = last - length + 1 + index
     const counts = seconds[second] ?? {}
-    return { second, in: accepted(counts), delivered: deliveredIn(counts), dead: deadIn(counts) }
+    return { second, in: accepted(counts), delivered: deliveredIn(counts), dead: deadIn(counts), waiting: null }
   })
 }
 
@@ -41,26 +43,33 @@ export interface Step {
   at: number
   seconds: number
   counts: Record<string, number>
+  waiting: number | null
 }
 
 /**
  * One point a step over the last `hours`, as rates per second; the newest is of the step that is complete.
- * The time before `bornAt`, when there was nothing to count, is left out.
+ * The time before `bornAt`, when there was nothing to count, is left out. In a step that is missing nothing happened,
+ * so that as many messages wait as before; a step in which any waited is never missing, unless it is not known.
  */
 export function historyTimeline(steps: Step[], now: number, hours: number, bornAt: Date): Point[] {
   const length = steps[0]?.seconds
   if (length === undefined) return []
-  const byTime = new Map(steps.map((step) => [step.at, step.counts]))
+  const byTime = new Map(steps.map((step) => [step.at, step]))
   const last = Math.max(...byTime.keys())
   const first = Math.floor(Math.max(now - hours * 3600, bornAt.getTime() / 1000) / length) * length
+  let before: number | null = null
   return Array.from({ length: Math.max(0, (last - first) / length + 1) }, (_, index) => {
     const second = first + index * length
-    const counts = byTime.get(second) ?? {}
+    const step = byTime.get(second)
+    const counts = step?.counts ?? {}
+    const waiting: number | null = step ? step.waiting : before === 0 ? 0 : null
+    before = waiting
     return {
       second,
       in: accepted(counts) / length,
       delivered: deliveredIn(counts) / length,
       dead: deadIn(counts) / length,
+      waiting,
     }
   })
 }

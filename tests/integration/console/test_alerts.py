@@ -19,6 +19,7 @@ from backend.apps.monitoring import alerts, history, notifications
 from backend.apps.monitoring.alerts import alerts_evaluate
 from backend.apps.monitoring.models import Alert, AlertRule, CountMinute
 from backend.apps.pipelines.models import Pipeline
+from backend.apps.pipelines.services import pipeline_publish
 from backend.apps.workspaces.models import Workspace
 from backend.domain.message import new_message_id
 from backend.resilience.scripts import OutputKey
@@ -350,10 +351,32 @@ def test_history_is_folded_by_the_minute_and_may_be_folded_again(client: APIClie
     assert row.counts == {"input.accepted": 1770}
     assert row.minute == datetime.fromtimestamp(minute * 60, UTC)
     [step] = client.get(f"/api/v1/pipelines/{pipeline.pk}/history/?hours=1").json()
-    assert step == {"at": minute * 60, "seconds": 60, "counts": {"input.accepted": 1770}}
+    assert step == {"at": minute * 60, "seconds": 60, "counts": {"input.accepted": 1770}, "waiting": None}
     [step] = client.get(f"/api/v1/pipelines/{pipeline.pk}/history/?hours=720").json()
     assert step["seconds"] == 7200
     assert step["counts"] == {"input.accepted": 1770}
+
+
+def test_a_minute_has_what_waited_when_it_was_written_and_keeps_it(client: APIClient, workspace: Workspace) -> None:
+    made = factories.make_pipeline(workspace, outputs=[factories.output(factories.make_connector(workspace), "out")])
+    pipeline = str(pipeline_publish(pipeline=made, actor=factories.admin_of(workspace)).pk)
+    minute = int(time.time()) // 60 - 3
+    broker = redis.from_url(REDIS_URL)
+    hour = keys.by_hour(pipeline, int(time.time()) // 3600)
+    broker.hset(hour, mapping={"input.accepted": 70, "adapting.dropped": 20, "output.out.delivered": 8})
+    broker.hset(keys.by_second(pipeline, minute - 1), f"input.accepted|{minute * 60 - 1}", 70)
+    history.fold(minute - 1, minute)  # nothing happened in the last one, but messages wait
+    broker.hset(hour, "output.out.delivered", 50)
+    history.fold(minute - 1, minute + 1)  # nothing waits any more
+    rows = CountMinute.objects.filter(pipeline_id=pipeline).order_by("minute")
+    assert [(row.counts, row.waiting) for row in rows] == [({"input.accepted": 70}, None), ({}, 42)]
+    steps = client.get(f"/api/v1/pipelines/{pipeline}/history/?hours=1").json()
+    assert [(step["at"] // 60, step["waiting"]) for step in steps] == [(minute - 1, None), (minute, 42)]
+    # A minute that is written again, when what waited then is not known any more, keeps what is known.
+    broker.hset(keys.by_second(pipeline, minute), f"input.accepted|{minute * 60}", 3)
+    history.fold(minute - 1, minute + 2)
+    again = rows.get(minute=datetime.fromtimestamp(minute * 60, UTC))
+    assert (again.counts, again.waiting) == ({"input.accepted": 3}, 42)
 
 
 def test_a_new_workspace_is_watched(client: APIClient, workspace: Workspace) -> None:

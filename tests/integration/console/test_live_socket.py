@@ -13,6 +13,7 @@ from django.test import Client
 from backend.apps.deliveries.services import breaker_set
 from backend.apps.monitoring import consumers, live
 from backend.apps.monitoring.api.live import LiveNewsSerializer
+from backend.apps.monitoring.models import CountMinute
 from backend.apps.pipelines.services import pipeline_publish
 from backend.apps.sql.models import SqlSource
 from backend.apps.usage.models import UsageMinute
@@ -154,6 +155,7 @@ def failing_pipeline(workspace: Workspace) -> str:
             deliveries=deliveries,
             bytes=10 * deliveries,
         )
+    CountMinute.objects.create(pipeline_id=pipeline.pk, minute=minute, counts={}, waiting=12)
     return str(pipeline.pk)
 
 
@@ -188,6 +190,7 @@ async def test_every_socket_of_a_workspace_gets_all_that_is_live_in_it(monkeypat
             "out",
             ["degraded"],
         )
+        assert (news["waiting"]["messages"], news["waiting"]["pipelines"]) == (12, {pipeline: 12})
         assert (news["usage"]["deliveries"], news["usage"]["bytes"]) == (5, 50)
     source = {"workspace": workspace, "name": "views", "topic": "views", "definition": "CREATE STREAM views (a INT)"}
     await SqlSource.objects.acreate(**source)

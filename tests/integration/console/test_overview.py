@@ -3,7 +3,7 @@
 import json
 import threading
 import time
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 from typing import Any
 
@@ -73,7 +73,29 @@ def test_the_throughput_sums_the_pipelines_of_the_workspace(client: APIClient, p
     for one in (pipeline, second, elsewhere):
         CountMinute.objects.create(pipeline_id=one.pk, minute=minute, counts={"input.accepted": 2, "latency.out.3": 2})
     [step] = client.get("/api/v1/throughput/?hours=1").json()
-    assert step == {"at": int(minute.timestamp()), "seconds": 60, "counts": {"input.accepted": 4}}
+    assert step == {"at": int(minute.timestamp()), "seconds": 60, "counts": {"input.accepted": 4}, "waiting": None}
+
+
+def test_what_waits_is_summed_over_the_workspace_at_the_last_minute(client: APIClient, pipeline: Pipeline) -> None:
+    second, elsewhere = factories.make_pipeline(pipeline.workspace), factories.make_pipeline(factories.make_workspace())
+    newest = datetime.fromtimestamp(int(time.time()) // 60 * 60 - 120, UTC)
+    for one, back, waiting in (
+        (pipeline, 1, 900),
+        (pipeline, 0, 5),
+        (second, 0, 37),
+        (second, 2, None),
+        (elsewhere, 0, 1000),
+    ):
+        minute = newest - timedelta(minutes=back)
+        CountMinute.objects.create(pipeline_id=one.pk, minute=minute, counts={}, waiting=waiting)
+    steps = client.get("/api/v1/throughput/?hours=1").json()
+    assert [step["waiting"] for step in steps] == [None, 900, 42]
+    assert selectors.newest_waiting(pipeline.workspace) == {
+        "at": int(newest.timestamp()),
+        "messages": 42,
+        "pipelines": {str(pipeline.pk): 5, str(second.pk): 37},
+    }
+    assert selectors.newest_waiting(factories.make_workspace()) is None
 
 
 def test_the_last_day_of_pipelines_is_shown_by_hour_with_their_latest_error(

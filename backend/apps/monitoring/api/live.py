@@ -44,6 +44,14 @@ class MonthUsageSerializer(serializers.Serializer):
     bytes = serializers.IntegerField()
 
 
+class BacklogSerializer(serializers.Serializer):
+    at = serializers.IntegerField(help_text="The minute, by the Unix time at which it began.")
+    messages = serializers.IntegerField(help_text="Of all pipelines of the workspace together.")
+    pipelines = serializers.DictField(
+        child=serializers.IntegerField(), help_text="By pipeline; those for which none waited are left out."
+    )
+
+
 class LiveNewsSerializer(serializers.Serializer):
     """Sent once a second. All numbers are absolute."""
 
@@ -66,6 +74,11 @@ class LiveNewsSerializer(serializers.Serializer):
         allow_null=True,
         help_text="Of all pipelines of the workspace together, over the last three seconds that are complete; null "
         "until they have been read.",
+    )
+    waiting = BacklogSerializer(
+        allow_null=True,
+        help_text="Messages that waited at the newest minute of the history, as /api/v1/throughput/ has them; null if "
+        "that is not known, or nothing happened lately and nothing waited.",
     )
     limits = OutputLimitSerializer(
         many=True, help_text="Six rate limits of the workspace at most, those for which most messages wait first."

@@ -65,6 +65,12 @@ class CountsStepSerializer(serializers.Serializer):
     at = serializers.IntegerField(help_text="Unix time at which the step begins.")
     seconds = serializers.IntegerField(help_text="Length of the step.")
     counts = serializers.DictField(child=serializers.IntegerField(), help_text="Counts by event.")
+    waiting = serializers.IntegerField(
+        allow_null=True,
+        help_text="Messages that waited at the last minute of the step for which that is known: those that came in "
+        "during 24 hours and were neither dropped nor, by the output that lags most, delivered or given up. Null if "
+        "it is known for none.",
+    )
 
 
 class PipelineErrorSerializer(serializers.Serializer):

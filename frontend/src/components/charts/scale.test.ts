@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest'
 
-import { day, spread, timeTicks, valueTicks, zoneOffset } from './scale'
+import { day, runsOf, spread, timeTicks, valueTicks, zoneOffset } from './scale'
 
 test('values end at the first round one that holds all of them', () => {
   expect(valueTicks(28, 4)).toEqual([0, 10, 20, 30])
@@ -22,4 +22,11 @@ test('times are round on the clock of the reader', () => {
 test('labels keep their distance and stay above the bottom', () => {
   expect(spread([10, 12, 90], 14, 100)).toEqual([10, 24, 90])
   expect(spread([98, 99], 14, 100)).toEqual([86, 100])
+})
+
+test('a line is drawn in parts where it has gaps', () => {
+  const known = (values: (number | null)[]) => runsOf(values, (value) => value !== null)
+  expect(known([null, 1, 2, null, null, 3])).toEqual([[1, 2], [3]])
+  expect(known([1, 2])).toEqual([[1, 2]])
+  expect(known([null])).toEqual([])
 })

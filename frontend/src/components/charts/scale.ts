@@ -32,6 +32,16 @@ export function zoneOffset(at: Date, timeZone: string): number {
   return Math.round((Date.UTC(of('year'), of('month') - 1, of('day'), of('hour'), of('minute'), of('second')) - at.getTime()) / 1000)
 }
 
+/** The parts of a line between its gaps. */
+export function runsOf<T>(points: T[], isKnown: (point: T) => boolean): T[][] {
+  const runs: T[][] = [[]]
+  for (const point of points) {
+    if (isKnown(point)) runs[runs.length - 1]?.push(point)
+    else runs.push([])
+  }
+  return runs.filter((run) => run.length > 0)
+}
+
 /** Places for labels that want to stand at these heights, each at least `distance` below the one above it. */
 export function spread(heights: number[], distance: number, bottom: number): number[] {
   const order = heights.map((height, index) => ({ height, index })).sort((a, b) => a.height - b.height)

@@ -1730,6 +1730,16 @@ export interface components {
             readonly object_name: string;
             changes: components["schemas"]["Change"][];
         };
+        Backlog: {
+            /** @description The minute, by the Unix time at which it began. */
+            at: number;
+            /** @description Of all pipelines of the workspace together. */
+            messages: number;
+            /** @description By pipeline; those for which none waited are left out. */
+            pipelines: {
+                [key: string]: number;
+            };
+        };
         /**
          * Batch
          * @description A batch is sent when one of these is reached.
@@ -2309,6 +2319,8 @@ export interface components {
             counts: {
                 [key: string]: number;
             };
+            /** @description Messages that waited at the last minute of the step for which that is known: those that came in during 24 hours and were neither dropped nor, by the output that lags most, delivered or given up. Null if it is known for none. */
+            waiting: number | null;
         };
         DeadLetter: {
             /** Format: uuid */
@@ -3455,6 +3467,8 @@ export interface components {
             conditions: components["schemas"]["Condition"][] | null;
             /** @description Of all pipelines of the workspace together, over the last three seconds that are complete; null until they have been read. */
             rates: components["schemas"]["Rates"] | null;
+            /** @description Messages that waited at the newest minute of the history, as /api/v1/throughput/ has them; null if that is not known, or nothing happened lately and nothing waited. */
+            waiting: components["schemas"]["Backlog"] | null;
             /** @description Six rate limits of the workspace at most, those for which most messages wait first. */
             limits: components["schemas"]["OutputLimit"][];
             /** @description Of the workspace; null until it has been read. */

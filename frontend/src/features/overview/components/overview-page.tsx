@@ -12,7 +12,7 @@ import { useBacklogs, useThroughput } from '@/features/overview/api/overview'
 import { Backlogs, MonthUsage, RateLimits, RecentChanges } from '@/features/overview/components/asides'
 import { Needs } from '@/features/overview/components/needs'
 import { count, perSecond } from '@/lib/format'
-import { useLive } from '@/lib/live'
+import { useEachMinute, useLive } from '@/lib/live'
 import { needsOf } from '@/lib/pipeline-status'
 import { useConditions } from '@/lib/queries/conditions'
 import { useHealth } from '@/lib/queries/health'
@@ -131,6 +131,7 @@ function Throughput({ pipelines: { rows, hasMore } }: { pipelines: Listing<Pipel
 
 function History({ hours, bornAt }: { hours: number; bornAt: Date }) {
   const history = useThroughput(hours)
+  useEachMinute(history.refetch)
   return (
     <Loaded query={history}>
       {(steps) => <RateChart points={historyTimeline(steps, history.dataUpdatedAt / 1000, hours, bornAt)} withDate={hours > 24} />}

@@ -16,6 +16,7 @@ import { PipelineInput } from '@/features/pipelines/components/pipeline-input'
 import { useSeconds } from '@/features/pipelines/components/use-seconds'
 import { accepted, deadIn, deliveredIn, historyTimeline, ratesByEvent, timeline, waitingIn } from '@/lib/rates'
 import { count, perSecond } from '@/lib/format'
+import { useEachMinute } from '@/lib/live'
 import type { Seconds } from '@/lib/seconds'
 import type { Pipeline } from '@/lib/queries/pipelines'
 
@@ -89,6 +90,7 @@ function Throughput({ id, seconds, now, bornAt }: { id: string; seconds: Seconds
 
 function HistoryChart({ id, hours, now, bornAt }: { id: string; hours: number; now: number; bornAt: Date }) {
   const history = useHistory(id, hours)
+  useEachMinute(history.refetch)
   return <Loaded query={history}>{(steps) => <RateChart points={historyTimeline(steps, now, hours, bornAt)} withDate={hours > 24} />}</Loaded>
 }
 
