@@ -94,7 +94,7 @@ def test_what_was_typed_of_a_connector_comes_back_without_its_secrets(page: Page
     page.get_by_role("button", name="Save").click()
     problems = page.get_by_role("alert").filter(has_text="Correct these fields")
     problems.get_by_role("button").first.click()
-    assert page.evaluate("document.activeElement.id").startswith("connection_")
+    wait_until(lambda: page.evaluate("document.activeElement.id").startswith("connection_"))
     page.reload()
     page.get_by_role("button", name="Discard").click()
     expect(page.get_by_role("textbox", name="Name").first).to_have_value("")

@@ -1,9 +1,6 @@
 import { expect, test } from 'vitest'
 
-import { withoutSecrets } from '@/lib/drafts'
-import type { ConnectorType } from '@/lib/queries/connectors'
-
-import { connectorUseIn, optionsDefinition, withAnyOptions, withMode } from './connector-use'
+import { connectorUseIn, optionsDefinition, withMode } from './connector-use'
 import type { FormContext } from './context'
 
 const context = {
@@ -53,19 +50,4 @@ test('the mode is asked for where the connector leaves a choice, and shown where
   expect(asked('queue')).toBe(false)
   expect(asked('table')).toBe(true)
   expect(asked('queue', 'batch')).toBe(true)
-})
-
-test('the secrets of the options are known whichever connector is chosen', () => {
-  const secret = { type: 'string', writeOnly: true }
-  const options_schema = { properties: { login: { $ref: '#/$defs/Login' } }, $defs: { Login: { properties: { password: secret } } } }
-  const types = [
-    { type: 'plain', capabilities: { deliver: { options_schema: { properties: { path: { type: 'string' } } } } } },
-    { type: 'secured', capabilities: { deliver: { options_schema } } },
-  ] as unknown as ConnectorType[]
-  const schema = { properties: { outputs: { type: 'array', items: { $ref: '#/$defs/Output' } } }, $defs: { Output: inputSchema } } as never
-  const typed = { outputs: [{ connector: 'c', options: { path: '/a', login: { password: 's' } } }] }
-  expect(withoutSecrets(typed, withAnyOptions(schema, types))).toEqual({
-    value: { outputs: [{ connector: 'c', options: { path: '/a', login: {} } }] },
-    lacksSecrets: true,
-  })
 })

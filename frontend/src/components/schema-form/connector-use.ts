@@ -114,19 +114,6 @@ export function withOptionSchemas(schema: RJSFSchema, types: ConnectorType[] = [
   return added.length ? { ...schema, $defs: { ...schema.$defs, ...Object.fromEntries(added) } } : schema
 }
 
-/** A schema in which the options of every place that uses a connector may be those of any capability. */
-export function withAnyOptions(schema: RJSFSchema, types: ConnectorType[]): RJSFSchema {
-  const names = types.flatMap(({ type, capabilities }) => Object.keys(capabilities).map((name) => definitionName(type, name)))
-  const anyOf = names.map((name) => ({ $ref: `#/$defs/${name}` }))
-  const mark = (node: unknown): unknown => {
-    if (Array.isArray(node)) return node.map(mark)
-    if (typeof node !== 'object' || node === null) return node
-    if ((node as RJSFSchema).format === optionsFormat) return { anyOf }
-    return Object.fromEntries(Object.entries(node).map(([key, child]) => [key, mark(child)]))
-  }
-  return mark(withOptionSchemas(schema, types)) as RJSFSchema
-}
-
 function definitionsOf(name: string, schema: RJSFSchema): [string, RJSFSchema][] {
   const { $defs = {}, ...own } = schema
   const definitions: [string, unknown][] = Object.entries($defs).map(([inner, definition]) => [`${name}.${inner}`, definition])

@@ -7,7 +7,6 @@ import { Link, useNavigate, useParams, useSearchParams } from 'react-router'
 import { useDraft } from '@/components/draft'
 import { LoadedPage, Page } from '@/components/page'
 import { ProblemList } from '@/components/problem-list'
-import { withAnyOptions } from '@/components/schema-form/connector-use'
 import { toastDone, toastFailed } from '@/components/toasts'
 import { useUnsaved } from '@/components/unsaved-guard'
 import { usePipeline, usePipelineSchema, useSavePipeline, type Config, type PipelineDraft } from '@/features/pipelines/api/pipelines'
@@ -23,7 +22,6 @@ import { TryPanel } from '@/features/pipelines/flow/try-panel'
 import { Problem, type FieldErrors } from '@/lib/api/problem'
 import { below } from '@/lib/error-paths'
 import { focusOn } from '@/lib/focus'
-import { useConnectorTypes } from '@/lib/queries/connectors'
 import type { Pipeline } from '@/lib/queries/pipelines'
 import { includes, useRole } from '@/lib/queries/session'
 
@@ -51,15 +49,10 @@ function provisioningErrors({ provisioning, version }: Pipeline): FieldErrors {
   return Object.fromEntries(steps.flatMap(({ field, error }) => (field && error ? [[field, [error]]] : [])))
 }
 
-/** Marks the secrets of what is edited, those in the options of connectors too; none until these are known. */
+/** The schema of what is edited, once it is known. Options of connectors, which it does not have, hold no secrets. */
 function useDraftSchema() {
   const config = usePipelineSchema().data
-  const types = useConnectorTypes().data
-  return useMemo(() => {
-    if (!config || !types) return undefined
-    const whole = withAnyOptions(config, types)
-    return { ...whole, properties: { config: whole } }
-  }, [config, types])
+  return useMemo(() => config && { ...config, properties: { config } }, [config])
 }
 
 interface EditorProps {
