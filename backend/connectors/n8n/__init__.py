@@ -4,7 +4,10 @@ from backend.connectors.n8n.executions import N8nReadBatch
 from backend.connectors.n8n.register import N8nRegister
 from backend.connectors.parts.field_error import field_of
 from backend.domain.capabilities import DeliveryError
-from backend.domain.connector import CheckFailedError, Connector, connectors
+from backend.domain.connector import CHECK_SECONDS, CheckFailedError, Connector, connectors
+
+_CHECK_SECONDS = 0.8 * CHECK_SECONDS
+"""So that the error names n8n, and not only that the check took too long."""
 
 
 @connectors.register
@@ -26,12 +29,8 @@ class N8n(Connector):
         """Lists workflows and executions with the API key."""
         client = N8nClient(connection)
         try:
-            for path in ("workflows", "executions"):
-                if await client.ask("GET", path, None, limit=1) is None:
-                    raise CheckFailedError(
-                        "n8n has no public API at this address: check the address, and that the API is enabled.",
-                        field="url",
-                    )
+            async with client.limit(_CHECK_SECONDS):
+                await _list_both(client)
         except DeliveryError as error:
             refused = error.without(connection.sent_secrets())
             field = "api_key" if refused.status in ("401", "403") else field_of(error) or "url"
@@ -39,3 +38,12 @@ class N8n(Connector):
         finally:
             await client.close()
         return f"n8n's public API at {connection.url.host}:{connection.url.port} accepts the key."
+
+
+async def _list_both(client: N8nClient) -> None:
+    for path in ("workflows", "executions"):
+        if await client.ask("GET", path, None, limit=1) is None:
+            raise CheckFailedError(
+                "n8n has no public API at this address: check the address, and that the API is enabled.",
+                field="url",
+            )

@@ -1,5 +1,7 @@
 """n8n's public REST API."""
 
+import asyncio
+import contextlib
 from collections.abc import AsyncIterator
 from typing import Any
 from urllib.parse import urlencode
@@ -39,6 +41,17 @@ class N8nClient:
 
     async def close(self) -> None:
         await self._client.close()
+
+    @contextlib.asynccontextmanager
+    async def limit(self, seconds: float) -> AsyncIterator[None]:
+        """Ends an operation of any number of requests after this time, also when each of them is answered, or while an
+        answer still arrives."""
+        try:
+            async with asyncio.timeout(seconds):
+                yield
+        except TimeoutError:
+            text = f"n8n at {self._host} has not answered everything that was asked for within {seconds:g} seconds."
+            raise DeliveryError(Reason.TIMEOUT, text, retryable=True) from None
 
     async def ask(self, method: str, path: str, body: Any = None, **query: str | int) -> Any:
         """The answer's document; None when there is no such thing."""

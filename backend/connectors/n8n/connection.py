@@ -8,7 +8,7 @@ from backend.domain import json
 from backend.domain.capabilities import Connection, Options
 from backend.domain.http_text import HeaderCredential
 from backend.domain.masking import secret_values
-from backend.domain.model import StrictModel
+from backend.domain.model import ADVANCED, SAME_SOURCE, StrictModel
 
 
 def _object(secret: SecretStr) -> SecretStr:
@@ -77,6 +77,13 @@ class N8nOptions(Options):
     )
     node: str = Field(
         min_length=1, description="Node whose output is read: each of its items is a message.", examples=["Every hour"]
+    )
+    timeout_seconds: float = Field(
+        300.0,
+        ge=1,
+        le=600,
+        description="Longest time for the list of new executions, and for the data of each, in seconds.",
+        json_schema_extra=ADVANCED | SAME_SOURCE,
     )
 
     @field_validator("workflow")

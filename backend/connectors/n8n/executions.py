@@ -1,3 +1,4 @@
+import time
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -11,6 +12,8 @@ _OPEN = {"new", "running", "waiting", "unknown"}
 _LARGEST_NUMBER = 2**53 - 1
 _EXECUTIONS = 500
 """The most that are read at a time; the rest comes with the next batch."""
+_READ_SECONDS = 600.0
+"""After this time, reading ends with the next execution; the rest comes with the next batch, too."""
 
 
 class N8nReadBatch(ReadBatch[N8nConnection, N8nOptions]):
@@ -40,14 +43,19 @@ class N8nReadBatch(ReadBatch[N8nConnection, N8nOptions]):
         state = breakpoint or {}
         if state.get("workflow") != workflow:
             state = {"workflow": workflow, "after": 0, "open": []}
-        ended, still_open, newest = await self._executions(workflow, state["after"], state["open"])
+        until, seconds = time.monotonic() + _READ_SECONDS, self.options.timeout_seconds
+        async with self._client.limit(seconds):
+            ended, still_open, newest = await self._executions(workflow, state["after"], state["open"])
         unread = sorted(ended)
         for position, number in enumerate(unread[:_EXECUTIONS]):
-            records = await self._records(number) if ended[number] == "success" else []
+            async with self._client.limit(seconds):
+                records = await self._records(number) if ended[number] == "success" else []
             after = max(state["after"], number)
             left = [other for other in unread[position + 1 :] if other < after]
             waiting = [other for other in still_open if other < after]
             yield Batch(records, {"workflow": workflow, "after": after, "open": sorted({*left, *waiting})})
+            if time.monotonic() > until:
+                return
         if len(unread) <= _EXECUTIONS:
             yield Batch((), {"workflow": workflow, "after": max(state["after"], newest), "open": sorted(still_open)})
 

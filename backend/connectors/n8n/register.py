@@ -7,6 +7,9 @@ from backend.domain import json
 from backend.domain.capabilities import DeliveryError, Register, RegistrationState
 from backend.domain.reasons import Reason
 
+_CALL_SECONDS = 25.0
+_STATE_SECONDS = 12.0
+"""Less than Headrace leaves a registration, so that the error names n8n and credentials of no use can be removed."""
 _NODE_FIELDS = {
     "id",
     "name",
@@ -55,6 +58,24 @@ class N8nRegister(Register[N8nConnection, N8nOptions]):
         return self.connection.sent_secrets()
 
     async def register(self, name: str, made: dict[str, Any]) -> dict[str, Any]:
+        async with self._client.limit(_CALL_SECONDS):
+            return await self._register(name)
+
+    async def unregister(self, name: str, made: dict[str, Any]) -> None:
+        async with self._client.limit(_CALL_SECONDS):
+            await self._unregister(name)
+
+    async def state(self, name: str, made: dict[str, Any]) -> RegistrationState:
+        async with self._client.limit(_STATE_SECONDS):
+            workflow = await self._client.ask("GET", f"workflows/{made['workflow']}")
+        if workflow is None:
+            return RegistrationState("The workflow was removed from n8n: publish the pipeline again to make it anew.")
+        if not workflow.get("active"):
+            text = "The workflow is not active in n8n: activate it there, or publish the pipeline again."
+            return RegistrationState(text)
+        return RegistrationState()
+
+    async def _register(self, name: str) -> dict[str, Any]:
         used = self._used_credentials()
         workflow = await self._find(name)
         former = _credentials_of(workflow, name)
@@ -75,7 +96,7 @@ class N8nRegister(Register[N8nConnection, N8nOptions]):
             raise _about_workflow(error) from None
         return {"workflow": workflow["id"]}
 
-    async def unregister(self, name: str, made: dict[str, Any]) -> None:
+    async def _unregister(self, name: str) -> None:
         workflow = await self._find(name)
         if workflow is None:
             return
@@ -84,15 +105,6 @@ class N8nRegister(Register[N8nConnection, N8nOptions]):
             await self._client.ask("POST", f"workflows/{workflow['id']}/deactivate")
         await self._remove_credentials(_credentials_of(workflow, name))
         await self._client.ask("DELETE", f"workflows/{workflow['id']}")
-
-    async def state(self, name: str, made: dict[str, Any]) -> RegistrationState:
-        workflow = await self._client.ask("GET", f"workflows/{made['workflow']}")
-        if workflow is None:
-            return RegistrationState("The workflow was removed from n8n: publish the pipeline again to make it anew.")
-        if not workflow.get("active"):
-            text = "The workflow is not active in n8n: activate it there, or publish the pipeline again."
-            return RegistrationState(text)
-        return RegistrationState()
 
     async def _find(self, name: str) -> dict[str, Any] | None:
         async for rows in self._client.pages("workflows", name=name):

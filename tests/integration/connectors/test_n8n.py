@@ -2,11 +2,13 @@
 installation is large."""
 
 import asyncio
+import contextlib
 import json
 import uuid
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 import requests
@@ -432,6 +434,55 @@ async def test_a_server_that_hangs_is_cut_off(monkeypatch: pytest.MonkeyPatch) -
     async with server, asyncio.timeout(LIMIT_SECONDS):
         error = await failure(url=f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}")
         assert (error.reason, error.retryable) == ("timeout", True)
+
+
+async def test_a_server_whose_list_never_ends_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every request is answered."""
+    from backend.connectors.n8n import register
+
+    async def page(_: web.Request) -> web.Response:
+        await asyncio.sleep(0.01)
+        return web.json_response({"data": [{"id": 7, "name": "other", "status": "success"}], "nextCursor": "more"})
+
+    async with receiver(page) as running, asyncio.timeout(LIMIT_SECONDS):
+        use = Use(n8n.webhook_workflow("x"), url=running.url)
+        use.made = {"workflow": "w"}
+        use.options["timeout_seconds"] = 1
+        sentence = f"n8n at {urlsplit(running.url).netloc} has not answered everything that was asked for within 1 sec"
+        with pytest.raises(DeliveryError, match=sentence) as failed:
+            await use.read()
+        assert (failed.value.reason, failed.value.retryable) == ("timeout", True)
+        monkeypatch.setattr(register, "_CALL_SECONDS", 1.0)
+        for call in (use.register, use.unregister):
+            with pytest.raises(DeliveryError, match=sentence):
+                await call()
+
+
+async def test_a_server_that_answers_byte_by_byte_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    from backend.connectors import n8n as connector
+    from backend.connectors.n8n import register
+
+    async def drip(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\n")
+        with contextlib.suppress(ConnectionError):
+            while True:
+                writer.write(b" ")
+                await writer.drain()
+                await asyncio.sleep(0.05)
+
+    server = await asyncio.start_server(drip, "127.0.0.1", 0)
+    address = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    sentence = f"n8n at {address} has not answered everything that was asked for within 1 seconds"
+    async with server, asyncio.timeout(LIMIT_SECONDS):
+        use = Use(n8n.webhook_workflow("x"), url=f"http://{address}")
+        use.made = {"workflow": "w"}
+        monkeypatch.setattr(register, "_STATE_SECONDS", 1.0)
+        with pytest.raises(DeliveryError, match=sentence):
+            await use.warning()
+        monkeypatch.setattr(connector, "_CHECK_SECONDS", 1.0)
+        with pytest.raises(CheckFailedError, match=sentence) as failed:
+            await check(url=f"http://{address}")
+        assert failed.value.field == "url"
 
 
 async def test_an_input_that_was_not_registered_is_not_read() -> None:
