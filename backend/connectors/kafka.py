@@ -9,6 +9,7 @@ from confluent_kafka import Message as Record
 from pydantic import Field, field_validator
 
 from backend.connectors.parts.kafka_cluster import Cluster, KafkaConnection, Topic, check_brokers, check_cluster
+from backend.connectors.parts.source_headers import KeepHeaders, passed_on
 from backend.domain import json, limits, message_templates
 from backend.domain.capabilities import Batch, Deliver, InputRecord, Options, ReadStream, Receipt
 from backend.domain.connector import Connector, connectors
@@ -28,7 +29,6 @@ _BATCH_BYTES = 1_000_000
 """librdkafka's own limit of a batch; a batch is smaller where the topic takes less."""
 _BATCH_REFUSED = {KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.RECORD_LIST_TOO_LARGE}
 """A broker's answer to all records of a batch, any of which may be small enough."""
-_OWN_HEADERS = {MESSAGE_ID, CONTENT_TYPE}
 _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
 
 
@@ -47,12 +47,7 @@ class KafkaOptions(Options):
         "value, which deletes what has its key from compacted topics and from tables of Connect SQL.",
         examples=["after"],
     )
-    keep_headers: bool = Field(
-        True,
-        description="Whether the headers of a record that was read, from another topic for example, are written with "
-        "it.",
-        json_schema_extra=ADVANCED,
-    )
+    keep_headers: KeepHeaders = True
 
     @field_validator("topic")
     @classmethod
@@ -124,9 +119,7 @@ class KafkaDeliver(Deliver[KafkaConnection, KafkaOptions]):
 
     def _headers(self, message: Message) -> list[SourceHeader]:
         own: list[SourceHeader] = [(MESSAGE_ID, message.id.encode()), (CONTENT_TYPE, message.content_type.encode())]
-        if not self.options.keep_headers:
-            return own
-        return own + [(name, value) for name, value in message.source_headers() if name.lower() not in _OWN_HEADERS]
+        return own + passed_on(message, self.options.keep_headers)
 
     def _written(self, message: Message) -> tuple[str, bytes | None]:
         """The record's topic and value."""
@@ -171,7 +164,7 @@ class KafkaReadStream(ReadStream[KafkaConnection, KafkaReadOptions]):
     the records; what is read again after a crash becomes messages with the same IDs. After a crash the cluster waits
     10 seconds before it gives the partitions to the next reader. A record's key is the message's ordering key, its
     header `content-type` its content type; a record without a value becomes `null`. Its headers travel with the
-    message: an output to Kafka writes them, and templates have them as `{{$message.headers.NAME}}`, its topic as
+    message: outputs that can write them, and templates have them as `{{$message.headers.NAME}}`, its topic as
     `{{$message.source}}`. One with more than 64 KiB of headers becomes a dead letter."""
 
     options_model = KafkaReadOptions

@@ -10,6 +10,7 @@ from pydantic import Field
 from backend.connectors.parts.batch_limit import FIRST_RECORDS, next_limit
 from backend.connectors.parts.google import Emulator, ServiceAccount
 from backend.connectors.parts.holding import hold_forever
+from backend.connectors.parts.source_headers import KeepHeaders, headers_of, passed_on, present, text_of
 from backend.domain.capabilities import (
     Batch,
     BatchRefusedError,
@@ -23,7 +24,7 @@ from backend.domain.capabilities import (
     Receipt,
 )
 from backend.domain.connector import CheckFailedError, Connector, connectors
-from backend.domain.message import CONTENT_TYPE, MESSAGE_ID, Message
+from backend.domain.message import CONTENT_TYPE, MESSAGE_ID, Message, SourceHeader
 from backend.domain.reasons import Reason
 from backend.network.outbound import ForbiddenAddressError
 
@@ -44,6 +45,8 @@ _CHANNEL = [
     ("grpc.enable_http_proxy", 0),
 ]
 _ORDERING_KEY_BYTES = 1024
+_ATTRIBUTES, _NAME_BYTES, _VALUE_BYTES = 100, 256, 1024
+"""The most that a message may have."""
 
 
 class PubsubConnection(Connection):
@@ -141,6 +144,7 @@ class PubsubOptions(Options):
         description="Send each message's key as its ordering key, so that subscriptions with message ordering get "
         "messages with the same key in order.",
     )
+    keep_headers: KeepHeaders = True
 
 
 class _Publishing:
@@ -170,15 +174,36 @@ class _Publishing:
     def _published(self, message: Message) -> dict[str, Any]:
         return {
             "data": message.body,
-            "attributes": {MESSAGE_ID: message.id, CONTENT_TYPE: message.content_type},
+            "attributes": self._attributes(message),
             "ordering_key": _ordering_key(message.key) if self.options.ordered else "",
         }
+
+    def _attributes(self, message: Message) -> dict[str, str]:
+        own = {MESSAGE_ID: message.id, CONTENT_TYPE: message.content_type}
+        kept = _fit(passed_on(message, self.options.keep_headers))
+        return own | dict(list(kept.items())[: _ATTRIBUTES - len(own)])
+
+
+def _fit(headers: Sequence[SourceHeader]) -> dict[str, str]:
+    """The last of each name, of those that can be attributes."""
+    texts = {name: text for name, value in headers if (text := text_of(value)) is not None}
+    return {
+        name: text
+        for name, text in texts.items()
+        if name
+        and not name.lower().startswith("goog")
+        and len(name.encode()) <= _NAME_BYTES
+        and len(text.encode()) <= _VALUE_BYTES
+    }
 
 
 class PubsubDeliver(_Publishing, Deliver[PubsubConnection, PubsubOptions]):
     """Publishes each message by a request of its own.
 
-    At least once: a message whose acknowledgement was lost is published again when it is retried."""
+    At least once: a message whose acknowledgement was lost is published again when it is retried. The attributes
+    `message-id` and `content-type` are written with it, and the headers of a record that was read, of each name the
+    last. Left out are those that Pub/Sub cannot have: beyond 100 attributes, names of more than 256 bytes or with goog
+    at their beginning, and values that are no UTF-8 or have more than 1,024 bytes."""
 
     options_model = PubsubOptions
 
@@ -190,7 +215,7 @@ class PubsubDeliverBatch(_Publishing, DeliverBatch[PubsubConnection, PubsubOptio
     """Publishes a batch by one request, as a whole or not at all.
 
     At least once: a batch whose acknowledgement was lost is published again. Pub/Sub takes up to 1,000 messages and
-    10 MB in a request."""
+    10 MB in a request. Attributes are those of single messages."""
 
     options_model = PubsubOptions
 
@@ -221,7 +246,10 @@ class PubsubReadStream(ReadStream[PubsubConnection, PubsubReadOptions]):
     At least once. Messages are acknowledged once Headrace has stored them, and held until then, however long that
     takes. After a crash they are delivered again when their deadline is over (at most 30 seconds, or the subscription's
     own), as messages with the same IDs. The ordering key is the message's ordering key, the attribute `content-type`
-    its content type."""
+    its content type. Attributes travel with the message, and so do its ID, ordering key and time of publishing:
+    outputs write them, and templates have them as `{{$message.headers.NAME}}`, also with the names `pubsub-message-id`,
+    `ordering-key` and `publish-time`, the subscription as `{{$message.source}}`. A message with more than 64 KiB of
+    them becomes a dead letter."""
 
     options_model = PubsubReadOptions
     _extending: asyncio.Task[None] | None = None
@@ -291,11 +319,16 @@ class PubsubReadStream(ReadStream[PubsubConnection, PubsubReadOptions]):
             )
 
     def _record(self, message: Any) -> InputRecord:
+        properties = present(
+            pubsub_message_id=message.message_id, ordering_key=message.ordering_key, publish_time=message.publish_time
+        )
         return InputRecord(
             message.data,
             content_type=message.attributes.get(CONTENT_TYPE) or self.options.content_type,
             key=message.ordering_key.encode() or None,
             identity=f"{self.options.subscription}/{message.message_id}",
+            source=self.options.subscription,
+            headers=headers_of([*properties, *message.attributes.items()]),
         )
 
 

@@ -1,12 +1,15 @@
 import asyncio
 import contextlib
+import re
 import socket
 import ssl
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
+from datetime import datetime
 from typing import Any
 
 from pydantic import Field, SecretStr
 
+from backend.connectors.parts.source_headers import KeepHeaders, headers_of, passed_on, present, text_of
 from backend.connectors.parts.tls import NoTls, Tls, TlsSetting
 from backend.domain import message_templates
 from backend.domain.capabilities import (
@@ -20,7 +23,7 @@ from backend.domain.capabilities import (
     Receipt,
 )
 from backend.domain.connector import CheckFailedError, Connector, connectors
-from backend.domain.message import MESSAGE_ID, Message
+from backend.domain.message import MESSAGE_ID, Message, SourceHeader
 from backend.domain.message_templates import MessageTemplate, TemplateSource
 from backend.domain.model import ADVANCED
 from backend.domain.reasons import Reason
@@ -34,7 +37,11 @@ _IDLE_SECONDS = 10.0
 """How often a reader without messages checks that its queue still exists."""
 _BATCH_BYTES = 2 * 1024 * 1024
 _SHORT_STRING = 255
-"""The longest routing key, in bytes."""
+"""The longest routing key, name of a header, or property, in bytes."""
+_ORDERS = re.compile(r"cc|bcc|x-death|x-(first|last)-death-.*|x-delay|x-(delivery|acquired)-count|x-stream-.*", re.I)
+"""Headers by which RabbitMQ routes messages, or that it writes itself."""
+_DIRECT_REPLY = "amq.rabbitmq.reply-to"
+"""An address that RabbitMQ accepts only from a channel that itself reads the replies."""
 
 
 class RabbitmqConnection(Connection):
@@ -207,13 +214,17 @@ class RabbitmqOptions(Options):
     persistent: bool = Field(
         True, description="Have RabbitMQ write messages of durable queues to disk.", json_schema_extra=ADVANCED
     )
+    keep_headers: KeepHeaders = True
 
 
 class RabbitmqDeliver(Deliver[RabbitmqConnection, RabbitmqOptions]):
     """Publishes each message, and waits for RabbitMQ's confirmation.
 
     At least once: a message whose confirmation was lost is published again when it is retried. Repeats have the same
-    property `message_id`."""
+    property `message_id`. The headers of a record that was read are written with it, of each name the last, as texts,
+    or as bytes where they are no UTF-8; `correlation-id`, `reply-to`, `type`, `app-id` and `timestamp` are also the
+    properties of that name. Left out are names of more than 255 bytes, and headers by which RabbitMQ routes messages
+    (CC, BCC) or that it writes itself, such as x-death."""
 
     options_model = RabbitmqOptions
 
@@ -233,14 +244,16 @@ class RabbitmqDeliver(Deliver[RabbitmqConnection, RabbitmqOptions]):
 
         key = self._key(message)
         options = self.options
+        kept = passed_on(message, options.keep_headers)
         published = aio_pika.Message(
             message.body,
-            headers={MESSAGE_ID: message.id},
+            headers={MESSAGE_ID: message.id, **_headers(kept)},
             message_id=message.id,
             content_type=message.content_type,
             delivery_mode=aio_pika.DeliveryMode.PERSISTENT
             if options.persistent
             else aio_pika.DeliveryMode.NOT_PERSISTENT,
+            **_properties(kept),
         )
         async with self._client.use() as channel:
             exchange = channel.default_exchange
@@ -257,6 +270,29 @@ class RabbitmqDeliver(Deliver[RabbitmqConnection, RabbitmqOptions]):
         except ValueError as error:
             raise message_templates.delivery_error(error) from None
         return key
+
+
+def _headers(headers: Sequence[SourceHeader]) -> dict[str, Any]:
+    return {
+        name: None if value is None else text if (text := text_of(value)) is not None else bytearray(value)
+        for name, value in headers
+        if len(name.encode()) <= _SHORT_STRING and not _ORDERS.fullmatch(name)
+    }
+
+
+def _properties(headers: Sequence[SourceHeader]) -> dict[str, Any]:
+    """What RabbitMQ has properties for, where the values fit."""
+    values = {name: value for name, value in headers if value and len(value) <= _SHORT_STRING}
+    names = {"correlation-id", "reply-to", "type", "app-id"} & values.keys()
+    texts = {name.replace("-", "_"): text_of(values[name]) for name in names}
+    properties: dict[str, Any] = {name: text for name, text in texts.items() if text is not None}
+    if properties.get("reply_to") == _DIRECT_REPLY:
+        del properties["reply_to"]
+    with contextlib.suppress(ValueError):
+        at = datetime.fromisoformat(text_of(values.get("timestamp")) or "")
+        if at.tzinfo is not None and at.timestamp() >= 0:
+            properties["timestamp"] = at
+    return properties
 
 
 class RabbitmqReadOptions(Options):
@@ -286,7 +322,11 @@ class RabbitmqReadStream(ReadStream[RabbitmqConnection, RabbitmqReadOptions]):
 
     At least once. Messages are acknowledged once Headrace has stored them. What was not acknowledged is delivered again
     after a crash; it becomes a message with the same ID if it has the property `message_id`, which must then be
-    different for each message, and otherwise a new one."""
+    different for each message, and otherwise a new one. Headers travel with the message, and so do the properties
+    `message-id`, `content-type`, `content-encoding`, `correlation-id`, `reply-to`, `type`, `app-id`, `user-id` and
+    `timestamp`, and the name of its `exchange`: outputs write them, and templates have them as
+    `{{$message.headers.NAME}}`, the routing key as `{{$message.source}}`. Numbers and times become texts, lists and
+    tables JSON. A message with more than 64 KiB of them becomes a dead letter."""
 
     options_model = RabbitmqReadOptions
 
@@ -355,11 +395,15 @@ class RabbitmqReadStream(ReadStream[RabbitmqConnection, RabbitmqReadOptions]):
         return int(declared.declaration_result.message_count or 0)
 
     def _record(self, message: Any) -> InputRecord:
+        names = ("message_id", "content_type", "content_encoding", "correlation_id", "reply_to", "type", "app_id")
+        properties = present(**{name: getattr(message, name) for name in (*names, "user_id", "timestamp", "exchange")})
         return InputRecord(
             message.body,
             content_type=message.content_type or self.options.content_type,
             key=message.routing_key.encode() if self.options.order_by_routing_key and message.routing_key else None,
             identity=f"{self.options.queue}/{message.message_id}" if message.message_id else "",
+            source=message.routing_key or "",
+            headers=headers_of([*properties, *(message.headers or {}).items()]),
         )
 
 

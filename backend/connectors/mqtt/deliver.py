@@ -6,9 +6,10 @@ from pydantic import Field, field_validator
 
 from backend.connectors.mqtt.client import MqttClient
 from backend.connectors.mqtt.connection import MqttConnection
+from backend.connectors.parts.source_headers import KeepHeaders, is_plain, passed_on, plain_texts, text_of
 from backend.domain import message_templates
 from backend.domain.capabilities import Deliver, DeliveryError, Options, Receipt
-from backend.domain.message import MESSAGE_ID, Message
+from backend.domain.message import MESSAGE_ID, Message, SourceHeader
 from backend.domain.message_templates import MessageTemplate, TemplateSource, UnfitValueError
 from backend.domain.reasons import Reason
 from backend.domain.templates import without_placeholders
@@ -17,7 +18,9 @@ _LEVEL = re.compile(r"[^/+#\x00]+")
 """What a value may be: it can neither add levels to a topic nor be a wildcard."""
 _TOPIC_BYTES = 65_535
 _PACKET_BYTES = 512
-"""More than what a packet holds beside topic, body and content type."""
+"""More than what a packet holds beside topic, body, content type and headers."""
+_PROPERTY_BYTES = 65_535
+"""The most of a property, and of the name and the value of a user property."""
 
 
 class MqttOptions(Options):
@@ -37,6 +40,7 @@ class MqttOptions(Options):
     retain: bool = Field(
         False, description="Have the broker keep the last message of each topic for those that subscribe later."
     )
+    keep_headers: KeepHeaders = True
 
     @field_validator("topic")
     @classmethod
@@ -51,8 +55,10 @@ class MqttDeliver(Deliver[MqttConnection, MqttOptions]):
 
     At least once, with the quality of service 1 or 2: a message whose acknowledgement was lost is published again when
     it is retried. With MQTT 5, repeats have the same user property `message-id`. With the quality of service 0,
-    messages can be lost. A broker may drop a message silently if the user may not publish to its topic (MQTT 3.1.1), or
-    if nobody subscribes to it."""
+    messages can be lost. With MQTT 5, the headers of a record that was read are user properties, too; `response-topic`
+    and `correlation-data` are also the properties of that name. Left out are those that MQTT cannot have: names and
+    values that are no plain text, or have more than 65,535 bytes. A broker may drop a message silently if the user may
+    not publish to its topic (MQTT 3.1.1), or if nobody subscribes to it."""
 
     options_model = MqttOptions
     _client: MqttClient | None = None
@@ -71,13 +77,15 @@ class MqttDeliver(Deliver[MqttConnection, MqttOptions]):
     async def deliver(self, message: Message) -> Receipt:
         topic = self._topic_of(message)
         client = await self._connected()
+        headers = self._headers(message)
         size = len(message.body) + len(topic.encode()) + len(message.content_type.encode()) + _PACKET_BYTES
+        size += sum(2 * (len(name.encode()) + len(value or b"") + 5) for name, value in headers)
         if client.most_bytes is not None and size > client.most_bytes:
             text = f"The message is larger than the MQTT broker accepts ({client.most_bytes} bytes for a packet)."
             raise DeliveryError(Reason.TOO_LARGE, text, retryable=False, about_message=True)
         options = self.options
         answer = await client.publish(
-            topic, message.body, qos=options.qos, retain=options.retain, properties=self._properties(message)
+            topic, message.body, qos=options.qos, retain=options.retain, properties=self._properties(message, headers)
         )
         return Receipt(status="sent" if options.qos == 0 else answer)
 
@@ -94,7 +102,11 @@ class MqttDeliver(Deliver[MqttConnection, MqttOptions]):
                     raise
             return self._client
 
-    def _properties(self, message: Message) -> Any:
+    def _headers(self, message: Message) -> list[SourceHeader]:
+        """Those of a record that was read; MQTT 3.1.1 has none."""
+        return passed_on(message, self.options.keep_headers) if self.connection.version == "5" else []
+
+    def _properties(self, message: Message, headers: list[SourceHeader]) -> Any:
         from paho.mqtt.packettypes import PacketTypes
         from paho.mqtt.properties import Properties
 
@@ -102,7 +114,16 @@ class MqttDeliver(Deliver[MqttConnection, MqttOptions]):
             return None
         properties: Any = Properties(PacketTypes.PUBLISH)  # type: ignore[no-untyped-call]
         properties.ContentType = message.content_type
-        properties.UserProperty = [(MESSAGE_ID, message.id)]
+        properties.UserProperty = [
+            (MESSAGE_ID, message.id),
+            *(pair for pair in plain_texts(headers) if all(len(part.encode()) <= _PROPERTY_BYTES for part in pair)),
+        ]
+        values = {name: value for name, value in headers if value and len(value) <= _PROPERTY_BYTES}
+        if "correlation-data" in values:
+            properties.CorrelationData = values["correlation-data"]
+        response_topic = text_of(values.get("response-topic"))
+        if response_topic and is_plain(response_topic) and not re.search(r"[+#]", response_topic):
+            properties.ResponseTopic = response_topic
         return properties
 
     def _topic_of(self, message: Message) -> str:

@@ -6,6 +6,7 @@ from pydantic import Field, field_validator
 
 from backend.connectors.mqtt.client import MqttClient, MqttSession
 from backend.connectors.mqtt.connection import MqttConnection
+from backend.connectors.parts.source_headers import headers_of, present
 from backend.domain.capabilities import Batch, InputRecord, Options, ReadStream
 from backend.domain.message import MESSAGE_ID
 from backend.domain.model import ADVANCED
@@ -108,7 +109,10 @@ class MqttReadStream(ReadStream[MqttConnection, MqttReadOptions]):
     pipeline is published and ends when it is deleted. What was not acknowledged is delivered again after a crash; it
     becomes a message with the same ID if it has the user property `message-id`, and otherwise a new one. After the
     topic was changed, what the session still has of the earlier one is dropped. With the quality of service 0,
-    messages can be lost."""
+    messages can be lost. With MQTT 5, user properties travel with the message, and so do `content-type`,
+    `response-topic` and `correlation-data`: outputs write them, and templates have them as
+    `{{$message.headers.NAME}}`, the topic as `{{$message.source}}`. A message with more than 64 KiB of them becomes a
+    dead letter."""
 
     options_model = MqttReadOptions
     _client: MqttClient | None = None
@@ -160,13 +164,20 @@ class MqttReadStream(ReadStream[MqttConnection, MqttReadOptions]):
 
     def _record(self, message: Any) -> InputRecord:
         content_type = getattr(message.properties, "ContentType", "")
-        message_id = dict(getattr(message.properties, "UserProperty", ())).get(MESSAGE_ID, "")
+        user_properties = getattr(message.properties, "UserProperty", ())
+        message_id = dict(user_properties).get(MESSAGE_ID, "")
+        properties = present(
+            content_type=content_type,
+            response_topic=getattr(message.properties, "ResponseTopic", None),
+            correlation_data=getattr(message.properties, "CorrelationData", None),
+        )
         return InputRecord(
             bytes(message.payload),
             content_type=content_type or self.options.content_type,
             key=message.topic.encode() if self.options.order_by_topic else None,
             identity=f"{message.topic}/{message_id}" if message_id else "",
             source=message.topic,
+            headers=headers_of([*properties, *user_properties]),
         )
 
 

@@ -10,6 +10,7 @@ from backend.connectors.nats.client import NatsClient
 from backend.connectors.nats.connection import NatsConnection
 from backend.connectors.parts.batch_limit import FIRST_RECORDS, next_limit
 from backend.connectors.parts.holding import hold_forever
+from backend.connectors.parts.source_headers import headers_of
 from backend.domain.capabilities import Batch, DeliveryError, InputRecord, Options, ReadStream
 from backend.domain.message import CONTENT_TYPE
 from backend.domain.model import ADVANCED
@@ -61,7 +62,9 @@ class NatsReadStream(ReadStream[NatsConnection, NatsReadOptions]):
     """Pulls messages as a durable consumer of a stream.
 
     At least once. Messages are acknowledged once Headrace has stored them, and held until then. After a crash they are
-    delivered again when their time is over, as messages with the same IDs."""
+    delivered again when their time is over, as messages with the same IDs. Headers travel with the message: outputs
+    write them, and templates have them as `{{$message.headers.NAME}}`, the subject as `{{$message.source}}`. A message
+    with more than 64 KiB of headers becomes a dead letter."""
 
     options_model = NatsReadOptions
     _subscription: Any = None
@@ -150,4 +153,5 @@ class NatsReadStream(ReadStream[NatsConnection, NatsReadOptions]):
             key=message.subject.encode() if self.options.order_by_subject else None,
             identity=f"{self.options.stream}/{message.metadata.sequence.stream}",
             source=message.subject,
+            headers=headers_of((message.headers or {}).items()),
         )

@@ -5,6 +5,7 @@ from pydantic import Field, field_validator
 
 from backend.connectors.nats.client import NatsClient
 from backend.connectors.nats.connection import NatsConnection
+from backend.connectors.parts.source_headers import KeepHeaders, passed_on, plain_texts
 from backend.domain import message_templates
 from backend.domain.capabilities import Deliver, Options, Receipt
 from backend.domain.message import CONTENT_TYPE, MESSAGE_ID, Message
@@ -14,6 +15,8 @@ from backend.domain.templates import without_placeholders
 
 _SUBJECT = re.compile(r"[^\s.*>\x00-\x1f\x7f]+")
 """What a value may be: it can neither add levels to a subject nor be a wildcard."""
+_HEADER = re.compile(r"(?!nats-)[!#$%&'*+\-.^_`|~0-9a-z]+", re.IGNORECASE)
+"""Which headers of a record are written: those that begin with Nats- are orders to the server."""
 
 
 class NatsOptions(Options):
@@ -30,6 +33,7 @@ class NatsOptions(Options):
         description="Stream that must take the subject; messages are refused when another one does.",
         json_schema_extra=ADVANCED,
     )
+    keep_headers: KeepHeaders = True
 
     @field_validator("subject")
     @classmethod
@@ -49,7 +53,9 @@ class NatsDeliver(Deliver[NatsConnection, NatsOptions]):
     """Publishes each message to JetStream, and waits until its stream has stored it.
 
     At least once. Messages carry their ID as `Nats-Msg-Id`, so that JetStream drops repeats within the stream's
-    duplicate window (two minutes by default)."""
+    duplicate window (two minutes by default). The headers `message-id` and `content-type` are written with it, and
+    those of a record that was read, of each name the last. Left out are those that NATS cannot have: with other names
+    than HTTP has, or values that are no text of one line, and those whose name begins with `Nats-`."""
 
     options_model = NatsOptions
 
@@ -70,6 +76,8 @@ class NatsDeliver(Deliver[NatsConnection, NatsOptions]):
             raise message_templates.delivery_error(error) from None
         server = await self._client.connected()
         headers = {"Nats-Msg-Id": message.id, MESSAGE_ID: message.id, CONTENT_TYPE: message.content_type}
+        kept = plain_texts(passed_on(message, self.options.keep_headers))
+        headers |= {name: value for name, value in kept if _HEADER.fullmatch(name)}
         with self._client.as_delivery_errors():
             _check_size(headers, message.body, server.max_payload)
             stored = await self._client.jetstream().publish(

@@ -8,6 +8,7 @@ from redis.asyncio import Redis
 from redis.exceptions import ResponseError
 
 from backend.connectors.parts.batch_limit import FIRST_RECORDS, next_limit
+from backend.connectors.parts.source_headers import headers_of
 from backend.connectors.redis_stream.client import ANSWER_SECONDS, as_delivery_errors, client_of
 from backend.connectors.redis_stream.connection import RedisStreamConnection
 from backend.domain import json
@@ -147,11 +148,18 @@ class RedisReadStream(ReadStream[RedisStreamConnection, RedisReadOptions]):
     def _record(self, name: bytes, fields: Fields) -> InputRecord:
         options = self.options
         identity = f"{options.stream}/{name.decode()}"
-        body = fields.get(options.field.encode()) if options.field else None
-        if body is not None:
+        if options.field and (body := fields.get(options.field.encode())) is not None:
             content_type = fields.get(CONTENT_TYPE.encode(), b"application/json")
-            return InputRecord(body, content_type=content_type.decode(errors="replace"), identity=identity)
-        return InputRecord(json.dumps({_text(name): _text(value) for name, value in fields.items()}), identity=identity)
+            others = [(_text(name), value) for name, value in fields.items() if name != options.field.encode()]
+            return InputRecord(
+                body,
+                content_type=content_type.decode(errors="replace"),
+                identity=identity,
+                source=options.stream,
+                headers=headers_of(others),
+            )
+        document = json.dumps({_text(name): _text(value) for name, value in fields.items()})
+        return InputRecord(document, identity=identity, source=options.stream)
 
 
 def _text(value: bytes) -> str:

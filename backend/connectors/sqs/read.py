@@ -8,6 +8,7 @@ from pydantic import Field
 
 from backend.connectors.parts.batch_limit import FIRST_RECORDS, next_limit
 from backend.connectors.parts.holding import hold_forever
+from backend.connectors.parts.source_headers import headers_of, present
 from backend.connectors.sqs.queue import CALL_SECONDS, MOST_ENTRIES, Queue, QueueOptions, SqsConnection
 from backend.domain.capabilities import Batch, InputRecord, ReadStream
 from backend.domain.message import CONTENT_TYPE
@@ -25,7 +26,7 @@ _MOST_REQUESTS = 10
 """At the same time."""
 _CLOSE_SECONDS = 5.0
 
-_GROUP = "MessageGroupId"
+_GROUP, _DEDUPLICATION, _SENT = "MessageGroupId", "MessageDeduplicationId", "SentTimestamp"
 
 
 class SqsReadOptions(QueueOptions):
@@ -45,7 +46,10 @@ class SqsReadStream(ReadStream[SqsConnection, SqsReadOptions]):
     At least once. Messages are deleted once Headrace has stored them, and hidden from other readers until then, for up
     to twelve hours. After a crash they are delivered again within 30 seconds, as messages with the same IDs; each
     delivery counts for a redrive policy, which moves a message to a dead-letter queue. The message group of a FIFO
-    queue is the ordering key."""
+    queue is the ordering key. Message attributes travel with the message, and so do `message-group-id`,
+    `message-deduplication-id` and `sent-timestamp` (in milliseconds): outputs write them, and templates have them as
+    `{{$message.headers.NAME}}`, the queue as `{{$message.source}}`. A message with more than 64 KiB of them becomes a
+    dead letter."""
 
     options_model = SqsReadOptions
     _extending: asyncio.Task[None] | None = None
@@ -109,8 +113,8 @@ class SqsReadStream(ReadStream[SqsConnection, SqsReadOptions]):
             MaxNumberOfMessages=limit,
             WaitTimeSeconds=wait_seconds,
             VisibilityTimeout=_HIDDEN_SECONDS,
-            MessageSystemAttributeNames=[_GROUP],
-            MessageAttributeNames=[CONTENT_TYPE],
+            MessageSystemAttributeNames=[_GROUP, _DEDUPLICATION, _SENT],
+            MessageAttributeNames=["All"],
         )
         return list(answer.get("Messages", ()))
 
@@ -120,13 +124,21 @@ class SqsReadStream(ReadStream[SqsConnection, SqsReadOptions]):
             await self._queue.call("change_message_visibility_batch", Entries=hidden)
 
     def _record(self, message: Any) -> InputRecord:
-        content_type = message.get("MessageAttributes", {}).get(CONTENT_TYPE, {}).get("StringValue")
-        group = message.get("Attributes", {}).get(_GROUP, "") if self.options.is_fifo else ""
+        attributes, system = message.get("MessageAttributes", {}), message.get("Attributes", {})
+        group = system.get(_GROUP, "") if self.options.is_fifo else ""
+        properties = present(
+            message_group_id=system.get(_GROUP),
+            message_deduplication_id=system.get(_DEDUPLICATION),
+            sent_timestamp=system.get(_SENT),
+        )
+        values = [(name, one.get("StringValue", one.get("BinaryValue"))) for name, one in attributes.items()]
         return InputRecord(
             message["Body"].encode(),
-            content_type=content_type or self.options.content_type,
+            content_type=attributes.get(CONTENT_TYPE, {}).get("StringValue") or self.options.content_type,
             key=group.encode() or None,
             identity=f"{self.options.queue}/{message['MessageId']}",
+            source=self.options.queue,
+            headers=headers_of([*properties, *values]),
         )
 
 

@@ -4,20 +4,27 @@ from collections.abc import Sequence
 from typing import Any
 
 from backend.connectors.parts.request_parts import parts_of, send_parts
+from backend.connectors.parts.source_headers import KeepHeaders, is_plain, passed_on, text_of
 from backend.connectors.sqs.queue import MOST_ENTRIES, SEND_SECONDS, Queue, QueueOptions, SqsConnection
 from backend.domain.capabilities import Deliver, DeliverBatch, DeliveryError, Receipt
-from backend.domain.message import CONTENT_TYPE, MESSAGE_ID, Message
+from backend.domain.message import CONTENT_TYPE, MESSAGE_ID, Message, SourceHeader
 from backend.domain.reasons import Reason
 
 _REQUEST_BYTES = 1024 * 1024
 """The most that one request may hold, and so a message, with its attributes."""
 _GROUP = re.compile(r"[!-~]{1,128}")
+_ATTRIBUTES = 10
+"""The most that a message may have."""
+_ATTRIBUTE = re.compile(r"(?!aws\.|amazon\.)[a-z0-9_-]+(\.[a-z0-9_-]+)*", re.IGNORECASE)
+_ATTRIBUTE_CHARACTERS = 256
 
 Entry = dict[str, Any]
 
 
 class SqsOptions(QueueOptions):
     """Messages that are sent to one queue."""
+
+    keep_headers: KeepHeaders = True
 
 
 class _Sending:
@@ -49,10 +56,7 @@ class _Sending:
             raise DeliveryError(Reason.UNFIT_VALUE, text, retryable=False, about_message=True)
         entry: Entry = {
             "MessageBody": body,
-            "MessageAttributes": {
-                MESSAGE_ID: {"DataType": "String", "StringValue": message.id},
-                CONTENT_TYPE: {"DataType": "String", "StringValue": message.content_type},
-            },
+            "MessageAttributes": self._attributes(message),
         }
         if _size(entry) > _REQUEST_BYTES:
             text = "The message is larger than SQS takes (1 MiB with its attributes)."
@@ -61,13 +65,40 @@ class _Sending:
             entry |= {"MessageGroupId": _group(message.key), "MessageDeduplicationId": message.id}
         return entry
 
+    def _attributes(self, message: Message) -> dict[str, dict[str, Any]]:
+        own = {MESSAGE_ID: message.id, CONTENT_TYPE: message.content_type}
+        attributes: dict[str, dict[str, Any]] = {
+            name: {"DataType": "String", "StringValue": value} for name, value in own.items()
+        }
+        kept = _fit(passed_on(message, self.options.keep_headers))
+        return attributes | dict(list(kept.items())[: _ATTRIBUTES - len(attributes)])
+
+
+def _fit(headers: Sequence[SourceHeader]) -> dict[str, dict[str, Any]]:
+    """The last of each name, of those that can be attributes."""
+    return {
+        name: _attribute(value)
+        for name, value in dict(headers).items()
+        if value and len(name) <= _ATTRIBUTE_CHARACTERS and _ATTRIBUTE.fullmatch(name)
+    }
+
+
+def _attribute(value: bytes) -> dict[str, Any]:
+    text = text_of(value)
+    if text is None or not is_plain(text):
+        return {"DataType": "Binary", "BinaryValue": value}
+    return {"DataType": "String", "StringValue": text}
+
 
 class SqsDeliver(_Sending, Deliver[SqsConnection, SqsOptions]):
     """Sends each message by a request of its own, with the attributes `message-id` and `content-type`.
 
     At least once: a message whose acknowledgement was lost is sent again when it is retried. A FIFO queue drops
     repeats within five minutes, and keeps the order of messages with the same key, which is their message group (a hash
-    of it, if it has more than 128 characters or others than visible ASCII). A message of up to 1 MiB fits, in UTF-8."""
+    of it, if it has more than 128 characters or others than visible ASCII). A message of up to 1 MiB fits, in UTF-8,
+    with its attributes. Of the headers of a record that was read, eight become attributes, too, of each name the last,
+    those that are no plain text as binary values. Left out are those that SQS cannot have: empty ones, and names with
+    other characters than letters, digits, dots, dashes and underscores."""
 
     options_model = SqsOptions
 
@@ -116,7 +147,10 @@ def _failure(entry: dict[str, Any]) -> DeliveryError:
 def _size(entry: Entry) -> int:
     """As SQS counts, in bytes: names, types and values of attributes, too."""
     attributes = entry["MessageAttributes"].items()
-    sizes = [len(name) + len(value["DataType"]) + len(value["StringValue"].encode()) for name, value in attributes]
+    sizes = [
+        len(name) + len(value["DataType"]) + len(value.get("BinaryValue") or value["StringValue"].encode())
+        for name, value in attributes
+    ]
     return len(entry["MessageBody"].encode()) + sum(sizes)
 
 

@@ -8,6 +8,7 @@ from contextlib import aclosing, asynccontextmanager
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 from paho.mqtt.client import Client
 from paho.mqtt.enums import CallbackAPIVersion, MQTTProtocolVersion
 from paho.mqtt.packettypes import PacketTypes
@@ -19,7 +20,7 @@ from backend.connectors.mqtt.deliver import MqttOptions
 from backend.connectors.mqtt.read import MqttReadOptions
 from backend.domain.capabilities import DeliveryError
 from backend.domain.connector import CheckFailedError, check_connection
-from backend.domain.message import new_message_id
+from backend.domain.message import SourceHeader, new_message_id, source_fields
 from tests import infra
 from tests.integration.connectors.suites import (
     DeliverSuite,
@@ -139,6 +140,32 @@ class TestMqtt(_Mqtt, DeliverSuite):
             assert one.topic == server.options["topic"] + "/São Paulo/7"
             assert one.properties.UserProperty == [("message-id", sent.id)]
             assert one.properties.ContentType == "application/json"
+
+    @both_versions
+    @pytest.mark.parametrize("kept", [True, False])
+    async def test_a_record_that_was_read_keeps_its_headers(self, kept: bool, version: str) -> None:
+        headers: list[SourceHeader] = [
+            ("tenant", b"a"),
+            ("tenant", "São".encode()),
+            ("empty", None),
+            ("binary", b"\xff"),
+            ("control", b"\x00"),
+            ("Message-Id", b"theirs"),
+            ("correlation-data", b"\xfe"),
+            ("response-topic", b"answers/7"),
+        ]
+        async with self.server() as server:
+            client = self.client(connection(version=version), server.options | {"keep_headers": kept})
+            sent = replace(message(), extra=source_fields("orders", headers))
+            await client.deliver_one(sent)
+            await client.close()
+            [one] = await server.arrived()
+            theirs = [("tenant", "a"), ("tenant", "São"), ("empty", ""), ("response-topic", "answers/7")]
+            kept = kept and version == "5"
+            own = [("message-id", sent.id)] if version == "5" else []
+            assert getattr(one.properties, "UserProperty", []) == own + (theirs if kept else [])
+            assert getattr(one.properties, "CorrelationData", None) == (b"\xfe" if kept else None)
+            assert getattr(one.properties, "ResponseTopic", None) == ("answers/7" if kept else None)
 
     @both_versions
     @pytest.mark.parametrize("qos", [0, 1, 2])
@@ -287,6 +314,26 @@ class TestMqttInput(_Mqtt, PrefetchSuite):
                     first = batch.records[0]
                     assert (first.content_type, first.key, first.identity) == ("text/plain", topic.encode(), "")
             assert read == [b"%d" % number for number in range(60)]
+
+    async def test_properties_travel_with_the_message(self) -> None:
+        async with self.source() as source:
+            topic = source.options["topic"].replace("#", "x")
+            properties: Any = Properties(PacketTypes.PUBLISH)
+            properties.UserProperty = [("tenant", "a"), ("tenant", "São")]
+            properties.ContentType = "application/json"
+            properties.ResponseTopic = "answers"
+            properties.CorrelationData = b"\xff"
+            async with direct() as client:
+                await client.publish(topic, b"1", qos=1, retain=False, properties=properties)
+            [record] = await self._read(source, 1, acknowledge=True)
+            assert list(record.headers) == [
+                ("content-type", b"application/json"),
+                ("response-topic", b"answers"),
+                ("correlation-data", b"\xff"),
+                ("tenant", b"a"),
+                ("tenant", "São".encode()),
+            ]
+            assert record.source == topic
 
     async def test_the_network_thread_waits_where_the_broker_knows_no_limit(self) -> None:
         async with self.source() as source:

@@ -8,6 +8,7 @@ from typing import Any
 
 import nats
 import pytest
+from msgspec.structs import replace
 from nats.js import JetStreamContext
 
 from backend.connectors.nats import Nats
@@ -16,7 +17,7 @@ from backend.connectors.nats.connection import NatsConnection
 from backend.connectors.nats.write import NatsOptions
 from backend.domain.capabilities import DeliveryError
 from backend.domain.connector import CheckFailedError, check_connection
-from backend.domain.message import new_message_id
+from backend.domain.message import SourceHeader, new_message_id, source_fields
 from tests import infra
 from tests.integration.connectors.suites import (
     DeliverSuite,
@@ -120,6 +121,27 @@ class TestNats(_Nats, DeliverSuite):
         assert one.subject == f"{stream}.São-Paulo.7"
         assert one.headers["message-id"] == one.headers["Nats-Msg-Id"] == sent.id
         assert one.headers["content-type"] == "application/json"
+
+    @pytest.mark.parametrize("kept", [True, False])
+    async def test_a_record_that_was_read_keeps_its_headers(self, kept: bool) -> None:
+        stream = await make_stream()
+        headers: list[SourceHeader] = [
+            ("tenant", b"a"),
+            ("tenant", "São".encode()),
+            ("empty", None),
+            ("Message-Id", b"theirs"),
+            ("Nats-Rollup", b"all"),
+            ("two words", b"x"),
+            ("lines", b"1\r\nNats-Rollup: all"),
+            ("binary", b"\xff"),
+        ]
+        client = self.client(connection(), {"subject": f"{stream}.x", "keep_headers": kept})
+        sent = replace(message(), extra=source_fields("orders", headers))
+        await client.deliver_one(sent)
+        await client.close()
+        [one] = await stored(stream)
+        own = {"Nats-Msg-Id": sent.id, "message-id": sent.id, "content-type": "application/json"}
+        assert one.headers == own | ({"tenant": "São", "empty": ""} if kept else {})
 
     @pytest.mark.parametrize("value", ['"a.b"', '"*"', '">"', '"a b"', '""', "null", '"line\\nbreak"', "{}"])
     async def test_a_value_cannot_lead_to_another_level(self, value: str) -> None:
@@ -250,6 +272,15 @@ class TestNatsInput(_Nats, ReadStreamSuite):
             await source.write([b"0", b"1", b"2"])
             [record] = await self._read(source, 1)
             assert (record.body, record.key) == (b"1", f"{source.options['stream']}.n1".encode())
+
+    async def test_headers_travel_with_the_message(self) -> None:
+        async with self.source() as source:
+            headers = {"tenant": "São", "Nats-Msg-Id": "1"}
+            async with direct() as jetstream:
+                await jetstream.publish(f"{source.options['stream']}.x", b"1", headers=headers)
+            [record] = await self._read(source, 1)
+            assert sorted(record.headers) == [("Nats-Msg-Id", b"1"), ("tenant", "São".encode())]
+            assert record.source == f"{source.options['stream']}.x"
 
     async def test_a_consumer_that_begins_with_the_latest_keeps_its_place(self) -> None:
         async with self.source() as source:

@@ -5,17 +5,19 @@ import socket
 from collections import defaultdict
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import aclosing, asynccontextmanager
+from datetime import datetime
 from typing import Any
 
 import pytest
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
+from msgspec.structs import replace
 from pydantic import ValidationError
 
 from backend.connectors.pubsub import PubsubConnection, ServiceAccount
 from backend.domain import json
 from backend.domain.capabilities import DeliveryError
-from backend.domain.message import Message, new_message_id, utc_now
+from backend.domain.message import Message, SourceHeader, new_message_id, source_fields, utc_now
 from tests import infra
 from tests.integration.connectors.suites import (
     DeliverBatchSuite,
@@ -96,6 +98,28 @@ class TestPubsub(_PubsubOutput, DeliverSuite):
             assert dict(first.attributes) == {"message-id": sent.id, "content-type": "application/json"}
             assert second.ordering_key == "k" * 1024
 
+    @pytest.mark.parametrize("kept", [True, False])
+    async def test_a_record_that_was_read_keeps_its_headers(self, kept: bool) -> None:
+        headers: list[SourceHeader] = [
+            ("tenant", b"a"),
+            ("tenant", "São".encode()),
+            ("empty", None),
+            ("binary", b"\xff"),
+            ("Message-Id", b"theirs"),
+            ("googclient", b"x"),
+            ("long", b"x" * 1025),
+            *((f"further{number}", b"x") for number in range(200)),
+        ]
+        async with self.server() as server:
+            client = self.client(server.connection, server.options | {"keep_headers": kept})
+            sent = replace(message(), extra=source_fields("orders", headers))
+            await client.deliver_one(sent)
+            await client.close()
+            [one] = server.messages()
+            own = {"message-id": sent.id, "content-type": "application/json"}
+            theirs = {"tenant": "São", "empty": ""} | {f"further{number}": "x" for number in range(96)}
+            assert dict(one.attributes) == own | (theirs if kept else {})
+
     async def test_a_topic_that_is_missing_is_a_final_error(self) -> None:
         client = self.client(CONNECTION, {"topic": "no-such-topic"})
         with pytest.raises(DeliveryError) as failed:
@@ -144,6 +168,17 @@ class TestPubsubInput(_Pubsub, ReadStreamSuite):
                 numbers[record.key].append(int(record.body))
             assert numbers == {key.encode(): list(range(rest, 60, 3)) for rest, key in enumerate(keys)}
             assert {record.content_type for record in records} == {"text/plain"}
+
+    async def test_attributes_travel_with_the_message(self) -> None:
+        async with self.source() as source:
+            one = {"data": b"1", "ordering_key": "k", "attributes": {"tenant": "São"}}
+            await asyncio.to_thread(source.publish, [one])
+            [record] = await self._read(source, 1, acknowledge=True)
+            headers = dict(record.headers)
+            assert (headers["tenant"], headers["ordering-key"]) == ("São".encode(), b"k")
+            assert record.identity.endswith(f"/{(headers['pubsub-message-id'] or b'').decode()}")
+            assert datetime.fromisoformat((headers["publish-time"] or b"").decode()).tzinfo is not None
+            assert record.source == source.options["subscription"]
 
     async def test_messages_are_held_for_as_long_as_they_are_not_acknowledged(
         self, monkeypatch: pytest.MonkeyPatch

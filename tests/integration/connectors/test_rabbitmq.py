@@ -4,16 +4,18 @@ import asyncio
 import socket
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import aclosing, asynccontextmanager, suppress
+from datetime import UTC, datetime
 from types import SimpleNamespace
 from typing import Any
 
 import aio_pika
 import pytest
+from msgspec.structs import replace
 
 from backend.connectors.rabbitmq import Rabbitmq, RabbitmqConnection
 from backend.domain.capabilities import DeliveryError
 from backend.domain.connector import CheckFailedError, check_connection
-from backend.domain.message import new_message_id
+from backend.domain.message import SourceHeader, new_message_id, source_fields
 from tests.integration.connectors.suites import (
     DeliverSuite,
     PrefetchSuite,
@@ -164,6 +166,38 @@ class TestRabbitmq(_Rabbitmq, DeliverSuite):
         assert one.content_type == "application/json"
         assert one.delivery_mode == aio_pika.DeliveryMode.PERSISTENT
 
+    @pytest.mark.parametrize("kept", [True, False])
+    async def test_a_record_that_was_read_keeps_its_headers(self, kept: bool) -> None:
+        queue = await make_queue()
+        headers: list[SourceHeader] = [
+            ("tenant", b"a"),
+            ("tenant", "São".encode()),
+            ("empty", None),
+            ("binary", b"\xff"),
+            ("Message-Id", b"theirs"),
+            ("CC", b"elsewhere"),
+            ("x" * 256, b"x"),
+            ("correlation-id", b"c-1"),
+            ("reply-to", b"amq.rabbitmq.reply-to"),
+            ("timestamp", b"2026-02-03T04:05:06Z"),
+        ]
+        client = self.client(connection(), {"routing_key": queue, "keep_headers": kept})
+        sent = replace(message(), extra=source_fields("orders", headers))
+        await client.deliver_one(sent)
+        await client.close()
+        [one] = await taken(queue)
+        theirs = {
+            "tenant": "São",
+            "empty": None,
+            "binary": b"\xff",
+            "correlation-id": "c-1",
+            "reply-to": "amq.rabbitmq.reply-to",
+            "timestamp": "2026-02-03T04:05:06Z",
+        }
+        assert one.headers == {"message-id": sent.id} | (theirs if kept else {})
+        assert (one.message_id, one.correlation_id, one.reply_to) == (sent.id, "c-1" if kept else None, None)
+        assert one.timestamp == (datetime(2026, 2, 3, 4, 5, 6, tzinfo=UTC) if kept else None)
+
     async def test_a_message_that_no_queue_takes_fails_unless_that_is_intended(self) -> None:
         with pytest.raises(DeliveryError, match="no queue is bound") as failed:
             await self.deliver(b"{}", {"routing_key": "nobody"})
@@ -259,9 +293,47 @@ class TestRabbitmqInput(_Rabbitmq, PrefetchSuite):
             [record] = await self._read(source, 1)
             assert (record.content_type, record.key) == ("text/plain", source.options["queue"].encode())
             # The tests' client gives every message an id; others do not.
-            bare = SimpleNamespace(body=b"x", content_type=None, routing_key="", message_id=None)
+            bare = aio_pika.Message(b"x")
+            bare = SimpleNamespace(
+                **{name: getattr(bare, name) for name in aio_pika.Message.__slots__ if not name.startswith("_")},
+                routing_key="",
+                exchange="",
+            )
             record = self.reader(source)._record(bare)
             assert (record.content_type, record.key, record.identity) == ("text/plain", None, "")
+            assert (record.source, list(record.headers)) == ("", [])
+
+    async def test_headers_and_properties_travel_with_the_message(self) -> None:
+        async with self.source() as source:
+            queue = source.options["queue"]
+            one = aio_pika.Message(
+                b"1",
+                headers={"tenant": "São", "binary": bytearray(b"\xff"), "number": 7, "list": [1, {"a": True}]},
+                message_id="m-1",
+                correlation_id="c-1",
+                reply_to="answers",
+                type="order",
+                app_id="shop",
+                content_type="application/json",
+                timestamp=datetime(2026, 2, 3, 4, 5, 6, tzinfo=UTC),
+            )
+            async with direct() as channel:
+                await channel.default_exchange.publish(one, queue)
+            [record] = await self._read(source, 1)
+            assert record.source == queue
+            assert dict(record.headers) == {
+                "message-id": b"m-1",
+                "content-type": b"application/json",
+                "correlation-id": b"c-1",
+                "reply-to": b"answers",
+                "type": b"order",
+                "app-id": b"shop",
+                "timestamp": b"2026-02-03T04:05:06Z",
+                "tenant": "São".encode(),
+                "binary": b"\xff",
+                "number": b"7",
+                "list": b'[1,{"a":true}]',
+            }
 
     async def test_a_missing_or_deleted_queue_is_named(self) -> None:
         reader = input_reader(self.type, connection(), {"queue": "absent"})

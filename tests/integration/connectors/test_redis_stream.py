@@ -221,6 +221,15 @@ class TestRedisStreamInput(_Redis, ReadStreamSuite):
             [record] = await self._read(source, 1)
             assert json.loads(record.body) == {"name": "São Paulo", "raw": "\\xff", "": "1"}
 
+    async def test_fields_beside_the_body_travel_with_the_message(self) -> None:
+        async with self.source() as source:
+            fields = {"tenant": "São", "body": b"1", "raw": b"\xff", "content-type": "text/plain"}
+            direct().xadd(source.options["stream"], fields)
+            [record] = await self._read(source, 1)
+            assert (record.body, record.content_type, record.source) == (b"1", "text/plain", source.options["stream"])
+            others = [("tenant", "São".encode()), ("raw", b"\xff"), ("content-type", b"text/plain")]
+            assert list(record.headers) == others
+
     async def test_entries_that_another_reader_left_are_claimed(self) -> None:
         async with self.source() as source:
             await source.write([b"1", b"2"])

@@ -11,11 +11,12 @@ from typing import Any
 import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
+from msgspec.structs import replace
 
 from backend.connectors.sqs import Sqs, SqsConnection, read
 from backend.domain.capabilities import DeliveryError
 from backend.domain.connector import CheckFailedError, check_connection
-from backend.domain.message import Message, new_message_id, utc_now
+from backend.domain.message import Message, SourceHeader, new_message_id, source_fields, utc_now
 from tests import moto
 from tests.integration.connectors.suites import (
     DeliverBatchSuite,
@@ -110,6 +111,32 @@ class TestSqs(_SqsOutput, DeliverSuite):
             [one] = server.messages()
             attributes = {name: value["StringValue"] for name, value in one["MessageAttributes"].items()}
             assert attributes == {"message-id": sent.id, "content-type": "text/plain"}
+
+    @pytest.mark.parametrize("kept", [True, False])
+    async def test_a_record_that_was_read_keeps_its_headers(self, kept: bool) -> None:
+        headers: list[SourceHeader] = [
+            ("tenant", b"a"),
+            ("tenant", "São".encode()),
+            ("empty", None),
+            ("binary", b"\xff"),
+            ("Message-Id", b"theirs"),
+            ("AWS.x", b"x"),
+            ("two words", b"x"),
+            *((f"further.{number}", b"x") for number in range(10)),
+        ]
+        async with self.server() as server:
+            client = self.client(server.connection, server.options | {"keep_headers": kept})
+            sent = replace(message(), extra=source_fields("orders", headers))
+            await client.deliver_one(sent)
+            await client.close()
+            [one] = server.messages()
+            attributes = {
+                name: value.get("BinaryValue", value.get("StringValue"))
+                for name, value in one["MessageAttributes"].items()
+            }
+            own = {"message-id": sent.id, "content-type": "application/json"}
+            theirs = {"tenant": "São", "binary": b"\xff"} | {f"further.{number}": "x" for number in range(6)}
+            assert attributes == own | (theirs if kept else {})
 
     async def test_a_fifo_queue_keeps_the_order_of_each_key_and_drops_repeats(self) -> None:
         server = FilledQueue(moto.connection(), {"queue": make_queue(fifo=True)})
@@ -233,6 +260,33 @@ class TestSqsInput(_Sqs, ReadStreamSuite):
             numbers[record.key].append(int(record.body))
         assert numbers == {b"g%d" % group: list(range(group, 60, 3)) for group in range(3)}
         assert {record.content_type for record in records} == {"text/plain"}
+
+    async def test_attributes_travel_with_the_message(self) -> None:
+        source = Written(moto.connection(), {"queue": make_queue(fifo=True)})
+        moto.client("sqs").send_message(
+            QueueUrl=address_of(source.options["queue"]),
+            MessageBody="1",
+            MessageGroupId="g",
+            MessageDeduplicationId="d",
+            MessageAttributes={
+                "tenant": {"DataType": "String", "StringValue": "São"},
+                "number": {"DataType": "Number", "StringValue": "7"},
+                "binary": {"DataType": "Binary", "BinaryValue": b"\xff"},
+            },
+        )
+        [record] = await self._read(source, 1)
+        headers = dict(record.headers)
+        sent = headers.pop("sent-timestamp")
+        assert sent is not None
+        assert sent.isdigit()
+        assert headers == {
+            "message-group-id": b"g",
+            "message-deduplication-id": b"d",
+            "tenant": "São".encode(),
+            "number": b"7",
+            "binary": b"\xff",
+        }
+        assert record.source == source.options["queue"]
 
     async def test_messages_are_held_for_as_long_as_they_are_not_deleted(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(read, "_HIDDEN_SECONDS", 10)
