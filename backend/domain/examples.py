@@ -9,12 +9,16 @@ from pydantic import Field, JsonValue
 
 from backend.domain import json, paths
 from backend.domain.diff import changes
+from backend.domain.message import Message
 from backend.domain.model import StrictModel
 from backend.domain.transforms.base import CallFailedError, Calls, Memory, StepResources, Transform
 from backend.domain.transforms.call import Call
 from backend.domain.transforms.chain import Chain
 
 _SHOWN = 3
+_ID = "00000000-0000-7000-8000-000000000000"
+_RECEIVED_AT = "2000-01-01T00:00:00.000Z"
+"""The same each time, so that examples can have what steps make of them."""
 
 
 class Example(StrictModel):
@@ -23,7 +27,11 @@ class Example(StrictModel):
     name: str = Field(
         min_length=1, max_length=100, description="What the example shows.", examples=["An order from Brazil"]
     )
-    input: str = Field(max_length=100_000, description="Body of the message.")
+    input: str = Field(
+        max_length=100_000,
+        description="Body of the message. It was received on 2000-01-01 at 00:00 with the ID "
+        "00000000-0000-7000-8000-000000000000, and without headers.",
+    )
     answers: dict[str, JsonValue] = Field(
         default_factory=dict,
         description="Responses of external APIs, by the names of the steps that call them. A step without a response "
@@ -70,7 +78,9 @@ def check_examples(transforms: Sequence[Transform], examples: Sequence[Example])
 
 async def _check(chain: Chain, example: Example) -> str:
     resources = StepResources({Calls: RecordedAnswers(example.answers), Memory: EverythingIsNew()})
-    trace = await chain.trace(example.input.encode(), resources)
+    body = example.input.encode()
+    message = Message(_ID, _ID, 1, _ID.encode(), body, "application/json", _RECEIVED_AT, ())
+    trace = await chain.trace(body, resources, message)
     if trace.error or example.error:
         if trace.error.startswith(example.error) and example.error:
             return ""

@@ -30,28 +30,54 @@ class UnfitValueError(ValueError):
     """A message whose value cannot stand where the template has it; the message says why."""
 
 
-class TemplateSource:
-    """A message as templates see it. Its body is decoded when the first field of it is asked for."""
+class Metadata:
+    """What Headrace knows about a message beside its body. Headers are decoded when the first is asked for."""
 
     def __init__(self, message: Message) -> None:
         self._message = message
 
     @cached_property
-    def document(self) -> Any:
-        return json.loads(self._message.body)
-
-    @cached_property
-    def _headers(self) -> dict[str, str]:
+    def headers(self) -> dict[str, str]:
         """Those of the record that was read, the last of each name."""
         return {name: (value or b"").decode(errors="replace") for name, value in self._message.source_headers()}
 
+    @cached_property
+    def document(self) -> dict[str, Any]:
+        """All of it; it must not be changed."""
+        return {name: value(self._message) for name, value in _METADATA.items()} | {_HEADERS: self.headers}
+
+    def get(self, steps: tuple[str, ...]) -> Any:
+        """The value at a path that ``check`` has accepted, or MISSING."""
+        if steps[1] == _HEADERS:
+            return self.headers.get(steps[2], paths.MISSING)
+        return _METADATA[steps[1]](self._message)
+
+
+class TemplateSource:
+    """A message as templates see it. Its body is decoded when the first field of it is asked for."""
+
+    def __init__(self, message: Message) -> None:
+        self._message = message
+        self._metadata = Metadata(message)
+
+    @cached_property
+    def document(self) -> Any:
+        return json.loads(self._message.body)
+
     def get(self, steps: tuple[str, ...]) -> Any:
         """The value at the path, or MISSING. Raises InvalidJsonError when the body is not JSON."""
-        if steps[0] == _METADATA_STEP:
-            if steps[1] == _HEADERS:
-                return self._headers.get(steps[2], paths.MISSING)
-            return _METADATA[steps[1]](self._message)
-        return paths.get(self.document, steps)
+        return self._metadata.get(steps) if steps[0] == _METADATA_STEP else paths.get(self.document, steps)
+
+
+def get_in_step(source: tuple[Any, Metadata], steps: tuple[str, ...]) -> Any:
+    """The value at the path for a step, which has a document and the metadata of the message that it is made of."""
+    document, metadata = source
+    return metadata.get(steps) if steps[0] == _METADATA_STEP else paths.get(document, steps)
+
+
+def names_metadata(template: Any) -> bool:
+    """Whether a placeholder stands for something else than a field of the message."""
+    return any(paths.parse_path(name)[0] == _METADATA_STEP for name in templates.placeholders(template))
 
 
 def check(template: Any) -> Any:

@@ -91,7 +91,7 @@ class Transformer:
         """Runs a version none of whose steps waits."""
         message, redelivery = message.split_redelivery()
         try:
-            records = self._moved(message, version, version.chain.run(message.body))
+            records = self._moved(message, version, version.chain.run(message.body, message))
         except TransformError as error:
             records = [self.dead(message, error)]
         except limits.TooLargeError as error:
@@ -103,7 +103,8 @@ class Transformer:
         try:
             runtime = await self._config.runtime(message)
             resources = self._api_calls.resources(message.pipeline_id, message.id, runtime.connectors)
-            records = self._moved(message, version, await version.chain.run_waiting(message.body, resources))
+            results = await version.chain.run_waiting(message.body, resources, message)
+            records = self._moved(message, version, results)
         except (UnknownPipelineError, EvictedError) as error:
             records = [self.without_configuration(message, error)]
         except TransformError as error:

@@ -15,6 +15,7 @@ from backend.domain import json, routing
 from backend.domain.capabilities import DeliveryError, Export
 from backend.domain.connector import RuntimeConnector
 from backend.domain.examples import EverythingIsNew
+from backend.domain.message import Message, new_message_id, utc_now
 from backend.domain.pipeline import PipelineConfig, RuntimeOutput
 from backend.domain.reasons import Reason
 from backend.domain.transforms.base import CallFailedError, Calls, Memory, StepResources
@@ -66,7 +67,9 @@ def dry_run(
     connectors = _connectors(workspace, validated)
     if not validated.transforms:
         return DryRun(topics, [], "", [body.decode(errors="replace")], outputs=_outputs(validated, connectors))
-    trace, calls = asyncio.run(_trace(validated, body, connectors if call_apis else None))
+    message_id = new_message_id()
+    message = Message(message_id, pipeline_id, 0, message_id.encode(), body, "application/json", utc_now(), tuple(slip))
+    trace, calls = asyncio.run(_trace(validated, message, connectors if call_apis else None))
     return DryRun(
         topics,
         [asdict(step) for step in trace.steps],
@@ -100,14 +103,15 @@ class _SingleCalls(Calls):
 
 
 async def _trace(
-    config: PipelineConfig, body: bytes, connectors: Mapping[UUID, RuntimeConnector] | None
+    config: PipelineConfig, message: Message, connectors: Mapping[UUID, RuntimeConnector] | None
 ) -> tuple[Trace, list[DryRunCall]]:
     """Without connectors, steps that call external systems are skipped."""
     chain = Chain(config.transforms)
     if connectors is None:
-        return await chain.trace(body, StepResources({Memory: EverythingIsNew()})), []
+        return await chain.trace(message.body, StepResources({Memory: EverythingIsNew()}), message), []
     calls = _SingleCalls(connectors)
-    return await chain.trace(body, StepResources({Calls: calls, Memory: EverythingIsNew()})), calls.calls
+    resources = StepResources({Calls: calls, Memory: EverythingIsNew()})
+    return await chain.trace(message.body, resources, message), calls.calls
 
 
 def _connectors(workspace: Workspace, config: PipelineConfig) -> dict[UUID, RuntimeConnector]:

@@ -8,12 +8,16 @@ from typing import Any, ClassVar, Literal, TypeVar
 from pydantic import Field
 
 from backend.domain import limits, paths
+from backend.domain.message_templates import Metadata
 from backend.domain.model import StrictModel
 from backend.domain.reasons import Reason
 from backend.domain.registry import Registry
 
 Step = Callable[[Any], Sequence[Any]]
 """Takes a document it may change in place; gives the documents that go on."""
+
+MetadataStep = Callable[[Any, Metadata], Sequence[Any]]
+"""As a Step, of a document and what is known of the message that it is made of."""
 
 
 class TransformError(ValueError):
@@ -47,6 +51,15 @@ class Transform(StrictModel, ABC):
     def compile(self) -> Step:
         """The step as a function. It raises TransformError or PathError on a document it refuses, TooLargeError
         instead of making it too large."""
+
+    @property
+    def uses_metadata(self) -> bool:
+        """Whether the step asks for more than the document: ``compile_with_metadata`` is used then."""
+        return False
+
+    def compile_with_metadata(self) -> MetadataStep:
+        """As ``compile``, of a step that uses metadata."""
+        raise TypeError("This step uses the document alone: use compile().")
 
 
 class CallFailedError(TransformError):

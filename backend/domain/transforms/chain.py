@@ -8,10 +8,13 @@ from typing import Any
 import msgspec
 
 from backend.domain import json, limits
+from backend.domain.message import Message
+from backend.domain.message_templates import Metadata
 from backend.domain.reasons import Reason
 from backend.domain.transforms.base import (
     CallFailedError,
     Encoded,
+    MetadataStep,
     NotProvidedError,
     Step,
     StepResources,
@@ -75,6 +78,7 @@ def check_order(transforms: Sequence[Transform]) -> None:
 
 class Chain:
     """A list of steps, compiled once. Takes a body, JSON unless the first step decodes it, and gives what goes on.
+    The message is what the body was received as; only steps that use its metadata need it.
 
     TransformError, which names the step (counted from 1), is raised for a body that cannot be read or that a step
     refuses; no other error can come from a message.
@@ -85,26 +89,27 @@ class Chain:
         self._steps = [_NamedStep.of(number, transform) for number, transform in enumerate(transforms, 1)]
         self.waits = any(step.waiting is not None for step in self._steps)
         """Whether a step waits for something: only ``run_waiting`` works then."""
+        self._uses_metadata = any(step.with_metadata is not None for step in self._steps)
 
-    def run(self, body: bytes) -> list[Result]:
-        documents = self._read(body)
+    def run(self, body: bytes, message: Message | None = None) -> list[Result]:
+        documents, metadata = self._read(body), self._metadata(message)
         for step in self._steps:
-            documents = step.apply(documents)
+            documents = step.apply(documents, metadata)
             if not documents:
                 return Dropped(step.number)
         return _written(documents)
 
-    async def run_waiting(self, body: bytes, resources: StepResources) -> list[Result]:
-        documents = self._read(body)
+    async def run_waiting(self, body: bytes, resources: StepResources, message: Message | None = None) -> list[Result]:
+        documents, metadata = self._read(body), self._metadata(message)
         for step in self._steps:
-            documents = await step.apply_waiting(documents, resources)
+            documents = await step.apply_waiting(documents, resources, metadata)
             if not documents:
                 return Dropped(step.number)
         return _written(documents)
 
-    async def trace(self, body: bytes, resources: StepResources) -> Trace:
+    async def trace(self, body: bytes, resources: StepResources, message: Message | None = None) -> Trace:
         """What is between the steps. Those that need a resource which is not provided are passed over."""
-        trace = Trace()
+        trace, metadata = Trace(), self._metadata(message)
         try:
             documents = self._read(body)
             for step in self._steps:
@@ -112,7 +117,7 @@ class Chain:
                 passed_over = False
                 trace.steps.append(StepTrace(step.name, before, []))
                 try:
-                    documents = await step.apply_waiting(documents, resources)
+                    documents = await step.apply_waiting(documents, resources, metadata)
                 except NotProvidedError:
                     passed_over = True
                 trace.steps[-1] = StepTrace(step.name, before, _shown(documents), passed_over)
@@ -121,36 +126,53 @@ class Chain:
             trace.error = str(error)
         return trace
 
+    def _metadata(self, message: Message | None) -> Metadata | None:
+        if not self._uses_metadata:
+            return None
+        assert message is not None
+        return Metadata(message)
+
 
 @dataclass(frozen=True, slots=True)
 class _NamedStep:
-    """One of the two functions is set."""
+    """One of the three functions is set."""
 
     number: int
     name: str
     plain: Step | None
     waiting: WaitingStep | None
+    with_metadata: MetadataStep | None = None
 
     @classmethod
     def of(cls, number: int, transform: Transform) -> "_NamedStep":
         name = f"Step {number} ({transform.type})"  # type: ignore[attr-defined]
         if isinstance(transform, WaitingTransform):
             return cls(number, name, None, transform.compile_waiting())
+        if transform.uses_metadata:
+            return cls(number, name, None, None, transform.compile_with_metadata())
         return cls(number, name, transform.compile(), None)
 
-    def apply(self, documents: Sequence[Any]) -> Sequence[Any]:
-        assert self.plain is not None
+    def apply(self, documents: Sequence[Any], metadata: Metadata | None) -> Sequence[Any]:
         try:
             if len(documents) == 1:  # nearly always
-                return self.plain(documents[0])
+                return self._results(documents[0], metadata)
             made = limits.FanOut()
-            return [result for document in documents for result in _counted(self.plain(document), made)]
+            return [result for one in documents for result in _counted(self._results(one, metadata), made)]
         except (ValueError, RecursionError) as error:
             raise self._named(error) from None
 
-    async def apply_waiting(self, documents: Sequence[Any], resources: StepResources) -> Sequence[Any]:
+    def _results(self, document: Any, metadata: Metadata | None) -> Sequence[Any]:
+        if self.plain is not None:
+            return self.plain(document)
+        assert self.with_metadata is not None
+        assert metadata is not None
+        return self.with_metadata(document, metadata)
+
+    async def apply_waiting(
+        self, documents: Sequence[Any], resources: StepResources, metadata: Metadata | None
+    ) -> Sequence[Any]:
         if self.waiting is None:
-            return self.apply(documents)
+            return self.apply(documents, metadata)
         try:
             if len(documents) == 1:
                 return await self.waiting(documents[0], resources)

@@ -3,6 +3,7 @@ import math
 import re
 import sys
 import threading
+from collections.abc import Callable
 from datetime import datetime, timedelta
 from decimal import Decimal
 from functools import cache
@@ -12,8 +13,9 @@ from typing import Any, Literal
 from pydantic import Field, field_validator
 
 from backend.domain import json, limits, paths
+from backend.domain.message_templates import Metadata
 from backend.domain.patterns import check_pattern, compiled_size, pattern_size
-from backend.domain.transforms.base import Step, Transform, TransformError, transforms
+from backend.domain.transforms.base import MetadataStep, Step, Transform, TransformError, transforms
 
 _LOOPS = re.compile(r"\.\s*(all|exists|exists_one|existsOne|map|filter)\s*\(")
 _MATCHES = re.compile(r"\bmatches\s*\((?!([^()]*,)?\s*''\s*\))")
@@ -22,6 +24,8 @@ _LITERAL_PATTERN = re.compile(r"\bmatches\s*\((?:[^()]*,)?\s*''\s*\)")
 _COUNTED = re.compile(r"\{\s*\d")
 _ESCAPES = re.compile(r"\\(x[0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|U[0-9a-fA-F]{8}|[0-7]{3}|.)", re.DOTALL)
 _CONTROLS = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"}
+_METADATA = re.compile(r"(?:\.\s*)?\bmetadata\b")
+"""With a dot, it is a field of that name."""
 _FIELDS = re.compile(r"\bmessage\b(?:\s*\.\s*([A-Za-z_]\w*)\b(?!\s*\())?")
 _TEXTS_AND_COMMENTS = re.compile(
     r"""
@@ -56,8 +60,10 @@ class Expression(Transform):
     expression: str = Field(
         min_length=1,
         max_length=2000,
-        description="CEL expression on the variable message. Types are not converted implicitly: write "
-        "double(message.qty) * 1.5. The entries of an object have no order: a list made of them may differ each time.",
+        description="CEL expression on the variable message, and on metadata: that has the id, key, received_at, "
+        "content_type, pipeline, version, source and headers of the received message, such as metadata.headers.tenant. "
+        "Types are not converted implicitly: write double(message.qty) * 1.5. The entries of an object have no order: "
+        "a list made of them may differ each time.",
         examples=["message.country in ['BR', 'PT'] && message.total > 10.0"],
     )
     to: paths.FieldPath | None = Field(
@@ -91,20 +97,32 @@ class Expression(Transform):
             raise ValueError("In a loop, the regular expression of matches has to be a text.")
         return text
 
+    @property
+    def uses_metadata(self) -> bool:
+        return _Code(self.expression).uses_metadata
+
     def compile(self) -> Step:
+        return self._compiled()
+
+    def compile_with_metadata(self) -> MetadataStep:
+        return self._compiled()
+
+    def _compiled(self) -> Callable[..., Any]:
         program = _cel().compile(self.expression)
         target = paths.parse_path(self.to) if self.to else None
         code = _Code(self.expression)
 
-        def step(document: Any) -> Any:
+        def step(document: Any, metadata: Metadata | None = None) -> Any:
             try:
-                values = limits.count_values(document, _MAX_VALUES) if code.loops else 0
+                known = {} if metadata is None else {"metadata": metadata.document}
+                whole = [document, known] if known else document
+                values = limits.count_values(whole, _MAX_VALUES) if code.loops else 0
                 if values > _MAX_VALUES:
                     raise ValueError(f"an expression with a loop accepts messages of at most {_MAX_VALUES} values")
                 # Passing a document to CEL costs more than evaluating most expressions, so only the used fields are.
                 seen = _seen(code.fields, document)
-                code.check(seen, values)
-                result = program.execute({"message": seen})
+                code.check([seen, known] if known else seen, values)
+                result = program.execute({"message": seen, **known})
                 if target is not None:
                     result = _as_json(result)
                     paths.put(document, target, result)
@@ -170,14 +188,18 @@ class _Code:
         # Each + and each comma makes a value of one more, and each loop does so with what a former one made.
         self._joins = math.prod([_joined(outside), *(_joined(body) - 1 for _, body in loops)])
         self._literals = _joined(outside)
-        self._uses = len(_FIELDS.findall(code))
+        metadata = [use for use in _METADATA.findall(code) if not use.startswith(".")]
+        self.uses_metadata = bool(metadata)
+        self._uses = len(_FIELDS.findall(code)) + len(metadata)
         self._collects = any(name in ("map", "filter") for name, _ in loops)
-        self._in_loops = _fields(" ".join(body for _, body in loops))
-        self._in_maps = _fields(maps)
+        # With metadata, loops count as if they used all of it and of the message.
+        self._in_loops = None if metadata else _fields(" ".join(body for _, body in loops))
+        self._in_maps = None if metadata else _fields(maps)
 
     def check(self, seen: Any, values: int) -> None:
-        """``seen`` are the fields of the message that the expression uses, ``values`` those of the whole message if
-        there are loops. Raises TooLargeError for a message with which it could take too much memory or time."""
+        """``seen`` are the fields of the message that the expression uses, with the metadata if it uses that, and
+        ``values`` those of the whole message if there are loops. Raises TooLargeError for a message with which it could
+        take too much memory or time."""
         matching = self._joins * self._matched
         harmless = not self.loops and not self.takes_patterns and max(self._joins, self._uses) <= _FEW_COPIES
         if harmless and matching * limits.BODY_BYTES <= limits.MATCHING:

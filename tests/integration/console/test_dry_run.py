@@ -1,4 +1,5 @@
 import json
+import uuid
 from typing import Any
 
 import pytest
@@ -49,6 +50,18 @@ def test_each_step_is_shown_before_and_after(client: APIClient, workspace: Works
     assert result["topics"] == ["firehose_transformer", "firehose_adapted"]
     assert result["outputs"] == [{"name": "out", "target": "POST http://127.0.0.1:1/erp/orders", "error": ""}]
     assert "t0p-secret" not in json.dumps(result)
+
+
+def test_steps_see_a_message_that_was_received_now(client: APIClient, workspace: Workspace) -> None:
+    steps = [
+        {"type": "template", "path": "id", "template": "{{$message.id}}{{$message.headers.none}}"},
+        {"type": "expression", "expression": "metadata.pipeline + metadata.source", "to": "pipeline"},
+    ]
+    pipeline = factories.make_pipeline(workspace, transforms=steps)
+    result = run(client, pipeline, "{}")
+    assert result["error"] == ""
+    shown = json.loads(result["results"][0])
+    assert (uuid.UUID(shown["id"]).version, shown["pipeline"]) == (7, str(pipeline.pk))
 
 
 def test_what_a_step_refuses_is_told_at_the_step(client: APIClient, workspace: Workspace) -> None:
