@@ -2,9 +2,12 @@
 
 import base64
 import json
+import zlib
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from email.utils import format_datetime
 from typing import Any
 
 from aiohttp import web
@@ -15,13 +18,16 @@ from tests.receiver import receiver
 @dataclass
 class JsonApi:
     """``records`` are sent as they are written. ``answers`` are given first, one for each request, before any page;
-    ``since`` tells which records a request with ``since=…`` gets."""
+    ``since`` tells which records a request with ``since=…`` gets. ``validators`` are those of RFC 9110 that the answers
+    have, and ``unchanged`` counts the requests that were answered by them."""
 
     url: str = ""
     records: list[bytes] = field(default_factory=list)
     size: int = 7
     requests: list[str] = field(default_factory=list)
     answers: list[Callable[[], web.Response]] = field(default_factory=list)
+    validators: frozenset[str] = frozenset()
+    unchanged: int = 0
     since: Callable[[Any, str], bool] = lambda record, value: record.get("n", 0) >= int(value)
 
     async def answer(self, request: web.Request) -> web.Response:
@@ -33,7 +39,23 @@ class JsonApi:
         if "since" in query:
             chosen = [record for record in chosen if self.since(json.loads(record), query["since"])]
         page: Callable[[web.Request, list[bytes]], web.Response] = getattr(self, request.path.strip("/"))
-        return page(request, chosen)
+        return self.conditional(request, page(request, chosen))
+
+    def conditional(self, request: web.Request, answer: web.Response) -> web.Response:
+        """Whatever has another body has another date, too."""
+        assert isinstance(answer.body, bytes)
+        number = zlib.crc32(answer.body)
+        known = []
+        if "etag" in self.validators:
+            answer.headers["ETag"] = f'W/"{number}"'
+            known.append(request.headers.get("If-None-Match") == answer.headers["ETag"])
+        if "date" in self.validators:
+            answer.headers["Last-Modified"] = format_datetime(datetime.fromtimestamp(number // 4, UTC), usegmt=True)
+            known.append(request.headers.get("If-Modified-Since") == answer.headers["Last-Modified"])
+        if not known or not all(known):
+            return answer
+        self.unchanged += 1
+        return web.Response(status=304)
 
     def plain(self, request: web.Request, chosen: list[bytes]) -> web.Response:
         limit = int(request.query.get("limit", len(chosen)))

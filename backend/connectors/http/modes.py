@@ -13,11 +13,20 @@ from pydantic import Field
 
 from backend.connectors.parts.raw_json import raw_at
 from backend.domain import json
-from backend.domain.model import SAME_SOURCE, StrictModel
+from backend.domain.model import ADVANCED, SAME_SOURCE, StrictModel
 from backend.domain.paths import FieldPath, parse_path
 
 _KNOWN = 1000
 """Records with the largest value that are remembered, so that they are not read a second time."""
+
+
+class Validators(msgspec.Struct, frozen=True, omit_defaults=True):
+    """By which an API tells whether an answer has changed since (RFC 9110, section 8.8). ``url`` is a digest of the
+    address that was asked."""
+
+    url: str
+    etag: str = ""
+    modified: str = ""
 
 
 class Progress(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -25,7 +34,7 @@ class Progress(msgspec.Struct, frozen=True, omit_defaults=True):
 
     ``since`` and ``known`` come from the former runs: the largest value of a field, and which of the records that
     have it were read. ``largest`` and ``known_largest`` are the same including the run so far. ``digest`` is of the
-    last page, ``finished`` and ``pause_until`` are Unix times.
+    last page, ``finished`` and ``pause_until`` are Unix times. ``seen`` belongs to the last run if that had one page.
     """
 
     run: int = 1
@@ -37,6 +46,7 @@ class Progress(msgspec.Struct, frozen=True, omit_defaults=True):
     known_largest: tuple[str, ...] = ()
     finished: float = 0.0
     pause_until: float = 0.0
+    seen: Validators | None = None
 
     @classmethod
     def of(cls, breakpoint: Any) -> "Progress":
@@ -56,6 +66,12 @@ class Everything(StrictModel):
         description="Minutes after which all records are read again, as new messages. Without it they are read once.",
         json_schema_extra=SAME_SOURCE,
     )
+    skip_unchanged: bool = Field(
+        False,
+        description="Whether nothing is read again while the API answers that its records have not changed since "
+        "(ETag or Last-Modified), as long as one answer has all of them.",
+        json_schema_extra=ADVANCED | SAME_SOURCE,
+    )
 
     def begun(self, progress: Progress) -> Progress | None:
         """Where reading begins now; None when there is nothing to read."""
@@ -63,7 +79,7 @@ class Everything(StrictModel):
             return progress
         if self.repeat_minutes is None or time.time() < progress.finished + self.repeat_minutes * 60:
             return None
-        return Progress(run=progress.run + 1)
+        return Progress(run=progress.run + 1, seen=progress.seen if self.skip_unchanged else None)
 
     def parameters(self, progress: Progress) -> dict[str, str]:
         """The query parameters that ask for the records."""

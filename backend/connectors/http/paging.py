@@ -10,6 +10,7 @@ from urllib.parse import urljoin, urlsplit
 
 from pydantic import Field
 
+from backend.connectors.http.modes import Validators
 from backend.connectors.parts.raw_json import raw_at
 from backend.domain import json
 from backend.domain.capabilities import DeliveryError
@@ -25,12 +26,14 @@ _LINK = re.compile(r'<([^>]*)>((?:\s*;\s*[^\s=;,]+\s*(?:=\s*(?:"[^"]*"|[^",;\s]*
 
 
 class Page(NamedTuple):
-    """A page as it was answered. ``link`` is its Link header, ``url`` its own address."""
+    """A page as it was answered. ``link`` is its Link header, ``url`` its own address; ``seen`` tells it from a later
+    answer."""
 
     url: str
     answer: bytes
     records: list[bytes]
     link: str = ""
+    seen: Validators | None = None
 
 
 class Paging(StrictModel, ABC):

@@ -1,6 +1,7 @@
 """Polling of JSON APIs."""
 
 import asyncio
+import re
 import time
 from collections.abc import AsyncIterator
 from typing import Any
@@ -10,8 +11,8 @@ from msgspec.structs import replace
 from pydantic import Field
 
 from backend.connectors.http.connection import HttpConnection
-from backend.connectors.http.modes import Mode, Progress, digest
-from backend.connectors.http.paging import AnyPaging, NoPaging, Page, ParameterName
+from backend.connectors.http.modes import Mode, Progress, Validators, digest
+from backend.connectors.http.paging import AnyPaging, LinkHeader, NoPaging, Page, ParameterName
 from backend.connectors.parts.http_address import header_line
 from backend.connectors.parts.http_answers import refused
 from backend.connectors.parts.http_endpoint import Endpoint
@@ -30,6 +31,10 @@ _ATTEMPTS = 4
 _FIRST_WAIT = 1.0
 _LONGEST_WAIT = 30.0
 """A longer time that the API asks for is waited for between two readings."""
+_VALIDATORS = ("ETag", "Last-Modified")
+_ETAG = re.compile(r"[!-~]{1,1000}")
+_DATE = re.compile(r"[ -~]{1,100}")
+_NOT_MODIFIED = 304
 
 
 class HttpReadOptions(Options):
@@ -81,13 +86,16 @@ class HttpReadBatch(ReadBatch[HttpConnection, HttpReadOptions]):
     same message ID if the field that identifies it is named. The largest value of an incremental reading is used once
     all pages have been read, so that their order does not matter. Pages that are numbered, or begin after a number of
     records, shift when records are added or removed meanwhile, so that a record may be missed; cursors and links have
-    no such gap. An API that limits its answer without paging has to sort by the growing field."""
+    no such gap. An API that limits its answer without paging has to sort by the growing field. Where one answer had all
+    that is new, the next reading sends its ETag and Last-Modified along, so that an API that knows them answers briefly
+    when nothing has changed (304)."""
 
     options_model = HttpReadOptions
 
     async def open(self) -> None:
         options = self.options
-        self._endpoint = Endpoint(self.connection, kept_bytes=options.page_bytes, kept_headers=options.paging.headers)
+        headers = (*options.paging.headers, *_VALIDATORS)
+        self._endpoint = Endpoint(self.connection, kept_bytes=options.page_bytes, kept_headers=headers)
         self._headers = ["Accept: application/json", *(header_line(*header) for header in options.headers.items())]
         self._source = digest([json.dumps([options.path, options.parameters, options.records])])
         self._id = parse_path(options.id) if options.id else None
@@ -125,8 +133,12 @@ class HttpReadBatch(ReadBatch[HttpConnection, HttpReadOptions]):
         mode, paging = self.options.mode, self.options.paging
         return mode.type == "incremental" and mode.parameter != "" and isinstance(paging, NoPaging)
 
-    def _taken(self, progress: Progress, page: Page) -> tuple[list[InputRecord], Progress, bool]:
-        """The page's records, where reading goes on after them, and whether it was the last page of the run."""
+    def _taken(self, progress: Progress, page: Page | None) -> tuple[list[InputRecord], Progress, bool]:
+        """The page's records, where reading goes on after them, and whether it was the last page of the run. Without a
+        page, nothing has changed since the last run."""
+        if page is None:
+            _, reached = self.options.mode.taken(progress, [])
+            return [], replace(self.options.mode.ended(reached), seen=progress.seen), True
         page_digest = digest(page.records)
         if page.records and progress.page is not None and page_digest == progress.digest:
             text = "The API answers the same page again: check the parameters of the paging."
@@ -135,7 +147,8 @@ class HttpReadBatch(ReadBatch[HttpConnection, HttpReadOptions]):
         new, reached = self.options.mode.taken(progress, page.records)
         records = [self._record(record, progress.run) for record in new]
         if following is None:
-            return records, self.options.mode.ended(reached), True
+            ended = self.options.mode.ended(reached)
+            return records, replace(ended, seen=page.seen) if progress.page is None else ended, True
         return records, replace(reached, page=following, digest=page_digest), False
 
     def _record(self, record: bytes, run: int) -> InputRecord:
@@ -146,14 +159,34 @@ class HttpReadBatch(ReadBatch[HttpConnection, HttpReadOptions]):
         identity = json.dumps([self._source, run, value, digest([record])]).decode()
         return InputRecord(record, key=None if value is None else json.text(value).encode() or None, identity=identity)
 
-    async def _page(self, progress: Progress) -> Page:
-        """Raises DeliveryError."""
+    async def _page(self, progress: Progress) -> Page | None:
+        """None when the run's only page has not changed since the last run. Raises DeliveryError."""
         url = self._url(progress)
-        answer = await self._answer(url)
+        answer = await self._answer(url, self._conditions(url, progress))
+        if answer.status == _NOT_MODIFIED:
+            return None
         if not answer.complete:
             text = f"The API's answer is longer than {self.options.page_bytes:,} bytes: ask for smaller pages."
             raise DeliveryError(Reason.ANSWER, text, retryable=False)
-        return Page(url, answer.body, self._records(answer.body), answer.headers.get("link", ""))
+        link = answer.headers.get("link", "")
+        return Page(url, answer.body, self._records(answer.body), link, self._validators(url, answer))
+
+    @staticmethod
+    def _conditions(url: str, progress: Progress) -> list[str]:
+        """Headers that ask for the page only if it has changed."""
+        seen = progress.seen
+        if seen is None or progress.page is not None or seen.url != digest([url.encode()]):
+            return []
+        headers = {"If-None-Match": seen.etag, "If-Modified-Since": seen.modified}
+        return [header_line(name, value) for name, value in headers.items() if value]
+
+    def _validators(self, url: str, answer: Response) -> Validators | None:
+        """None with links in a header, since the answer may stay the same when there are more pages."""
+        etag, modified = (answer.headers.get(name.lower(), "") for name in _VALIDATORS)
+        etag, modified = etag if _ETAG.fullmatch(etag) else "", modified if _DATE.fullmatch(modified) else ""
+        if isinstance(self.options.paging, LinkHeader) or not (etag or modified):
+            return None
+        return Validators(digest([url.encode()]), etag, modified)
 
     def _records(self, body: bytes) -> list[bytes]:
         path = self.options.records
@@ -180,12 +213,13 @@ class HttpReadBatch(ReadBatch[HttpConnection, HttpReadOptions]):
         url = self.connection.address(options.path)
         return url + (("&" if "?" in url else "?") + query if query else "")
 
-    async def _answer(self, url: str) -> Response:
-        """A successful answer. Waits when the API asks for it, and retries some times. Raises DeliveryError."""
+    async def _answer(self, url: str, conditions: list[str]) -> Response:
+        """A successful answer, or one that nothing has changed. Waits when the API asks for it, and retries some times.
+        Raises DeliveryError."""
         attempt = 1
         while True:
-            answer = await self._request(url)
-            if answer.is_success:
+            answer = await self._request(url, conditions)
+            if answer.is_success or (conditions and answer.status == _NOT_MODIFIED):
                 return answer
             error = refused(answer, who="API", final="correct the connector or the options of the input")
             wait = error.retry_after or _FIRST_WAIT * 2 ** (attempt - 1)
@@ -194,14 +228,14 @@ class HttpReadBatch(ReadBatch[HttpConnection, HttpReadOptions]):
             attempt += 1
             await asyncio.sleep(wait)
 
-    async def _request(self, url: str) -> Response:
+    async def _request(self, url: str, conditions: list[str]) -> Response:
         seconds, rate = self.options.timeout_seconds, self.options.pages_per_second
         await asyncio.sleep(self._next_request - time.monotonic())
         if rate is not None:
             self._next_request = time.monotonic() + 1 / rate
         try:
             async with asyncio.timeout(seconds):
-                return await self._endpoint.request("GET", url, self._headers)
+                return await self._endpoint.request("GET", url, [*self._headers, *conditions])
         except TimeoutError:
             raise DeliveryError(Reason.TIMEOUT, f"No answer within {seconds:g} seconds.", retryable=True) from None
         except HttpError as error:

@@ -104,6 +104,76 @@ async def test_only_what_is_new_is_read_again(options: dict[str, Any]) -> None:
         assert len(set(identities)) == 16
 
 
+@pytest.mark.parametrize("validators", [{"etag"}, {"date"}, {"etag", "date"}])
+@pytest.mark.parametrize("parameter", ["since", ""])
+@pytest.mark.parametrize("kind", ["none", "last page", "cursor", "next link"])
+async def test_what_has_not_changed_is_not_sent_again(kind: str, parameter: str, validators: set[str]) -> None:
+    options = {**PAGED[kind], "mode": BY_NUMBER | {"parameter": parameter}}
+    async with json_api(numbered([1, 2, 3]), validators=frozenset(validators)) as api:
+        first = await batches(api, options)
+        assert len(bodies(first)) == 3
+        second = await batches(api, options, first[-1].breakpoint)  # with since=3 for the first time
+        before, third = api.unchanged, await batches(api, options, second[-1].breakpoint)
+        assert api.unchanged == before + 1
+        assert [batch.records for batch in third] == [[]]
+        assert third[-1].breakpoint == second[-1].breakpoint
+        api.records += numbered([4])
+        fourth = await batches(api, options, third[-1].breakpoint)
+        assert bodies(fourth) == numbered([4])
+
+
+@pytest.mark.parametrize("kind", ["page", "offset", "link header"])
+async def test_pages_that_may_be_followed_by_others_are_always_read(kind: str) -> None:
+    options = {**PAGED[kind], "mode": BY_NUMBER | {"parameter": ""}}
+    async with json_api(numbered(range(1, 8)), validators=frozenset({"etag"})) as api:
+        first = await batches(api, options)
+        again = await batches(api, options, first[-1].breakpoint)
+        assert (len(bodies(first)), bodies(again)) == (7, [])
+        api.records += numbered([8])  # which leaves the first page as it was
+        assert bodies(await batches(api, options, again[-1].breakpoint)) == numbered([8])
+        assert api.unchanged == 0
+
+
+async def test_several_pages_are_read_though_the_first_has_not_changed() -> None:
+    options = {**PAGED["cursor"], "mode": BY_NUMBER | {"parameter": ""}}
+    async with json_api(numbered(range(1, 10)), validators=frozenset({"etag"})) as api:
+        first = await batches(api, options)
+        api.records += numbered([10])
+        assert bodies(await batches(api, options, first[-1].breakpoint)) == numbered([10])
+        assert api.unchanged == 0
+
+
+@pytest.mark.parametrize("skipped", [True, False])
+async def test_all_records_are_read_again_if_that_is_wanted(skipped: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    options = {"path": "/plain", "mode": {"type": "whole", "repeat_minutes": 1, "skip_unchanged": skipped}}
+    async with json_api(numbered([1]), validators=frozenset({"etag"})) as api:
+        first = await batches(api, options)
+        began = time.time()
+        monkeypatch.setattr(time, "time", lambda: began + 61)
+        second = await batches(api, options, first[-1].breakpoint)
+        assert bodies(second) == ([] if skipped else numbered([1]))
+        monkeypatch.setattr(time, "time", lambda: began + 122)
+        api.records += numbered([2])
+        assert bodies(await batches(api, options, second[-1].breakpoint)) == numbered([1, 2])
+        assert api.unchanged == (1 if skipped else 0)
+
+
+async def test_an_answer_that_nothing_has_changed_is_an_error_where_nobody_asked() -> None:
+    async with json_api() as api:
+        api.answers = [lambda: web.Response(status=304)]
+        with pytest.raises(DeliveryError, match="304"):
+            await batches(api, {"path": "/plain"})
+
+
+@pytest.mark.parametrize("etag", ["", 'W/"é"', '"a", "b"', '"' + "x" * 2000 + '"'])
+async def test_an_etag_that_cannot_be_sent_is_not_kept(etag: str) -> None:
+    async with json_api() as api:
+        headers = {"ETag": etag, "Content-Type": "application/json"}
+        api.answers = [lambda: web.Response(text="[]", headers=headers)]
+        [batch] = await batches(api, {"path": "/plain", "mode": BY_NUMBER})
+        assert "seen" not in batch.breakpoint
+
+
 async def test_the_largest_value_counts_once_all_pages_were_read() -> None:
     """The newest come first, and the reader stops after the first page."""
     options = {**PAGED["cursor"], "mode": BY_NUMBER}
