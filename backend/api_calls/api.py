@@ -14,6 +14,7 @@ from backend.domain import capabilities, json
 from backend.domain.breaker import BreakerPolicy
 from backend.domain.capabilities import DeliveryError, internal_error
 from backend.domain.connector import RuntimeConnector
+from backend.domain.message_templates import Metadata
 from backend.domain.reasons import Reason
 from backend.domain.retry import held_text
 from backend.domain.transforms.base import CallFailedError
@@ -97,10 +98,10 @@ class Api:
         self._requests: dict[Any, asyncio.Task[bytes]] = {}
         self.in_flight = 0
 
-    async def call(self, document: Any) -> Any:
+    async def call(self, document: Any, metadata: Metadata) -> Any:
         """The answer's JSON, null for an empty one. Raises CallFailedError, and TransformError when the document
         makes no request."""
-        request = self._system.request(document)
+        request = self._system.request(document, metadata)
         self.in_flight += 1
         self.last_used = time.monotonic()
         try:

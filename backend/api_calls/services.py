@@ -13,6 +13,8 @@ from redis.exceptions import RedisError
 from backend.api_calls.api import Api
 from backend.domain.breaker import BreakerPolicy
 from backend.domain.connector import RuntimeConnector
+from backend.domain.message import Message
+from backend.domain.message_templates import Metadata
 from backend.domain.reasons import Reason
 from backend.domain.transforms.base import CallFailedError, Calls, Memory, StepResources
 from backend.domain.transforms.call import Call
@@ -40,14 +42,12 @@ class ApiCalls:
         gate.start()
         self._sweeper = asyncio.create_task(self._sweep())
 
-    def resources(
-        self, pipeline_id: str, message_id: str, connectors: Mapping[UUID, RuntimeConnector]
-    ) -> StepResources:
+    def resources(self, message: Message, connectors: Mapping[UUID, RuntimeConnector]) -> StepResources:
         """For one message. ``connectors`` are those of its version."""
         return StepResources(
             {
-                Calls: MessageCalls(self, pipeline_id, connectors),
-                Memory: MessageMemory(self, pipeline_id, message_id),
+                Calls: MessageCalls(self, message.pipeline_id, Metadata(message), connectors),
+                Memory: MessageMemory(self, message.pipeline_id, message.id),
             }
         )
 
@@ -98,10 +98,12 @@ class MessageCalls(Calls):
 
     api_calls: ApiCalls
     pipeline_id: str
+    metadata: Metadata
     connectors: Mapping[UUID, RuntimeConnector]
 
     async def call(self, step: Call, document: Any) -> Any:
-        return await self.api_calls.api(self.pipeline_id, step, self.connectors[step.connector]).call(document)
+        api = self.api_calls.api(self.pipeline_id, step, self.connectors[step.connector])
+        return await api.call(document, self.metadata)
 
 
 @dataclass

@@ -313,9 +313,10 @@ class Call(Capability[ConnectionT, OptionsT]):
     purpose = "be called by a step"
 
     @abstractmethod
-    def request(self) -> Callable[[Any], Hashable]:
-        """The request as a function of a document. Equal requests have equal answers, so it is what the cache goes
-        by. The function raises ValueError, whose text is for people, on a document that does not fit."""
+    def request(self) -> Callable[[Any, Any], Hashable]:
+        """The request as a function of a document and of what is known of its message
+        (``message_templates.Metadata``). Equal requests have equal answers, so it is what the cache goes by. The
+        function raises ValueError, whose text is for people, on a document that does not fit."""
 
     @abstractmethod
     async def call(self, request: Any) -> bytes:

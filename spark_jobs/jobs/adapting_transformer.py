@@ -102,7 +102,7 @@ class Transformer:
         message, redelivery = message.split_redelivery()
         try:
             runtime = await self._config.runtime(message)
-            resources = self._api_calls.resources(message.pipeline_id, message.id, runtime.connectors)
+            resources = self._api_calls.resources(message, runtime.connectors)
             results = await version.chain.run_waiting(message.body, resources, message)
             records = self._moved(message, version, results)
         except (UnknownPipelineError, EvictedError) as error:

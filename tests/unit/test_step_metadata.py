@@ -7,9 +7,12 @@ import pytest
 from msgspec.structs import replace
 from pydantic import TypeAdapter, ValidationError
 
+from backend.connectors.http.call import CallRequest, HttpCall, HttpCallOptions
+from backend.connectors.http.connection import HttpConnection
 from backend.domain import json, routing
 from backend.domain.examples import Example, check_examples
 from backend.domain.message import SOURCE_HEADERS, Message, SourceHeader, source_fields
+from backend.domain.message_templates import Metadata
 from backend.domain.pipeline import AnyTransform, PipelineConfig, PipelineSnapshot
 from backend.domain.reasons import Reason
 from backend.domain.transforms.base import StepResources, TransformError
@@ -149,6 +152,17 @@ def test_examples_have_the_same_id_and_time_each_time() -> None:
     expected = {"r": "00000000-0000-7000-8000-000000000000 2000-01-01T00:00:00.000Z"}
     example = Example(name="x", input="{}", outputs=[json.dumps(expected).decode()])
     assert check_examples(steps, [example]) == [""]
+
+
+def test_a_request_to_an_api_is_made_of_it() -> None:
+    options = {"path": "/{{$message.source}}/{{n}}?t={{$message.headers.tenant}}", "body": {"id": "{{$message.id}}"}}
+    connection = HttpConnection.model_validate({"url": "https://api.example.com"})
+    call = HttpCall(connection, HttpCallOptions.model_validate({"method": "POST", **options}))
+    asked = call.request()({"n": 7}, Metadata(MESSAGE))
+    assert asked == CallRequest("POST", "/orders/7?t=b", json.dumps({"id": MESSAGE.id}))
+    for wrong in ({"path": "/{{$message.no}}"}, {"body": ["{{$message.no}}"]}):
+        with pytest.raises(ValidationError, match=r"\$message\.headers\.NAME"):
+            HttpCallOptions.model_validate(wrong)
 
 
 class Known:

@@ -16,6 +16,7 @@ from backend.domain.capabilities import DeliveryError, Export
 from backend.domain.connector import RuntimeConnector
 from backend.domain.examples import EverythingIsNew
 from backend.domain.message import Message, new_message_id, utc_now
+from backend.domain.message_templates import Metadata
 from backend.domain.pipeline import PipelineConfig, RuntimeOutput
 from backend.domain.reasons import Reason
 from backend.domain.transforms.base import CallFailedError, Calls, Memory, StepResources
@@ -83,13 +84,14 @@ def dry_run(
 class _SingleCalls(Calls):
     """Calls each external system once per document."""
 
-    def __init__(self, connectors: Mapping[UUID, RuntimeConnector]) -> None:
+    def __init__(self, connectors: Mapping[UUID, RuntimeConnector], metadata: Metadata) -> None:
         self._connectors = connectors
+        self._metadata = metadata
         self.calls: list[DryRunCall] = []
 
     async def call(self, step: Call, document: Any) -> Any:
         system = System(step, self._connectors[step.connector])
-        request = system.request(document)
+        request = system.request(document, self._metadata)
         shown = system.shown(request)
         try:
             answer = await system.ask(request)
@@ -109,7 +111,7 @@ async def _trace(
     chain = Chain(config.transforms)
     if connectors is None:
         return await chain.trace(message.body, StepResources({Memory: EverythingIsNew()}), message), []
-    calls = _SingleCalls(connectors)
+    calls = _SingleCalls(connectors, Metadata(message))
     resources = StepResources({Calls: calls, Memory: EverythingIsNew()})
     return await chain.trace(message.body, resources, message), calls.calls
 

@@ -9,9 +9,9 @@ from backend.connectors.http.address import compile_path
 from backend.connectors.http.connection import HttpConnection
 from backend.connectors.parts.http_answers import refused
 from backend.connectors.parts.http_endpoint import Endpoint
-from backend.domain import json, templates
+from backend.domain import json, message_templates, templates
 from backend.domain.capabilities import Call, DeliveryError, Options
-from backend.domain.message_templates import UnfitValueError
+from backend.domain.message_templates import MessageTemplate, Metadata, UnfitValueError, get_in_step
 from backend.domain.reasons import Reason
 from backend.domain.transforms.base import TransformError
 from backend.network.http_client import HttpError, Response
@@ -31,9 +31,11 @@ class HttpCallOptions(Options):
     """One request to an HTTP API."""
 
     method: Literal["GET", "POST", "PUT", "PATCH"] = Field("GET", description="HTTP method.")
-    path: templates.TextTemplate = Field(
+    path: MessageTemplate = Field(
         "",
-        description="Appended to the connector's address; {{order.id}} is replaced by that field's value.",
+        description="Appended to the connector's address; {{order.id}} is replaced by that field's value, and "
+        "{{$message.id}} by the ID of the message that was received; there are also key, received_at, content_type, "
+        "pipeline, version, source and headers.NAME.",
         examples=["/customers/{{customer.id}}"],
     )
     body: JsonValue = Field(
@@ -46,7 +48,7 @@ class HttpCallOptions(Options):
     @field_validator("body")
     @classmethod
     def _check_body(cls, body: JsonValue) -> JsonValue:
-        templates.check(body)
+        message_templates.check(body)
         return body
 
 
@@ -64,16 +66,17 @@ class HttpCall(Call[HttpConnection, HttpCallOptions]):
     def secrets(self) -> list[str]:
         return self.connection.sent_secrets()
 
-    def request(self) -> Callable[[Any], CallRequest]:
-        path = compile_path(self.options.path)
-        body = templates.compile_value(self.options.body) if self.options.body is not None else None
+    def request(self) -> Callable[[Any, Metadata], CallRequest]:
+        path = compile_path(self.options.path, get_in_step)
+        body = templates.compile_value(self.options.body, get_in_step) if self.options.body is not None else None
 
-        def request(document: Any) -> CallRequest:
+        def request(document: Any, metadata: Metadata) -> CallRequest:
+            source = document, metadata
             try:
-                address = path(document)
+                address = path(source)
             except UnfitValueError as error:
                 raise TransformError(f"The API's address cannot be made. {error}") from None
-            return CallRequest(self.options.method, address, json.dumps(body(document)) if body else None)
+            return CallRequest(self.options.method, address, json.dumps(body(source)) if body else None)
 
         return request
 

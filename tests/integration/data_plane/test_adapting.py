@@ -13,7 +13,7 @@ from aiohttp import web
 from backend.api_calls.services import ApiCalls
 from backend.domain.breaker import BreakerPolicy
 from backend.domain.connector import RuntimeConnector
-from backend.domain.message import new_message_id
+from backend.domain.message import Message, new_message_id, source_fields, utc_now
 from backend.domain.transforms.base import CallFailedError, TransformError, transforms
 from backend.domain.transforms.chain import Chain
 from backend.resilience.gate import Gate
@@ -38,9 +38,20 @@ class Runner:
         self, steps: list[dict[str, Any]], body: Any, url: str = "", message_id: str = "", **connection: Any
     ) -> list[Any]:
         connectors = {CONNECTOR: RuntimeConnector(type="http", connection={"url": url, **connection})}
-        resources = self._api_calls.resources(self.pipeline, message_id or new_message_id(), connectors)
+        message = Message(
+            message_id or new_message_id(),
+            self.pipeline,
+            1,
+            b"",
+            b"",
+            "application/json",
+            utc_now(),
+            (),
+            source_fields("orders", [("tenant", b"a b")]),
+        )
+        resources = self._api_calls.resources(message, connectors)
         made = [transforms.get(step["type"]).model_validate(step) for step in steps]  # type: ignore[attr-defined]
-        results = await Chain(made).run_waiting(json.dumps(body).encode(), resources)
+        results = await Chain(made).run_waiting(json.dumps(body).encode(), resources, message)
         return [json.loads(result.body) for result in results]
 
 
@@ -74,7 +85,7 @@ async def test_a_request_is_made_of_the_message_and_its_answer_mapped_into_it(ru
     async with receiver(answer) as api:
         step = call(
             method="POST",
-            path="/customers/{{id}}?of={{shop}}",
+            path="/customers/{{id}}?of={{shop}}&tenant={{$message.headers.tenant}}",
             body={"id": "{{id}}", "note": "order {{id}}"},
             to=None,
             mapping={"customer.name": "name", "customer.score": "score.value", "customer.none": "none"},
@@ -82,7 +93,7 @@ async def test_a_request_is_made_of_the_message_and_its_answer_mapped_into_it(ru
         token = {"authentication": {"type": "bearer", "token": "t0p-secret"}}
         [made] = await runner.run([step], {"id": 7, "shop": "a/b&c"}, f"{api.url}v1/", **token)
         assert made["customer"] == {"name": "Ana", "score": 2**63}
-        assert requests == [("POST", "/v1/customers/7?of=a%2Fb%26c")]
+        assert requests == [("POST", "/v1/customers/7?of=a%2Fb%26c&tenant=a%20b")]
         assert json.loads(api.bodies[0]) == {"id": 7, "note": "order 7"}
         assert api.headers[0]["Authorization"] == "Bearer t0p-secret"
         # The next request of the same connection carries nothing of this one.

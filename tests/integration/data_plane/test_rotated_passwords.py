@@ -181,7 +181,8 @@ async def test_an_external_call_is_made_with_the_new_password(client: ConfigClie
 
         async def answer() -> Any:
             runtime = await client.runtime(pipeline, 1)
-            resources = calls.resources(pipeline, new_message_id(), runtime.connectors)
+            message = Message(new_message_id(), pipeline, 1, b"", b"{}", "application/json", utc_now(), ())
+            resources = calls.resources(message, runtime.connectors)
             [result] = await Chain(runtime.snapshot.config.transforms).run_waiting(b"{}", resources)
             return json.loads(result.body)["answer"]
 

@@ -14,10 +14,14 @@ from backend.api_calls.api import System
 from backend.domain import json
 from backend.domain.capabilities import DeliveryError
 from backend.domain.connector import RuntimeConnector
+from backend.domain.message import Message, new_message_id, utc_now
+from backend.domain.message_templates import Metadata
 from backend.domain.transforms.call import Call
 from tests.integration.connectors.suites.common import Reaching, forbid_every_address, hides_secrets
 from tests.integration.connectors.suites.inputs import DOCUMENTS
 from tests.waiting import LIMIT_SECONDS
+
+METADATA = Metadata(Message(new_message_id(), "p", 1, b"", b"{}", "application/json", utc_now(), ()))
 
 
 @dataclass
@@ -54,14 +58,18 @@ class CallSuite(Reaching):
         async with self.system() as system:
             caller = self.caller(system.connection, system.options, timeout_seconds=30)
             documents = [{"value": value} for value in self.values]
-            answers = await asyncio.gather(*(caller.ask(caller.request(document)) for document in documents))
+            answers = await asyncio.gather(*(caller.ask(caller.request(document, METADATA)) for document in documents))
             await caller.close()
             values = [json.loads(json.dumps(value)) for value in self.values]
             assert [json.loads(answer)["value"] for answer in answers] == values
 
     async def test_equal_documents_make_equal_requests_and_others_do_not(self) -> None:
         async with self.system() as system:
-            request: Callable[[Any], Hashable] = self.caller(system.connection, system.options).request
+            of: Callable[[Any, Metadata], Hashable] = self.caller(system.connection, system.options).request
+
+            def request(document: Any) -> Hashable:
+                return of(document, METADATA)
+
             assert request({"value": "ü", "other": 1}) == request({"value": "ü", "other": 2})
             assert len({request({"value": value}) for value in (1, 1, "é", "e", True)}) == 4
             with pytest.raises(ValueError, match="value"):
@@ -71,7 +79,7 @@ class CallSuite(Reaching):
     async def test_the_request_is_shown_without_address_and_secrets(self) -> None:
         async with self.system() as system:
             caller = self.caller(system.connection, system.options)
-            shown = caller.shown(caller.request({"value": "São Paulo"}))
+            shown = caller.shown(caller.request({"value": "São Paulo"}, METADATA))
             assert "São Paulo" in shown
             assert hides_secrets(self.type, system.connection, shown)
             assert "127.0.0.1" not in shown
@@ -108,6 +116,6 @@ class CallSuite(Reaching):
         caller = self.caller(connection, options, **step)
         async with asyncio.timeout(LIMIT_SECONDS):
             with pytest.raises(DeliveryError) as failed:
-                await caller.ask(caller.request({"value": 1}))
+                await caller.ask(caller.request({"value": 1}, METADATA))
             await caller.close()
         return failed.value
