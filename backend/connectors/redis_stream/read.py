@@ -63,7 +63,9 @@ class RedisReadStream(ReadStream[RedisStreamConnection, RedisReadOptions]):
 
     At least once. Entries stay pending in Redis until Headrace has stored them. After a crash the pending ones come
     first, as messages with the same IDs. An entry that was removed from the stream while it was pending is lost, so
-    that MAXLEN has to leave room."""
+    that MAXLEN has to leave room. Where one field is the body, the others travel with the message: outputs write them,
+    and templates have them as `{{$message.headers.NAME}}`, the stream as `{{$message.source}}`. An entry with more than
+    64 KiB of them becomes a dead letter."""
 
     options_model = RedisReadOptions
     _redis: Redis | None = None
