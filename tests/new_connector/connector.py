@@ -13,7 +13,7 @@ from backend.connectors.parts.files.store import checked_name, joined, upload_go
 from backend.connectors.parts.http_answers import refused
 from backend.connectors.parts.server_address import ServerAddress
 from backend.connectors.parts.tls import HttpsFields
-from backend.domain import json, templates
+from backend.domain import json, message_templates, templates
 from backend.domain.capabilities import (
     Batch,
     BatchRefusedError,
@@ -36,6 +36,7 @@ from backend.domain.connector import CheckFailedError, Connector, connectors
 from backend.domain.http_text import HeaderCredential
 from backend.domain.masking import secret_values
 from backend.domain.message import Message
+from backend.domain.message_templates import Metadata, get_in_step
 from backend.domain.reasons import Reason
 from backend.network.http_client import HttpClient, HttpError
 
@@ -244,7 +245,7 @@ class NewSystemCallOptions(Options):
     @field_validator("question")
     @classmethod
     def _check_question(cls, question: JsonValue) -> JsonValue:
-        templates.check(question)
+        message_templates.check(question)
         return question
 
 
@@ -253,9 +254,9 @@ class NewSystemCall(_Using, Call[NewSystemConnection, NewSystemCallOptions]):
 
     options_model = NewSystemCallOptions
 
-    def request(self) -> Callable[[Any], bytes]:
-        question = templates.compile_value(self.options.question)
-        return lambda document: json.dumps(question(document))
+    def request(self) -> Callable[[Any, Metadata], bytes]:
+        question = templates.compile_value(self.options.question, get_in_step)
+        return lambda document, metadata: json.dumps(question((document, metadata)))
 
     async def call(self, request: bytes) -> bytes:
         return json.dumps(await self._client.ask("POST", "questions", request))
