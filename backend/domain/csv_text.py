@@ -63,11 +63,13 @@ def write(document: Any, delimiter: str, columns: list[str]) -> bytes:
 
 
 def _header(names: list[str]) -> list[str]:
+    seen: set[str] = set()
     for number, name in enumerate(names, 1):
         if not name:
             raise ValueError(f"Column {number} of the header has no name: give the names of the columns.")
-        if name in names[: number - 1]:
+        if name in seen:
             raise ValueError(f"The header names the column {name} more than once: give the names of the columns.")
+        seen.add(name)
     return names
 
 

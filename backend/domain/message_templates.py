@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator
 
-from backend.domain import json, paths, templates
+from backend.domain import charsets, json, paths, templates
 from backend.domain.capabilities import DeliveryError
 from backend.domain.limits import TooLargeError
 from backend.domain.message import Message
@@ -45,6 +45,11 @@ class Metadata:
     def document(self) -> dict[str, Any]:
         """All of it; it must not be changed."""
         return {name: value(self._message) for name, value in _METADATA.items()} | {_HEADERS: self.headers}
+
+    @property
+    def charset(self) -> str:
+        """That of the message's content type, or an empty text."""
+        return charsets.charset_of(self._message.content_type)
 
     def get(self, steps: tuple[str, ...]) -> Any:
         """The value at a path that ``check`` has accepted, or MISSING."""

@@ -191,3 +191,15 @@ async def test_the_adapting_lane_gives_steps_the_message() -> None:
     finally:
         await transformer.close()
     assert json.loads(record.value or b"") == {"r": f"b {MESSAGE.id}"}
+
+
+def test_texts_are_decoded_by_the_charset_of_their_content_type() -> None:
+    latin = replace(MESSAGE, content_type="text/csv; header=present; charset=ISO-8859-1")
+    for step, body in (
+        ({"type": "decode", "format": "csv"}, "name\nJoão"),
+        ({"type": "decode", "format": "xml"}, "<name>João</name>"),
+    ):
+        chain = Chain(transforms.validate_python([step]))
+        assert [json.loads(result.body) for result in chain.run(body.encode("latin-1"), latin)] == [{"name": "João"}]
+        with pytest.raises(TransformError, match=r"charset in the content type|not well-formed"):
+            chain.run(body.encode("latin-1"), replace(latin, content_type="text/plain"))

@@ -76,9 +76,12 @@ def check_order(transforms: Sequence[Transform]) -> None:
             raise ValueError(f"Step {index + 1} (encode) must be the last: it ends the documents.")
 
 
+_UNKNOWN = Message("", "", 0, b"", b"", "", "", ())
+
+
 class Chain:
     """A list of steps, compiled once. Takes a body, JSON unless the first step decodes it, and gives what goes on.
-    The message is what the body was received as; only steps that use its metadata need it.
+    The message is what the body was received as; without it, its metadata are empty.
 
     TransformError, which names the step (counted from 1), is raised for a body that cannot be read or that a step
     refuses; no other error can come from a message.
@@ -129,8 +132,7 @@ class Chain:
     def _metadata(self, message: Message | None) -> Metadata | None:
         if not self._uses_metadata:
             return None
-        assert message is not None
-        return Metadata(message)
+        return Metadata(message or _UNKNOWN)
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ from pydantic import Field
 
 from backend.domain import csv_text, formats, xml_text
 from backend.domain.avro.schema import AvroSchema
-from backend.domain.transforms.base import Step, Transform, transforms
+from backend.domain.transforms.base import MetadataStep, Step, Transform, transforms
 
 
 @transforms.register
@@ -27,11 +27,18 @@ class Decode(Transform):
         None, validate_default=True, description="For Avro: schema that the messages were written with."
     )
 
+    @property
+    def uses_metadata(self) -> bool:
+        """The content type says in which encoding a text is."""
+        return self.format != "avro"
+
     def compile(self) -> Step:
         """Unlike other steps, this one takes the body as bytes."""
-        if self.format == "csv":
-            return lambda body: csv_text.read(body, self.delimiter, self.columns)
-        if self.format == "xml":
-            return lambda body: (xml_text.read(body, trim=self.trim),)
         schema = AvroSchema(self.avro_schema)
         return lambda body: (formats.read_avro(body, schema),)
+
+    def compile_with_metadata(self) -> MetadataStep:
+        """As ``compile``, of a format of text."""
+        if self.format == "csv":
+            return lambda body, metadata: csv_text.read(body, self.delimiter, self.columns, metadata.charset)
+        return lambda body, metadata: (xml_text.read(body, metadata.charset, trim=self.trim),)

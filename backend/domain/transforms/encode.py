@@ -22,7 +22,7 @@ class Encode(Transform):
         "repeats its element. avro: one binary datum."
     )
     delimiter: csv_text.Delimiter = Field(",", description="For CSV: separator between the values.")
-    columns: csv_text.Columns = Field(default_factory=list, description="For CSV: fields to write, in order.")
+    columns: list[str] = Field(default_factory=list, description="For CSV: fields to write, in order.")
     root: str = Field("message", pattern=r"^[A-Za-z_][\w.-]*$", description="For XML: name of the root element.")
     avro_schema: formats.AvroOption = Field(None, validate_default=True, description="For Avro: schema to write with.")
 
