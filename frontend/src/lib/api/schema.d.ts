@@ -1949,7 +1949,7 @@ export interface components {
             path: string;
             /**
              * To
-             * @description Where the result goes; in the field's own place without it.
+             * @description Where the result goes, replacing what is there; in the field's own place without it.
              * @default null
              */
             to: string | null;
@@ -2277,7 +2277,7 @@ export interface components {
             /**
              * To
              * Format: field-path
-             * @description Field to write the copy to.
+             * @description Field to write the copy to, which replaces what is there.
              * @example order.id
              */
             to: string;
@@ -2458,7 +2458,7 @@ export interface components {
             type: "decode";
             /**
              * Format
-             * @description csv: one message per row, all values as text. xml: attributes are named @name. avro: one binary datum.
+             * @description csv: one message per row, all values as text. xml: attributes are named @name, an element that is there more than once is a list. avro: one binary datum.
              */
             format: components["schemas"]["FormatEnum"];
             /**
@@ -2472,6 +2472,12 @@ export interface components {
              * @description For CSV: names of the columns; if empty, the first row names them.
              */
             columns?: string[];
+            /**
+             * Trim
+             * @description For XML: remove white space at both ends of texts.
+             * @default false
+             */
+            trim: boolean;
             /**
              * Avro schema
              * @description For Avro: schema that the messages were written with.
@@ -2676,7 +2682,7 @@ export interface components {
             type: "encode";
             /**
              * Format
-             * @description csv: one row. xml: @name becomes an attribute. avro: one binary datum.
+             * @description csv: one row, in which missing fields and null are empty. xml: @name becomes an attribute, a list repeats its element. avro: one binary datum.
              */
             format: components["schemas"]["FormatEnum"];
             /**
@@ -2738,7 +2744,7 @@ export interface components {
             name: string;
             /**
              * Input
-             * @description Body of the message.
+             * @description Body of the message. It was received on 2000-01-01 at 00:00 with the ID 00000000-0000-7000-8000-000000000000, and without headers.
              */
             input: string;
             /**
@@ -3009,7 +3015,7 @@ export interface components {
             type: "expression";
             /**
              * Expression
-             * @description CEL expression on the variable message. Types are not converted implicitly: write double(message.qty) * 1.5. The entries of an object have no order: a list made of them may differ each time.
+             * @description CEL expression on the variable message, and on metadata: that has the id, key, received_at, content_type, pipeline, version, source and headers of the received message, such as metadata.headers.tenant. Types are not converted implicitly: write double(message.qty) * 1.5. The entries of an object have no order: a list made of them may differ each time.
              * @example message.country in ['BR', 'PT'] && message.total > 10.0
              */
             expression: string;
@@ -3111,7 +3117,7 @@ export interface components {
         };
         /**
          * Flatten
-         * @description Flattens nested objects: {"a": {"b": 1}} becomes {"a_b": 1}.
+         * @description Flattens nested objects: {"a": {"b": 1}} becomes {"a_b": 1}. Two fields that would have one name are an error.
          */
         Flatten: {
             /**
@@ -3162,7 +3168,7 @@ export interface components {
             path: string;
             /**
              * To
-             * @description Where the result goes; in the field's own place without it.
+             * @description Where the result goes, replacing what is there; in the field's own place without it.
              * @default null
              */
             to: string | null;
@@ -3376,7 +3382,7 @@ export interface components {
             path: string;
             /**
              * To
-             * @description Where the result goes; in the field's own place without it.
+             * @description Where the result goes, replacing what is there; in the field's own place without it.
              * @default null
              */
             to: string | null;
@@ -3511,7 +3517,7 @@ export interface components {
             path: string;
             /**
              * To
-             * @description Where the result goes; in the field's own place without it.
+             * @description Where the result goes, replacing what is there; in the field's own place without it.
              * @default null
              */
             to: string | null;
@@ -3560,7 +3566,7 @@ export interface components {
             path: string;
             /**
              * To
-             * @description Where the result goes; in the field's own place without it.
+             * @description Where the result goes, replacing what is there; in the field's own place without it.
              * @default null
              */
             to: string | null;
@@ -4410,7 +4416,7 @@ export interface components {
             type: "remove";
             /**
              * Paths
-             * @description Fields to remove. Missing fields are ignored.
+             * @description Fields to remove, each by its place in the message before this step. Missing ones are ignored.
              */
             paths: string[];
         };
@@ -4434,7 +4440,7 @@ export interface components {
             /**
              * To
              * Format: field-path
-             * @description New path of the field.
+             * @description New path of the field, which replaces what is there.
              * @example order.id
              */
             to: string;
@@ -4558,7 +4564,7 @@ export interface components {
         };
         /**
          * Split
-         * @description Splits a list into one message per element.
+         * @description Splits a list into one message per element. An empty list gives none.
          */
         Split: {
             /**
@@ -5070,13 +5076,13 @@ export interface components {
             /**
              * Path
              * Format: field-path
-             * @description Field to write.
+             * @description Field to write, which replaces what is there.
              * @example order.id
              */
             path: string;
             /**
              * Template
-             * @description The text. {{order.id}} is replaced with that field's value.
+             * @description The text. {{order.id}} is replaced with that field's value, and {{$message.id}} with the ID of the message that was received; there are also key, received_at, content_type, pipeline, version, source and headers.NAME.
              */
             template: string;
             /**
@@ -5097,7 +5103,7 @@ export interface components {
         };
         /**
          * Timestamp
-         * @description Converts a time from one format to another.
+         * @description Converts a time from one format to another. A zone in the text or a literal Z, UTC or GMT in the format wins.
          */
         Timestamp: {
             /**
@@ -5109,7 +5115,7 @@ export interface components {
             path: string;
             /**
              * To
-             * @description Where the result goes; in the field's own place without it.
+             * @description Where the result goes, replacing what is there; in the field's own place without it.
              * @default null
              */
             to: string | null;
@@ -5126,13 +5132,13 @@ export interface components {
             type: "timestamp";
             /**
              * Read
-             * @description Format of the field: iso8601, unix, unix_ms, unix_us, or a pattern such as "%d/%m/%Y %H:%M".
+             * @description Format of the field: iso8601, unix, unix_ms, unix_us, unix_ns, or a pattern such as "%d/%m/%Y %H:%M".
              * @default iso8601
              */
             read: string;
             /**
              * Write
-             * @description Format to write: iso8601, unix, unix_ms, unix_us, or a pattern such as "%d/%m/%Y %H:%M".
+             * @description Format to write: iso8601, unix, unix_ms, unix_us, unix_ns, or a pattern such as "%d/%m/%Y %H:%M".
              * @default iso8601
              */
             write: string;
@@ -5173,7 +5179,7 @@ export interface components {
             /**
              * Path
              * Format: field-path
-             * @description Field to write.
+             * @description Field to write, which replaces what is there.
              * @example order.id
              */
             path: string;
