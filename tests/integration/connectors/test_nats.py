@@ -4,6 +4,7 @@ import asyncio
 import socket
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import aclosing, asynccontextmanager
+from email.header import Header, decode_header
 from typing import Any
 
 import nats
@@ -71,6 +72,11 @@ async def stored(stream: str) -> list[Any]:
         if not state.messages:
             return []
         return [await jetstream.get_msg(stream, number) for number in range(state.first_seq, state.last_seq + 1)]
+
+
+def header_text(value: str | Header) -> str:
+    """For headers of a single message the library has a parser of mails, which leaves UTF-8 undecoded."""
+    return "".join(part if isinstance(part, str) else part.decode() for part, _ in decode_header(value))
 
 
 @asynccontextmanager
@@ -141,7 +147,8 @@ class TestNats(_Nats, DeliverSuite):
         await client.close()
         [one] = await stored(stream)
         own = {"Nats-Msg-Id": sent.id, "message-id": sent.id, "content-type": "application/json"}
-        assert one.headers == own | ({"tenant": "São", "empty": ""} if kept else {})
+        written = {name: header_text(value) for name, value in one.headers.items()}
+        assert written == own | ({"tenant": "São", "empty": ""} if kept else {})
 
     @pytest.mark.parametrize("value", ['"a.b"', '"*"', '">"', '"a b"', '""', "null", '"line\\nbreak"', "{}"])
     async def test_a_value_cannot_lead_to_another_level(self, value: str) -> None:

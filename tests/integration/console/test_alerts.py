@@ -351,7 +351,7 @@ def test_history_is_folded_by_the_minute_and_may_be_folded_again(client: APIClie
     assert row.counts == {"input.accepted": 1770}
     assert row.minute == datetime.fromtimestamp(minute * 60, UTC)
     [step] = client.get(f"/api/v1/pipelines/{pipeline.pk}/history/?hours=1").json()
-    assert step == {"at": minute * 60, "seconds": 60, "counts": {"input.accepted": 1770}, "waiting": None}
+    assert step == {"at": minute * 60, "seconds": 60, "counts": {"input.accepted": 1770}, "waiting": 0}
     [step] = client.get(f"/api/v1/pipelines/{pipeline.pk}/history/?hours=720").json()
     assert step["seconds"] == 7200
     assert step["counts"] == {"input.accepted": 1770}
