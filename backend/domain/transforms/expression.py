@@ -47,6 +47,9 @@ _MAX_PATTERN_BYTES = 64 * 1024
 _MAX_COMPILED = 1_000_000
 _COMPILING = 50
 """How much longer a step of a regular expression takes to compile than to match; each call compiles it anew."""
+_INTEGERS = range(-(2**63), 2**64)
+_MOST_DIGITS = 307
+"""Of a number before the point, less one, that is within the range of doubles whatever its digits are."""
 _importing = threading.Lock()
 
 
@@ -122,6 +125,7 @@ class Expression(Transform):
                 # Passing a document to CEL costs more than evaluating most expressions, so only the used fields are.
                 seen = _seen(code.fields, document)
                 code.check([seen, known] if known else seen, values)
+                _check_numbers(seen)
                 result = program.execute({"message": seen, **known})
                 if target is not None:
                     result = _as_json(result)
@@ -132,7 +136,7 @@ class Expression(Transform):
                 raise
             except Exception as error:  # the CEL binding raises many kinds of errors
                 if self.on_error == "dead_letter":
-                    raise TransformError(f"The expression failed: {error}") from None
+                    raise TransformError(f"The expression failed: {_sentence(error)}") from None
                 return () if self.on_error == "drop" else (document,)
             if target is not None:
                 limits.check_growth(document, result)
@@ -308,8 +312,33 @@ def _parts(code: str) -> tuple[str, list[tuple[str, str]], bool]:
     return outside + code[begin:], loops, nested
 
 
+def _check_numbers(seen: Any) -> None:
+    """CEL's integers have 64 bits and its other numbers are doubles; the library would take larger ones for doubles, or
+    for infinite. Raises ValueError."""
+    rest = [seen]
+    while rest:
+        value = rest.pop()
+        match value:
+            case dict():
+                rest += value.values()
+            case list():
+                rest += value
+            case int() if not _INTEGERS.start <= value < _INTEGERS.stop:
+                raise ValueError("an integer of the message is out of range, which is 64 bits")
+            case Decimal() if value.adjusted() > _MOST_DIGITS:
+                raise ValueError("a number of the message is out of range, which is that of doubles")
+
+
+def _sentence(error: Exception) -> str:
+    if isinstance(error, KeyError) and error.args:
+        return f"there is no field {error.args[0]}."
+    return f"{error}".rstrip(".") + "."
+
+
 def _as_json(value: Any) -> Any:
     match value:
+        case float() if not math.isfinite(value):
+            raise ValueError(f"the result is {value}, which JSON cannot represent")
         case None | bool() | int() | float() | str() | Decimal():
             return value
         case datetime():
