@@ -36,11 +36,11 @@ def read_avro(data: bytes, schema: AvroSchema) -> Any:
     behind_header: ValueError | None = None
     if data[:1] == b"\0" and len(data) > _CONFLUENT_HEADER:
         try:
-            return json_values(schema.read(data[_CONFLUENT_HEADER:]))
+            return schema.read_json(data[_CONFLUENT_HEADER:])
         except ValueError as error:
             behind_header = error  # the zero byte may be part of the datum
     try:
-        return json_values(schema.read(data))
+        return schema.read_json(data)
     except ValueError as error:
         raise behind_header if isinstance(behind_header, limits.TooLargeError) else error from None
 

@@ -3,7 +3,9 @@
 import bz2
 import io
 import lzma
+import re
 import time
+import uuid
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -38,7 +40,13 @@ SECONDS = 5
 _SCALARS = [
     *("null", "boolean", "int", "long", "float", "double", "string", "bytes"),
     {"type": "int", "logicalType": "date"},
+    {"type": "int", "logicalType": "time-millis"},
+    {"type": "long", "logicalType": "time-micros"},
+    {"type": "long", "logicalType": "timestamp-millis"},
     {"type": "long", "logicalType": "timestamp-micros"},
+    {"type": "long", "logicalType": "local-timestamp-millis"},
+    {"type": "long", "logicalType": "local-timestamp-micros"},
+    {"type": "long", "logicalType": "timestamp-nanos"},
     {"type": "string", "logicalType": "uuid"},
     {"type": "bytes", "logicalType": "decimal", "precision": 10, "scale": 2},
 ]
@@ -97,7 +105,13 @@ _VALUES: dict[str, st.SearchStrategy[Any]] = {
     "string": st.text(max_size=5),
     "bytes": st.binary(max_size=5),
     "date": st.dates(),
-    "timestamp-micros": st.integers(0, 10**15),
+    "time-millis": st.integers(0, 86_399_999),
+    "time-micros": st.integers(0, 86_399_999_999),
+    "timestamp-millis": st.integers(-(10**12), 10**13),
+    "timestamp-micros": st.integers(-(10**15), 10**16),
+    "local-timestamp-millis": st.integers(-(10**12), 10**13),
+    "local-timestamp-micros": st.integers(-(10**15), 10**16),
+    "timestamp-nanos": st.integers(0, 10**18),
     "uuid": st.uuids(),
     "decimal": st.integers(-(10**9), 10**9).map(lambda unscaled: Decimal(unscaled).scaleb(-2)),
 }
@@ -299,6 +313,147 @@ def test_neighbours_4_a_decimal_has_a_length() -> None:
         AvroSchema(schema).read(by_library("bytes", b"\x7f" * 4000))
 
 
+# Both ways.
+
+
+def reads_as(avro: AvroSchema, binary: bytes, document: Any) -> bool:
+    try:
+        return json.dumps(avro.read_json(binary)) == json.dumps(document)
+    except ValueError:
+        return False
+
+
+def has_widths(schema: Any) -> bool:
+    """Whether a union has integers or floats of both widths, of which JSON has one."""
+    match schema:
+        case list():
+            names = {branch_name(branch) for branch in schema}
+            return names >= {"int", "long"} or names >= {"float", "double"} or any(map(has_widths, schema))
+        case {"fields": fields}:
+            return any(has_widths(field["type"]) for field in fields)
+        case {"items": part} | {"values": part}:
+            return has_widths(part)
+    return False
+
+
+@given(written())
+def test_what_is_read_as_json_is_written_as_the_same_bytes(schema_and_data: tuple[Any, bytes]) -> None:
+    avro, binary = AvroSchema(schema_and_data[0]), schema_and_data[1]
+    document = json.loads(json.dumps(avro.read_json(binary)))
+    again = avro.write(document)
+    assert has_widths(schema_and_data[0]) or again == binary
+    assert json.loads(json.dumps(avro.read_json(again))) == document
+
+
+FIXED = {"type": "fixed", "name": "f", "size": 4}
+MONEY = {"type": "bytes", "logicalType": "decimal", "precision": 6, "scale": 2}
+MOMENT = {"type": "long", "logicalType": "timestamp-millis"}
+AB = [{"type": "record", "name": name, "fields": [{"name": "x", "type": "int"}]} for name in "ab"]
+
+
+@pytest.mark.parametrize(
+    ("schema", "native", "document"),
+    [
+        (MONEY, Decimal("1.10"), b"1.10"),
+        (FIXED | {"logicalType": "decimal", "precision": 9, "scale": 3}, Decimal("-0.001"), b"-0.001"),
+        ("bytes", b"\x00\xff", b'"\\u0000\xc3\xbf"'),
+        (FIXED, b"abc\xff", b'"abc\xc3\xbf"'),
+        (
+            {"type": "fixed", "name": "d", "size": 12, "logicalType": "duration"},
+            b"\x01" * 12,
+            b'"' + b"\\u0001" * 12 + b'"',
+        ),
+        ("double", float("nan"), b'"NaN"'),
+        ("float", float("-inf"), b'"-Infinity"'),
+        (MOMENT, 1709630130123, b'"2024-03-05T09:15:30.123000+00:00"'),
+        ({"type": "long", "logicalType": "local-timestamp-micros"}, 1709630130000001, b'"2024-03-05T09:15:30.000001"'),
+        ({"type": "int", "logicalType": "time-millis"}, 1500, b'"00:00:01.500000"'),
+        ({"type": "int", "logicalType": "date"}, 1, b'"1970-01-02"'),
+        ({"type": "string", "logicalType": "uuid"}, uuid.UUID(int=1), b'"00000000-0000-0000-0000-000000000001"'),
+        ({"type": "enum", "name": "e", "symbols": ["A"]}, "A", b'"A"'),
+        (["string", "bytes"], ("string", "x"), b'"x"'),
+        (["string", "bytes"], ("bytes", b"x"), b'{"bytes":"x"}'),
+        (["double", MONEY], ("bytes", Decimal("1.5")), b'{"bytes":1.50}'),
+        (["double", "string"], ("double", float("inf")), b'{"double":"Infinity"}'),
+        (["null", MOMENT], ("long", 0), b'"1970-01-01T00:00:00+00:00"'),
+        (AB, ("a", {"x": 1}), b'{"x":1}'),
+        (AB, ("b", {"x": 1}), b'{"b":{"x":1}}'),
+        ({"type": "array", "items": AB}, [("b", {"x": 1})], b'[{"b":{"x":1}}]'),
+    ],
+    ids=str,
+)
+def test_every_type_has_its_json(schema: Any, native: Any, document: bytes) -> None:
+    binary = by_library(schema, native)
+    avro = AvroSchema(schema)
+    assert json.dumps(avro.read_json(binary)) == document
+    assert avro.write(json.loads(document)) == binary
+
+
+@pytest.mark.parametrize(
+    ("schema", "document", "problem"),
+    [
+        ("int", b"1.5", "The message does not fit the Avro schema: it is not an integer."),
+        ("int", b"2147483648", "it is out of the range of 32 bits"),
+        ("int", b"1e999999999", "it is out of the range of 32 bits"),
+        ("int", b"true", "it is not an integer"),
+        ("double", b"true", "it is not a number"),
+        ("double", b"1e400", "it is out of the range of a double"),
+        ("float", b"1e39", "it is out of the range of a float"),
+        ("double", b"9007199254740993", "it has more digits than a double holds"),
+        ("double", b"12345678901234567.89", "it has more digits than a double holds"),
+        ("string", b"1", "it is not a text"),
+        ("bytes", '"\u0100"'.encode(), "it has the character U+0100, which is no byte"),
+        (FIXED, b'"abc"', "it has 3 bytes instead of 4"),
+        (MONEY, b"1.001", "it has more than 2 digits behind the point"),
+        (MONEY, b"10000", "it has more than 6 digits"),
+        (MOMENT, b'"2024-03-05T09:15:30"', "its zone or its digits do not fit"),
+        (MOMENT, b'"2024-03-05T09:15:30.0001Z"', "its zone or its digits do not fit"),
+        (MOMENT, b'"yesterday"', "it is not a time as in ISO 8601"),
+        ({"type": "string", "logicalType": "uuid"}, b'"x"', "it is not a UUID"),
+        ({"type": "enum", "name": "e", "symbols": ["A"]}, b'"B"', "it is none of the symbols"),
+        (["null", "int"], b'"x"', "The message does not fit the Avro schema: it is not an integer."),
+        (["null", "int", "boolean"], b'"x"', "no branch of the union of null, int, boolean fits x."),
+        (["int"], b'"x"', "The message does not fit the Avro schema: it is not an integer."),
+        (["int"], b"null", "no branch of the union of int fits null."),
+        ({"type": "array", "items": "int"}, b'[1,"x"]', "1 does not fit the Avro schema: it is not an integer."),
+        ({"type": "map", "values": "int"}, b"[1]", "it is not an object"),
+        (AB[0], b"{}", "x does not fit the Avro schema: it is missing."),
+        (AB[0], b'{"x":1,"y":2}', "it has the field y, which the schema does not have"),
+        (CHAIN, b'{"a":{"a":{"b":1}}}', "a.a.a does not fit the Avro schema: it is missing."),
+        (CHAIN, b'{"a":{"a":1}}', "a.a does not fit the Avro schema: it is not an object."),
+        (
+            {"type": "map", "values": AB[0]},
+            b'{"k":{"x":"1"}}',
+            "k.x does not fit the Avro schema: it is not an integer.",
+        ),
+    ],
+    ids=str,
+)
+def test_what_does_not_fit_is_refused_at_its_place(schema: Any, document: bytes, problem: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(problem)):
+        AvroSchema(schema).write(json.loads(document))
+
+
+@pytest.mark.parametrize(
+    ("schema", "document", "written"),
+    [
+        ("int", b"2.0", 2),
+        ("long", b"1e3", 1000),
+        ("double", b"0.1", 0.1),
+        ("float", b"0.1", 0.1),
+        ("double", b"5", 5.0),
+    ],
+)
+def test_numbers_may_be_written_in_another_way(schema: str, document: bytes, written: float) -> None:
+    assert AvroSchema(schema).write(json.loads(document)) == by_library(schema, written)
+
+
+def test_branches_that_json_cannot_tell_apart_are_refused() -> None:
+    schema = ["string", {"type": "map", "values": "string"}, "bytes"]
+    with pytest.raises(ValueError, match="JSON cannot tell the branches of the union of string, map, bytes apart"):
+        AvroSchema(schema).read_json(by_library(schema, ("bytes", b"x")))
+
+
 # Writing.
 
 
@@ -309,10 +464,16 @@ def test_neighbours_4_documents_are_written_as_the_library_writes_them(schema: A
         expected: bytes | None = by_library(schema, floats(document))
     except Exception:
         expected = None
+    avro = AvroSchema(schema)
     try:
-        assert AvroSchema(schema).write(document) == expected
+        made = avro.write(document)
     except ValueError:
-        assert expected is None
+        # The library takes some documents for what they are not, such as a text for a list.
+        assert expected is None or not reads_as(avro, expected, document)
+    else:
+        # Of texts the library makes no bytes and few logical types.
+        assert expected in (None, made)
+        assert avro.write(json.loads(json.dumps(avro.read_json(made)))) == made
 
 
 @st.composite

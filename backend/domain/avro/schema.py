@@ -7,6 +7,7 @@ from typing import Any
 import fastavro
 
 from backend.domain import limits
+from backend.domain.avro.scalars import MisfitError
 from backend.domain.avro.types import DECIMAL_BYTES, LongDecimal, Preparation, Scan, types_of
 
 _SCHEMA_DEPTH = 4 * limits.DEPTH
@@ -48,17 +49,28 @@ class AvroSchema:
         """The datum that the bytes are, as native values. Raises ValueError, TooLargeError among them."""
         source = io.BytesIO(data)
         datum = self.read_next(source)
-        if source.tell() != len(data):
-            raise ValueError("This is not Avro data of the given schema: there are bytes after the datum.")
+        _check_end(source, data)
         return datum
 
-    def read_next(self, source: io.BytesIO) -> Any:
-        """The datum that begins at the position, which is then behind it. Raises as ``read`` does."""
+    def read_json(self, data: bytes) -> Any:
+        """The datum as JSON, of which ``write`` makes the same bytes again, except that an integer or a float may be of
+        another width where a union has both. Raises as ``read`` does."""
+        source = io.BytesIO(data)
+        datum = self.read_next(source, named=True)
+        _check_end(source, data)
+        try:
+            return self._type.plain(datum, Preparation())
+        except MisfitError as error:
+            raise ValueError(f"This Avro datum cannot be shown as JSON: {error}.") from None
+
+    def read_next(self, source: io.BytesIO, *, named: bool = False) -> Any:
+        """The datum that begins at the position, which is then behind it. With ``named``, values of named types in
+        unions are pairs of the type's name and the value. Raises as ``read`` does."""
         with source.getbuffer() as data:
             if len(data) - source.tell() > self._harmless:
                 Scan(data, source.tell()).pass_over(self._type)
         try:
-            return fastavro.schemaless_reader(source, self.parsed, None)
+            return fastavro.schemaless_reader(source, self.parsed, None, return_named_type=named)
         except Exception as error:
             raise ValueError(f"This is not Avro data of the given schema: {error!r:.300}.") from None
 
@@ -71,9 +83,17 @@ class AvroSchema:
             fastavro.schemaless_writer(written, self.parsed, prepared, strict_allow_default=True)
         except limits.TooLargeError:
             raise
+        except MisfitError as error:
+            place = ".".join(error.path) or "The message"
+            raise ValueError(f"{place} does not fit the Avro schema: {error}.") from None
         except Exception as error:
             raise ValueError(f"This does not fit the Avro schema: {error!r:.300}.") from None
         return written.getvalue()
+
+
+def _check_end(source: io.BytesIO, data: bytes) -> None:
+    if source.tell() != len(data):
+        raise ValueError("This is not Avro data of the given schema: there are bytes after the datum.")
 
 
 def _check_json(schema: Any) -> None:

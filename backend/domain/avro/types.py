@@ -1,14 +1,17 @@
-"""The types of a schema: what their data can be at most, how data are passed over, and how documents are prepared."""
+"""The types of a schema: what their data can be at most, how data are passed over, how they become JSON and are made of
+it again."""
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterator, Sequence
-from datetime import date
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from decimal import Decimal
+from functools import cached_property
 from itertools import repeat
 from typing import Any
 
 from backend.domain import json, limits
+from backend.domain.avro import scalars
+from backend.domain.avro.scalars import MisfitError, Scalar
 
 DECIMAL_BYTES = 4096
 """Limit of a decimal's integer, some 9,800 digits: converting one takes time by the square of its length."""
@@ -70,10 +73,18 @@ class Type(ABC):
     def compare(self, value: Any, preparation: "Preparation", depth: int) -> bool:
         """As ``fits``, of which it is what differs between types."""
 
+    @abstractmethod
     def prepared(self, value: Any, preparation: "Preparation", depth: int) -> Any:
-        """A JSON value as the library writes it without searching: unions have their branch, defaults are filled in. A
-        value that does not fit may stay as it is, for the library to refuse it."""
-        return float(value) if isinstance(value, Decimal) else value
+        """A JSON value as the library writes it without searching: unions have their branch, defaults are filled in.
+        Raises MisfitError, TooLargeError."""
+
+    @abstractmethod
+    def is_datum(self, datum: Any) -> bool:
+        """Whether a native value in a union may be one of this type; those of named types bear their names."""
+
+    @abstractmethod
+    def plain(self, datum: Any, preparation: "Preparation") -> Any:
+        """The native value as JSON, of which ``prepared`` makes it again. Raises MisfitError."""
 
 
 class Scan:
@@ -132,13 +143,21 @@ class Preparation:
     def __init__(self) -> None:
         self._choices = 0
         self._defaults = 0
-        self._fits: dict[tuple[int, int], bool] = {}
+        self._fits: dict[tuple[bool, int, int], bool] = {}
+        self._kept: list[Any] = []
+        self.is_lenient = False
+        """Whether also JSON fits that the library does not take as it is, such as the texts of bytes and of times."""
+
+    def keep(self, value: Any) -> Any:
+        """The value, which is compared and so has to stay what its id says."""
+        self._kept.append(value)
+        return value
 
     def fits(self, type_: Type, value: Any, depth: int) -> bool:
         """Whether a list or object fits. It is compared once with each type: the library does it anew within each
         union around it."""
         limits.check_depth(depth + 1)
-        compared = (id(type_), id(value))
+        compared = (self.is_lenient, id(type_), id(value))
         if compared not in self._fits:
             self._fits[compared] = type_.compare(value, self, depth)
         return self._fits[compared]
@@ -166,10 +185,10 @@ class _Scalar(Type):
 
     _own_depth = 0
 
-    def __init__(self, name: str, kind: str, fits: Callable[[Any], bool], width: int | None = None) -> None:
+    def __init__(self, name: str, kind: str, scalar: Scalar, width: int | None = None) -> None:
         super().__init__(name)
         self._kind = kind
-        self._is_fit = fits
+        self._scalar = scalar
         self._width = _WIDTHS.get(kind) if width is None else width
 
     def free(self) -> float:
@@ -187,9 +206,20 @@ class _Scalar(Type):
             scan.long()
 
     def fits(self, value: Any, preparation: Preparation, depth: int) -> bool:
-        return self._is_fit(float(value) if isinstance(value, Decimal) else value)
+        if self._scalar.fits(float(value) if isinstance(value, Decimal) else value):
+            return True
+        return preparation.is_lenient and self._scalar.takes(value)
 
     compare = fits
+
+    def prepared(self, value: Any, preparation: Preparation, depth: int) -> Any:
+        return self._scalar.native(value)
+
+    def is_datum(self, datum: Any) -> bool:
+        return datum[0] == self.name if isinstance(datum, tuple) else type(datum) in self._scalar.types
+
+    def plain(self, datum: Any, preparation: Preparation) -> Any:
+        return self._scalar.plain(datum)
 
 
 class LongDecimal(_Scalar):
@@ -215,19 +245,66 @@ class _Union(Type):
 
     def compare(self, value: Any, preparation: Preparation, depth: int) -> bool:
         preparation.count_choices(len(self.parts))
-        for branch in self.parts:  # noqa: SIM110 - any() would take more of Python's stack for each level
+        for branch in self.parts:
             if branch.fits(value, preparation, depth):
                 return True
+        if preparation.is_lenient and isinstance(value, dict) and len(value) == 1:
+            [(name, inner)] = value.items()
+            for branch in self.parts:
+                if branch.name == name and branch.fits(inner, preparation, depth):
+                    return True
         return False
 
     def prepared(self, value: Any, preparation: Preparation, depth: int) -> Any:
         branch = self._branch(value, preparation, depth)
         if branch is None:
-            names = ", ".join(part.name for part in self.parts)
-            raise ValueError(f"no branch of the union of {names:.200} fits {value!r:.200}")
+            branch, value = self._tagged(value)
         return branch.name, branch.prepared(value, preparation, depth)
 
+    def is_datum(self, datum: Any) -> bool:
+        return any(branch.is_datum(datum) for branch in self.parts)
+
+    def plain(self, datum: Any, preparation: Preparation) -> Any:
+        """Tagged with the branch's name, as in Avro's own JSON, where it would be taken for a value of another."""
+        branch = next(part for part in self.parts if part.is_datum(datum))
+        plain = preparation.keep(branch.plain(datum[1] if isinstance(datum, tuple) else datum, preparation))
+        if len(self.parts) <= 2 and "null" in {part.name for part in self.parts}:
+            return plain
+        if _are_one(self._branch(plain, preparation, 0), branch):
+            return plain
+        tagged = preparation.keep({branch.name: plain})
+        if self._branch(tagged, preparation, 0) is not None:
+            raise MisfitError(f"JSON cannot tell the branches of the union of {self._names} apart")
+        return tagged
+
+    @property
+    def _names(self) -> str:
+        return f"{', '.join(part.name for part in self.parts):.200}"
+
+    def _tagged(self, value: Any) -> tuple[Type, Any]:
+        """The branch that the value names or is meant for, with the value in it. Raises MisfitError."""
+        if isinstance(value, dict) and len(value) == 1:
+            [(name, inner)] = value.items()
+            for branch in self.parts:
+                if branch.name == name:
+                    return branch, inner
+        others = [branch for branch in self.parts if branch.name != "null"]
+        if value is not None and len(others) == 1:
+            return others[0], value  # its error says more
+        raise MisfitError(f"no branch of the union of {self._names} fits {json.text(value):.200}")
+
     def _branch(self, value: Any, preparation: Preparation, depth: int) -> Type | None:
+        """The library's choice, or else the first that can be made of the JSON."""
+        found = self._chosen(value, preparation, depth)
+        if found is None and not preparation.is_lenient:
+            preparation.is_lenient = True
+            try:
+                found = self._chosen(value, preparation, depth)
+            finally:
+                preparation.is_lenient = False
+        return found
+
+    def _chosen(self, value: Any, preparation: Preparation, depth: int) -> Type | None:
         """The library's choice: the first branch that fits, of records the one with the most of its fields, and double
         rather than float."""
         preparation.count_choices(len(self.parts))
@@ -291,12 +368,31 @@ class _Repeated(Type):
 
     def prepared(self, value: Any, preparation: Preparation, depth: int) -> Any:
         limits.check_depth(depth + 1)
-        [item] = self.parts
         if self._is_map and isinstance(value, dict):
-            return {name: item.prepared(one, preparation, depth + 1) for name, one in value.items()}
+            return dict(self._prepared(value.items(), preparation, depth))
         if not self._is_map and isinstance(value, list):
-            return [item.prepared(one, preparation, depth + 1) for one in value]
-        return super().prepared(value, preparation, depth)
+            return [made for _, made in self._prepared(enumerate(value), preparation, depth)]
+        raise MisfitError("it is not an object" if self._is_map else "it is not a list")
+
+    def _prepared(
+        self, items: Iterable[tuple[Any, Any]], preparation: Preparation, depth: int
+    ) -> Iterator[tuple[Any, Any]]:
+        [item] = self.parts
+        for step, value in items:
+            try:
+                yield step, item.prepared(value, preparation, depth + 1)
+            except MisfitError as error:
+                error.path.insert(0, str(step))
+                raise
+
+    def is_datum(self, datum: Any) -> bool:
+        return isinstance(datum, dict if self._is_map else list)
+
+    def plain(self, datum: Any, preparation: Preparation) -> Any:
+        [item] = self.parts
+        if self._is_map:
+            return {name: item.plain(one, preparation) for name, one in datum.items()}
+        return [item.plain(one, preparation) for one in datum]
 
 
 class Record(Type):
@@ -326,7 +422,7 @@ class Record(Type):
         return iter(self.parts)
 
     def compare(self, value: Any, preparation: Preparation, depth: int) -> bool:
-        if not isinstance(value, dict):
+        if not isinstance(value, dict) or not value.keys() <= self._names:
             return False
         for field in self.fields:
             preparation.count_choices(1)
@@ -334,21 +430,40 @@ class Record(Type):
                 return False
         return True
 
+    @cached_property
+    def _names(self) -> set[str]:
+        return {field.name for field in self.fields}
+
     def fields_in(self, value: Any) -> int:
         return sum(field.name in value for field in self.fields)
 
     def prepared(self, value: Any, preparation: Preparation, depth: int) -> Any:
         if not isinstance(value, dict):
-            return super().prepared(value, preparation, depth)
+            raise MisfitError("it is not an object")
         limits.check_depth(depth + 1)
-        prepared = dict(value)
+        prepared: dict[str, Any] = {}
         for field in self.fields:
-            if field.name in value:
-                prepared[field.name] = field.type.prepared(value[field.name], preparation, depth + 1)
-            elif field.has_default:
-                prepared[field.name], size = field.prepared_default(depth + 1)
-                preparation.add_default(size)
+            try:
+                if field.name in value:
+                    prepared[field.name] = field.type.prepared(value[field.name], preparation, depth + 1)
+                elif field.has_default:
+                    prepared[field.name], size = field.prepared_default(depth + 1)
+                    preparation.add_default(size)
+                else:
+                    raise MisfitError("it is missing")
+            except MisfitError as error:
+                error.path.insert(0, field.name)
+                raise
+        if unknown_fields := value.keys() - self._names:
+            unknown = min(unknown_fields)
+            raise MisfitError(f"it has the field {unknown}, which the schema does not have")
         return prepared
+
+    def is_datum(self, datum: Any) -> bool:
+        return isinstance(datum, tuple) and datum[0] == self.name
+
+    def plain(self, datum: Any, preparation: Preparation) -> Any:
+        return {field.name: field.type.plain(datum[field.name], preparation) for field in self.fields}
 
     def check_defaults(self) -> None:
         """Raises ValueError for a default that would fill in more than the limits allow."""
@@ -392,7 +507,7 @@ def types_of(schema: Any) -> Type:
 
 class _Builder:
     def __init__(self) -> None:
-        self._named: dict[str, Type] = {kind: _Scalar(kind, kind, fits) for kind, fits in _FITS.items()}
+        self._named: dict[str, Type] = {kind: _Scalar(kind, kind, one) for kind, one in scalars.PRIMITIVES.items()}
 
     def type(self, schema: Any) -> Type:
         match schema:
@@ -410,21 +525,19 @@ class _Builder:
                 repeated.parts = [self.type(item)]
                 return repeated
             case {"type": "enum", "name": name, "symbols": symbols}:
-                known = set(symbols)
-                self._named[name] = _Scalar(
-                    _checked_name(name), "enum", lambda value: isinstance(value, str) and value in known
-                )
+                self._named[name] = _Scalar(_checked_name(name), "enum", scalars.enumeration(frozenset(symbols)))
                 return self._named[name]
             case {"type": "fixed", "name": name, "size": int(size)} if size >= 0 and not isinstance(size, bool):
                 if schema.get("logicalType") == "decimal" and size > DECIMAL_BYTES:
                     raise ValueError(f"the decimal {name} has more than {DECIMAL_BYTES:,} bytes")
-                self._named[name] = _Scalar(_checked_name(name), "fixed", _never, size)
+                fixed = _decimal(schema, size) or scalars.binary(size)
+                self._named[name] = _Scalar(_checked_name(name), "fixed", fixed, size)
                 return self._named[name]
             case {"type": "bytes", "logicalType": "decimal"}:
-                return LongDecimal("bytes", "bytes", _never)
-            case {"type": "int", "logicalType": "date"}:
-                return _Scalar("int", "int", _is_date)
-            case {"type": str(kind)} if kind in _FITS:
+                return LongDecimal("bytes", "bytes", _decimal(schema) or scalars.PRIMITIVES["bytes"])
+            case {"type": str(kind), "logicalType": str(logical)} if (kind, logical) in scalars.LOGICAL:
+                return _Scalar(kind, kind, scalars.LOGICAL[kind, logical])
+            case {"type": str(kind)} if kind in scalars.PRIMITIVES:
                 return self._named[kind]
         raise ValueError(f"the schema has {schema!r:.100}, which is no type")
 
@@ -445,38 +558,17 @@ def _checked_name(name: Any) -> str:
     return name
 
 
-def _never(_value: Any) -> bool:
-    """No JSON value is one of bytes."""
-    return False
+def _decimal(schema: dict[str, Any], size: int | None = None) -> Scalar | None:
+    """None for one that is no decimal, or whose precision the library does not know and so reads as bytes."""
+    if schema.get("logicalType") != "decimal":
+        return None
+    precision, scale = schema.get("precision"), schema.get("scale", 0)
+    return scalars.decimal(precision, scale, size) if isinstance(precision, int) and isinstance(scale, int) else None
 
 
-def _is_integer(bits: int) -> Callable[[Any], bool]:
-    bound = 1 << (bits - 1)
-    return lambda value: isinstance(value, int) and not isinstance(value, bool) and -bound <= value < bound
+def _are_one(chosen: Type | None, branch: Type) -> bool:
+    """Whether the choice makes the same JSON of it: integers and floats of both widths do."""
+    return chosen is branch or (chosen is not None and any({chosen.name, branch.name} <= width for width in _ONE))
 
 
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
-
-
-def _is_date(value: Any) -> bool:
-    """The library takes the text of a date, too."""
-    if not isinstance(value, str):
-        return _FITS["int"](value)
-    try:
-        date.fromisoformat(value)
-    except ValueError:
-        return False
-    return True
-
-
-_FITS: dict[str, Callable[[Any], bool]] = {
-    "null": lambda value: value is None,
-    "boolean": lambda value: isinstance(value, bool),
-    "int": _is_integer(32),
-    "long": _is_integer(64),
-    "float": _is_number,
-    "double": _is_number,
-    "string": lambda value: isinstance(value, str),
-    "bytes": _never,
-}
+_ONE = ({"int", "long"}, {"float", "double"})
