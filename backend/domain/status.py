@@ -159,6 +159,8 @@ class Facts:
     """The stages that it needs and that do not work, each with the reason."""
     starting: Sequence[str] = ()
     """The stages that it needs and that begin to work."""
+    unseen: Sequence[str] = ()
+    """The stages that it needs and of which nothing is known yet, since the platform itself starts."""
 
 
 def status_of(facts: Facts) -> Status:
@@ -226,6 +228,12 @@ def _of_running(facts: Facts) -> Iterator[Finding]:
         )
     for stage in facts.starting:
         yield Finding(f"The stage {stage} starts; its messages wait.", State.STARTING, place=stage)
+    for stage in facts.unseen:
+        yield Finding(
+            f"The console has just started; whether the stage {stage} works is known in a moment.",
+            State.STARTING,
+            place=stage,
+        )
     yield from map(_of_breaker, facts.breakers)
     yield from map(_of_files, facts.unstored)
     if facts.letters is not None:

@@ -28,3 +28,19 @@ def test_an_application_starts_unless_it_is_stopped_silent_or_fails(
     fields: dict[str, object], reported: str | None, is_starting: bool
 ) -> None:
     assert SparkJob(**fields).is_starting(reported) is is_starting
+
+
+@pytest.mark.parametrize(
+    ("fields", "is_expected"),
+    [
+        ({"status": "running"}, True),  # as it was when the platform stopped
+        ({"status": "stopped"}, True),
+        ({"status": "failed", "failures": 1}, True),  # is started again at once
+        ({"status": "failed", "failures": 2}, False),
+        ({"status": "running", "desired": "stopped"}, False),
+    ],
+)
+def test_an_application_is_expected_unless_it_is_stopped_or_fails_again_and_again(
+    fields: dict[str, object], is_expected: bool
+) -> None:
+    assert SparkJob(**fields).is_expected() is is_expected

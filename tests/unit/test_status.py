@@ -62,6 +62,8 @@ def status(**facts: object) -> Status:
         ({"starting": ["syndicating"]}, State.STARTING, None),
         ({"starting": ["syndicating"], "newest": 2}, State.STARTING, None),
         ({"starting": ["syndicating"], "letters": LETTERS}, State.DEGRADED, Action.OPEN_DEAD_LETTERS),
+        ({"unseen": ["syndicating"]}, State.STARTING, None),
+        ({"unseen": ["syndicating"], "stages": {"adapting": "It is stopped."}}, State.FAILING, Action.OPEN_JOBS),
         ({"failure": "No such connector."}, State.FAILING, Action.EDIT),
         ({"letters": LETTERS, "traffic": Traffic(0, 4)}, State.FAILING, Action.OPEN_DEAD_LETTERS),
         # What only waits for a rate limit, or for a breaker that is open, is not a failure of its own.
@@ -90,6 +92,12 @@ def test_all_that_is_true_is_told_the_worst_first() -> None:
         State.DEGRADED,
         State.UNPUBLISHED,
     ]
+
+
+def test_what_is_not_known_yet_of_a_stage_is_no_failure_and_says_so() -> None:
+    shown = status(unseen=["syndicating"])
+    assert shown.reason == "The console has just started; whether the stage syndicating works is known in a moment."
+    assert shown.place == "syndicating"
 
 
 def test_an_idle_pipeline_names_what_waits_for_its_file() -> None:

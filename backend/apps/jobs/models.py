@@ -96,6 +96,11 @@ class SparkJob(models.Model):
             return False
         return self.status != self.Status.RUNNING if reported is None else reported in _REPORTED_WHILE_STARTING
 
+    def is_expected(self) -> bool:
+        """Whether the worker's next round is to find its application running, or to start it: all that can be said of
+        it before that round."""
+        return self.desired == self.Desired.RUNNING and self.failures <= 1
+
     def stage_names(self) -> list[str]:
         """The stages that it runs."""
         application = Application(self.name) if self.name in set(Application) else Application.DATA_PLANE

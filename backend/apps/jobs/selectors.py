@@ -4,6 +4,7 @@ import contextlib
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import timedelta
 from typing import Any
 
 from django.conf import settings
@@ -14,7 +15,7 @@ from django.db.models.functions import Now
 from backend.apps.exports.selectors import is_anything_staged
 from backend.apps.jobs import spark
 from backend.apps.jobs.models import SparkJob
-from backend.apps.jobs.services import heartbeat
+from backend.apps.jobs.services import LEASE, heartbeat
 from backend.apps.jobs.witnesses import FRESH_SECONDS, reported_recently
 from backend.apps.pipelines.selectors import stages_needed
 from backend.domain.demand import Demand, StageState
@@ -23,6 +24,9 @@ from backend.telemetry import keys
 
 _BATCH_END_SECONDS = 10.0
 """The most time between the end of a batch and the report of it to the console."""
+_BEGAN = time.monotonic()
+_FIRST_ROUND_SECONDS = 120.0
+"""The most time between the start of this process and the first round of a worker that is started along with it."""
 _PROBLEMS: dict[str, str] = {
     StageState.WAITING: "There are too few task slots for it.",
     StageState.FAILING: "A part of it does not run, or makes no progress.",
@@ -81,6 +85,8 @@ class StageTroubles:
     """By their names, why."""
     starting: frozenset[str] = frozenset()
     """Those that begin to work, since an application of theirs starts."""
+    unseen: frozenset[str] = frozenset()
+    """Those of which nothing is known, since no worker has looked after their applications since this process began."""
 
 
 def stage_troubles() -> StageTroubles:
@@ -88,9 +94,14 @@ def stage_troubles() -> StageTroubles:
     OperationalError."""
     problems: dict[str, str] = {}
     starting: set[str] = set()
+    unseen: set[str] = set()
     work: set[str] = set()
-    for job in SparkJob.objects.annotate(is_supervised=_IS_SUPERVISED):
+    age = time.monotonic() - _BEGAN
+    for job in SparkJob.objects.annotate(is_supervised=_IS_SUPERVISED, was_seen=_was_seen_within(age)):
         beat = _fresh_heartbeat(job.name)
+        if beat is None and not job.was_seen and age < _FIRST_ROUND_SECONDS and job.is_expected():
+            unseen.update(job.stage_names())
+            continue
         if _is_starting(job, beat, is_supervised=job.is_supervised):
             starting.update(job.stage_names())
             continue
@@ -98,8 +109,15 @@ def stage_troubles() -> StageTroubles:
         problems |= {name: problem for name, problem in found.items() if problem}
         work |= {name for name, problem in found.items() if not problem}
     starting -= work
-    failing = {name: problem for name, problem in problems.items() if name not in work | starting}
-    return StageTroubles(failing, frozenset(starting))
+    unseen -= work | starting
+    failing = {name: problem for name, problem in problems.items() if name not in work | starting | unseen}
+    return StageTroubles(failing, frozenset(starting), frozenset(unseen))
+
+
+def _was_seen_within(seconds: float) -> ExpressionWrapper:
+    """Whether a worker's round was that short a time ago: what was recorded before is of processes that may be gone."""
+    in_time = Q(lease_until__isnull=False, lease_until__gt=Now() + LEASE - timedelta(seconds=seconds))
+    return ExpressionWrapper(in_time, output_field=BooleanField())
 
 
 def _is_starting(job: SparkJob, beat: dict[str, Any] | None, *, is_supervised: bool) -> bool:

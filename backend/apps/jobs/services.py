@@ -27,7 +27,8 @@ from backend.telemetry import keys
 
 log = logging.getLogger(__name__)
 
-_LEASE = timedelta(seconds=30)
+LEASE = timedelta(seconds=30)
+"""From each round of supervision on."""
 _SILENCE_LIMIT = timedelta(seconds=30)
 _START_LIMIT = timedelta(minutes=10)
 _LONGEST_START_LIMIT = timedelta(minutes=40)
@@ -135,7 +136,7 @@ def _supervise(pk: int, host: str, step: Callable[[SparkJob, str], None]) -> Non
         if job is not None:
             if job.holder != host:
                 job.silent_since = None  # how long the previous holder has watched is unknown
-            SparkJob.objects.filter(pk=pk).update(holder=host, lease_until=Now() + _LEASE)
+            SparkJob.objects.filter(pk=pk).update(holder=host, lease_until=Now() + LEASE)
             step(job, host)
             job.save(update_fields=_OBSERVED)
 

@@ -158,6 +158,7 @@ def _conditions(
             letters=_letters(letters.get(pk, []), known.errors.get(pk, [])),
             stages={stage: stages.failing[stage] for stage in needed if stage in stages.failing},
             starting=[stage for stage in needed if stage in stages.starting],
+            unseen=[stage for stage in needed if stage in stages.unseen],
         )
         conditions.append(Condition(pk, status.status_of(facts), letters.get(pk, []), breakers))
     return conditions

@@ -6,6 +6,7 @@ import os
 import signal
 import sys
 import threading
+import time
 import uuid
 from collections.abc import Callable, Iterator
 from datetime import timedelta
@@ -22,6 +23,7 @@ from backend.apps.exports.models import StagedPart
 from backend.apps.jobs import selectors, services, spark, witnesses
 from backend.apps.jobs.models import LostMessages, SparkJob
 from backend.apps.jobs.selectors import application_problem, application_problems, stage_troubles
+from backend.apps.jobs.services import LEASE
 from backend.apps.manager import grpc as manager
 from backend.apps.pipelines.selectors import stages_needed
 from backend.apps.pipelines.services import pipeline_delete, pipeline_pause, pipeline_publish
@@ -401,7 +403,28 @@ def test_a_stage_does_not_work_unless_some_application_runs_it(job: SparkJob) ->
     assert "adapting" in troubles.failing
 
 
-def test_a_stage_starts_while_its_application_does(job: SparkJob) -> None:
+def test_a_stage_is_unseen_until_the_first_round_after_the_start(
+    job: SparkJob, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(selectors, "_BEGAN", time.monotonic() - 5)
+    jobs = SparkJob.objects.filter(pk=job.pk)
+    for looked_before in (None, timedelta(seconds=20), timedelta(minutes=5)):
+        lease = looked_before and timezone.now() - looked_before + LEASE
+        jobs.update(status=SparkJob.Status.RUNNING, lease_until=lease)
+        troubles = stage_troubles()
+        assert ("syndicating" in troubles.unseen, troubles.failing) == (True, {}), looked_before
+    jobs.update(desired=SparkJob.Desired.STOPPED)
+    assert "is stopped" in stage_troubles().failing["syndicating"]
+    jobs.update(desired=SparkJob.Desired.RUNNING, lease_until=timezone.now() - timedelta(seconds=1) + LEASE)
+    troubles = stage_troubles()  # a worker has looked, and found it silent
+    assert (troubles.unseen, "No Spark application" in troubles.failing["syndicating"]) == (frozenset(), True)
+    jobs.update(lease_until=None)
+    monkeypatch.setattr(selectors, "_BEGAN", -1e6)
+    assert "No Spark application" in stage_troubles().failing["syndicating"]  # no worker has come
+
+
+def test_a_stage_starts_while_its_application_does(job: SparkJob, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(selectors, "_BEGAN", -1e6)
     assert "No Spark application" in stage_troubles().failing["syndicating"]  # nobody starts it
     lease = timezone.now() + timedelta(seconds=30)
     SparkJob.objects.filter(pk=job.pk).update(status=SparkJob.Status.STARTING, lease_until=lease)

@@ -14,6 +14,7 @@ from rest_framework.test import APIClient
 
 from backend.apps.deliveries.services import breaker_set
 from backend.apps.exports.models import Export, StagedPart
+from backend.apps.jobs import selectors as job_selectors
 from backend.apps.jobs.models import SparkJob
 from backend.apps.manager.models import InputLease
 from backend.apps.pipelines.models import Pipeline
@@ -210,6 +211,19 @@ def test_a_stage_that_starts_is_no_failure(client: APIClient, pipeline: Pipeline
     shown = status(client, pipeline)
     assert (shown["state"], shown["place"], shown["action"]) == ("starting", "syndicating", None)
     assert shown["reason"] == "The stage syndicating starts; its messages wait."
+
+
+def test_nothing_fails_before_the_first_round_after_the_start(
+    client: APIClient, pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(job_selectors, "_BEGAN", time.monotonic())
+    before = timezone.now() + timedelta(seconds=20)  # a lease of the round ten seconds ago
+    job = SparkJob.objects.create(name="plane", stages=["syndicating"], status="running", lease_until=before)
+    shown = status(client, pipeline)
+    assert (shown["state"], shown["place"], shown["action"]) == ("starting", "syndicating", None)
+    assert shown["reason"].startswith("The console has just started")
+    SparkJob.objects.filter(pk=job.pk).update(lease_until=timezone.now() + timedelta(minutes=1))
+    assert status(client, pipeline)["state"] == "failing"  # looked after, and silent
 
 
 def test_a_user_learns_nothing_of_other_workspaces(client: APIClient, workspace: Workspace) -> None:
