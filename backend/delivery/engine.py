@@ -23,6 +23,7 @@ from backend.manager_api.client import ConfigClient, RuntimePipeline, UnknownPip
 from backend.manager_api.waiting import EvictedError, WaitingConfig
 from backend.network import tasks
 from backend.resilience.gate import Gate, Kind
+from backend.telemetry import events
 from backend.telemetry.recorder import Recorder
 
 log = logging.getLogger(__name__)
@@ -73,10 +74,12 @@ class DeliveryEngine:
                 runtime, message, position=position, slot=slot, redelivery=redelivery, commit=commit
             )
         except UnknownPipelineError as error:
+            self._count_dead(message, redelivery)
             reason = Reason.UNKNOWN_OUTPUT if only else Reason.UNKNOWN_PIPELINE
             letter = read_at(message, (*former, position))
             return [dead_letter(letter, stage=SYNDICATING.name, reason=reason, error=str(error), output=only)]
         except EvictedError as error:
+            self._count_dead(message, redelivery)
             letter = read_at(message, (*former, position))
             return [error.dead_letter(letter, stage=SYNDICATING.name, output=only)]
         workspace = str(runtime.snapshot.workspace_id)
@@ -107,6 +110,10 @@ class DeliveryEngine:
         await tasks.cancel(self._sweeper)
         await asyncio.gather(*(output.close() for output in self._outputs.values()))
         await self._gate.close()
+
+    def _count_dead(self, message: Message, redelivery: Redelivery | None) -> None:
+        for event in events.dead_letter(SYNDICATING.name, redelivery):
+            self._recorder.count(message.pipeline_id, event)
 
     def _runtime_now(self, message: Message) -> RuntimePipeline | None:
         """The message's configuration, unless it has to wait for that or for one of its key; then None."""

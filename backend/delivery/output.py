@@ -118,7 +118,7 @@ class Output(Share):
             client.in_flight -= 1
             client.last_used = time.monotonic()
             self.leave(len(message.body))
-        self._note(message, outcome)
+        self._note(delivery, outcome)
         return outcome
 
     @property
@@ -282,7 +282,9 @@ class Output(Share):
             self._batchers[client] = batcher
         return batcher
 
-    def _note(self, message: Message, outcome: Outcome) -> None:
+    def _note(self, delivery: Delivery, outcome: Outcome) -> None:
+        if delivery.kind == "redelivery" and isinstance(outcome, Delivered | Undeliverable):
+            self._recorder.count(self._pipeline_id, events.redelivered(self.name))
         match outcome:
             case Delivered():
                 self._recorder.count(self._pipeline_id, events.delivered(self.name))
@@ -295,7 +297,7 @@ class Output(Share):
                     stage=f"output {self.name}",
                     reason=outcome.reason,
                     message=outcome.error,
-                    message_id=message.id,
+                    message_id=delivery.message.id,
                 )
 
 

@@ -1,6 +1,10 @@
 """The names of the events that are counted for each pipeline, shared by writers and readers."""
 
 import bisect
+from collections.abc import Iterator
+
+from backend.domain.message import Redelivery
+from backend.domain.stages import ADAPTING_TRANSFORMER, FILTERING, SYNDICATING
 
 ACCEPTED = "input.accepted"
 REPEATED = "input.repeated"
@@ -8,7 +12,6 @@ TRANSFORMED = "adapting.transformed"
 DROPPED = "adapting.dropped"
 DIVERTED = "adapting.diverted"
 """Messages that took the slow lane because their pipeline had used up its share of the usual one."""
-ADAPTING_DEAD = "adapting.dead"
 OFFERED = "filtering.offered"
 """Messages that were offered to other pipelines' filters."""
 MATCHED = "filtering.matched"
@@ -16,6 +19,37 @@ MATCHED = "filtering.matched"
 
 CAME_IN = (ACCEPTED, MATCHED)
 """What came in: posted, read, or taken from other pipelines by a filter."""
+
+_PLACES = {ADAPTING_TRANSFORMER.name: "adapting", FILTERING.name: "filtering", SYNDICATING.name: "syndicating"}
+"""The stages whose dead letters are redelivered, each as its events name it."""
+
+STAGES_DEAD = tuple(f"{place}.dead" for place in _PLACES.values())
+"""Messages that became dead letters for all their outputs: in a stage before the last, or in that before any output had
+them."""
+STAGES_REDELIVERED = tuple(f"{place}.redelivered" for place in _PLACES.values())
+"""Dead letters of these that a stage has handled again, whatever came of it. Each was counted as dead before, so that
+it is counted twice from then on, once as each of both."""
+
+
+def dead_letter(stage: str, redelivery: Redelivery | None) -> Iterator[str]:
+    """What a message counts as that has become a dead letter in a stage, by none of its outputs. One that was
+    redelivered to a single output is a dead letter of that output still."""
+    place = _place(stage, redelivery)
+    yield f"{place}.dead"
+    if redelivery is not None:
+        yield f"{place}.redelivered"
+
+
+def handled_again(stage: str, redelivery: Redelivery) -> str:
+    """What a redelivered dead letter counts as that a stage has handled."""
+    return f"{_place(stage, redelivery)}.redelivered"
+
+
+def _place(stage: str, redelivery: Redelivery | None) -> str:
+    if redelivery is not None and redelivery.output:
+        return f"output.{redelivery.output}"
+    return _PLACES.get(stage, stage)
+
 
 STEP = "step."
 
@@ -26,7 +60,7 @@ def step_dropped(number: int) -> str:
 
 
 def step_dead(number: int) -> str:
-    """Messages that became dead letters in this step; ADAPTING_DEAD counts them too."""
+    """Messages that became dead letters in this step; ``adapting.dead`` counts them too."""
     return f"{STEP}{number}.dead"
 
 
@@ -52,7 +86,7 @@ def is_delivered(event: str) -> bool:
 
 def is_dead(event: str) -> bool:
     """Whether it counts messages that became dead letters, in any stage."""
-    return event == ADAPTING_DEAD or (event.startswith("output.") and event.endswith(".dead"))
+    return event in STAGES_DEAD or (event.startswith("output.") and event.endswith(".dead"))
 
 
 def retried(output: str) -> str:
@@ -66,6 +100,11 @@ def suppressed(output: str) -> str:
 
 def dead(output: str) -> str:
     return f"output.{output}.dead"
+
+
+def redelivered(output: str) -> str:
+    """Dead letters, of the output or of a stage before it, that were redelivered to it and have an outcome."""
+    return f"output.{output}.redelivered"
 
 
 def called(api: str) -> str:

@@ -93,12 +93,13 @@ class Transformer:
         try:
             records = self._moved(message, version, version.chain.run(message.body, message))
         except TransformError as error:
-            records = [self.dead(message, error)]
+            return [self._rejected(message, error, redelivery)]
         except limits.TooLargeError as error:
-            records = [self._dead(message, Reason.TOO_LARGE, str(error))]
+            return [self._dead(message, Reason.TOO_LARGE, str(error), redelivery)]
         return self._with_outcome(records, message, redelivery)
 
     async def run_waiting(self, message: Message, version: Version) -> list[Record]:
+        redelivered = message
         message, redelivery = message.split_redelivery()
         try:
             runtime = await self._config.runtime(message)
@@ -106,36 +107,36 @@ class Transformer:
             results = await version.chain.run_waiting(message.body, resources, message)
             records = self._moved(message, version, results)
         except (UnknownPipelineError, EvictedError) as error:
-            records = [self.without_configuration(message, error)]
+            return [self.without_configuration(redelivered, error)]
         except TransformError as error:
-            records = [self.dead(message, error)]
+            return [self._rejected(message, error, redelivery)]
         except limits.TooLargeError as error:
-            records = [self._dead(message, Reason.TOO_LARGE, str(error))]
+            return [self._dead(message, Reason.TOO_LARGE, str(error), redelivery)]
         return self._with_outcome(records, message, redelivery)
 
-    def dead(self, message: Message, error: TransformError) -> Record:
+    def _rejected(self, message: Message, error: TransformError, redelivery: Redelivery | None) -> Record:
         """The dead letter of a message that a step rejected or failed on."""
         if error.step is not None:
             self._recorder.count(message.pipeline_id, events.step_dead(error.step))
-        return self._dead(message, error.reason, str(error), due=error.due, retryable=error.retryable)
+        return self._dead(message, error.reason, str(error), redelivery, due=error.due, retryable=error.retryable)
 
     def without_configuration(self, message: Message, error: UnknownPipelineError | EvictedError) -> Record:
-        plain, _ = message.split_redelivery()
+        plain, redelivery = message.split_redelivery()
         if isinstance(error, EvictedError):
-            return self._dead(plain, error.reason, str(error), due=error.due)
-        return self._dead(plain, Reason.UNKNOWN_PIPELINE, str(error))
+            return self._dead(plain, error.reason, str(error), redelivery, due=error.due)
+        return self._dead(plain, Reason.UNKNOWN_PIPELINE, str(error), redelivery)
 
     def waiting(self) -> list[ConfigQueue]:
         """What waits for its configuration."""
         return self._config.queues()
 
     def saturated(self, message: Message, due: float) -> Record:
-        plain, _ = message.split_redelivery()
+        plain, redelivery = message.split_redelivery()
         text = (
             "The pipeline's slots for external calls stayed occupied while other pipelines waited; the message is "
             "redelivered automatically."
         )
-        return self._dead(plain, Reason.ADAPTING_SATURATED, text, due=due)
+        return self._dead(plain, Reason.ADAPTING_SATURATED, text, redelivery, due=due)
 
     async def close(self) -> None:
         await self._api_calls.close()
@@ -158,17 +159,25 @@ class Transformer:
         self._recorder.count(message.pipeline_id, events.TRANSFORMED if results else events.DROPPED)
         return records
 
-    @staticmethod
-    def _with_outcome(records: list[Record], message: Message, redelivery: Redelivery | None) -> list[Record]:
+    def _with_outcome(self, records: list[Record], message: Message, redelivery: Redelivery | None) -> list[Record]:
         """A redelivered dead letter is resolved unless it has become a dead letter again."""
-        if redelivery is None or any(record.topic == routing.DEAD_LETTER for record in records):
+        if redelivery is None:
             return records
+        self._recorder.count(message.pipeline_id, events.handled_again(ADAPTING_TRANSFORMER.name, redelivery))
         return [*records, resolved(message, redelivery.dead_letter)]
 
     def _dead(
-        self, message: Message, reason: str, error: str, *, due: float | None = None, retryable: bool = False
+        self,
+        message: Message,
+        reason: str,
+        error: str,
+        redelivery: Redelivery | None,
+        *,
+        due: float | None = None,
+        retryable: bool = False,
     ) -> Record:
-        self._recorder.count(message.pipeline_id, events.ADAPTING_DEAD)
+        for event in events.dead_letter(ADAPTING_TRANSFORMER.name, redelivery):
+            self._recorder.count(message.pipeline_id, event)
         error = error[: limits.ERROR_CHARACTERS]
         self._recorder.error(message.pipeline_id, stage="adapting", reason=reason, message=error, message_id=message.id)
         return dead_letter(

@@ -64,16 +64,14 @@ class FilteringHandler(Handler):
         try:
             workspace = (await self._waiting.version(message)).workspace_id
             records = self._filter(message, workspace)
-        except UnknownPipelineError as error:
-            return [dead_letter(message, stage=FILTERING.name, reason=Reason.UNKNOWN_PIPELINE, error=str(error))]
-        except EvictedError as error:
-            return [error.dead_letter(message, stage=FILTERING.name)]
-        except json.InvalidJsonError as error:
-            text = f"The header {INDEX} is not a JSON object: {error}"
-            return [dead_letter(message, stage=FILTERING.name, reason=Reason.MALFORMED, error=text)]
-        except limits.TooLargeError as error:
-            return [dead_letter(message, stage=FILTERING.name, reason=Reason.TOO_LARGE, error=str(error))]
-        return records if redelivery is None else [*records, resolved(message, redelivery.dead_letter)]
+        except (UnknownPipelineError, EvictedError, json.InvalidJsonError, limits.TooLargeError) as error:
+            for event in events.dead_letter(FILTERING.name, redelivery):
+                self._recorder.count(message.pipeline_id, event)
+            return [_dead(message, error)]
+        if redelivery is None:
+            return records
+        self._recorder.count(message.pipeline_id, events.handled_again(FILTERING.name, redelivery))
+        return [*records, resolved(message, redelivery.dead_letter)]
 
     def make_room(self) -> None:
         # Only what waits for its configuration stays in the window for long.
@@ -95,11 +93,29 @@ class FilteringHandler(Handler):
         for subscriber in matching:
             records.append(_record_for(subscriber, message, passed))
             made.add(records[-1].size)
-        for subscriber in matching:
+        for subscriber, record in zip(matching, records, strict=True):
             self._recorder.count(str(subscriber.id), events.MATCHED)
+            if record.topic == routing.DEAD_LETTER:
+                for event in events.dead_letter(FILTERING.name, None):
+                    self._recorder.count(str(subscriber.id), event)
         if message.slip:
             records.append(Record.of(*message.advanced()))
         return records
+
+
+def _dead(
+    message: Message, error: UnknownPipelineError | EvictedError | json.InvalidJsonError | limits.TooLargeError
+) -> Record:
+    match error:
+        case EvictedError():
+            return error.dead_letter(message, stage=FILTERING.name)
+        case json.InvalidJsonError():
+            reason, text = Reason.MALFORMED, f"The header {INDEX} is not a JSON object: {error}"
+        case limits.TooLargeError():
+            reason, text = Reason.TOO_LARGE, str(error)
+        case _:
+            reason, text = Reason.UNKNOWN_PIPELINE, str(error)
+    return dead_letter(message, stage=FILTERING.name, reason=reason, error=text)
 
 
 def _object(text: str) -> Index:

@@ -23,6 +23,7 @@ from backend.domain.records import Record, dead_letter
 from backend.manager_api.client import ConfigClient
 from backend.manager_api.credentials import manager_access
 from backend.settings import Settings
+from backend.telemetry import events
 from backend.telemetry.recorder import Recorder
 from spark_jobs.streaming import quarantine, worker_deaths
 from spark_jobs.streaming.in_flight import Accepted, Finished, InFlight
@@ -158,7 +159,7 @@ class _LaneTask:
     async def run(self, stop_address: Address) -> None:
         environment = self._environment
         config = ConfigClient(redis_url=environment.redis_url, **manager_access(environment))
-        recorder = Recorder(environment.redis_url)
+        recorder = self._recorder = Recorder(environment.redis_url)
         recorder.start()
         try:
             await config.start(_CONFIG_SECONDS)
@@ -281,6 +282,8 @@ class _LaneTask:
         original, redelivery = message.split_redelivery()
         output = redelivery.output if redelivery else ""
         stage = self._lane.stage.dead_as or self._lane.stage.name
+        for event in events.dead_letter(stage, redelivery):
+            self._recorder.count(original.pipeline_id, event)
         return dead_letter(original, stage=stage, reason=reason, error=text, output=output)
 
     def _malformed(self, record: KafkaRecord, error: MalformedMessageError) -> Record:

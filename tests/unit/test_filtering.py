@@ -3,11 +3,24 @@
 import asyncio
 import json
 import uuid
+from collections import Counter
 from typing import Any
+
+from msgspec.structs import replace
 
 from backend.domain import limits, routing
 from backend.domain.inputs.filter import FilterInput
-from backend.domain.message import DEAD_DUE, DEAD_REASON, INDEX, PIPELINE, Message, new_message_id, utc_now
+from backend.domain.message import (
+    DEAD_DUE,
+    DEAD_REASON,
+    INDEX,
+    PIPELINE,
+    REDELIVERY,
+    REDELIVERY_OUTPUT,
+    Message,
+    new_message_id,
+    utc_now,
+)
 from backend.domain.pipeline import PipelineConfig, PipelineSnapshot
 from backend.domain.reasons import Reason
 from backend.domain.records import Record
@@ -24,9 +37,10 @@ SUBSCRIBER = {"input": {"type": "filter", "condition": CONDITION}, "outputs": [O
 
 
 class Known:
-    """The configuration client, answered from memory, and a recorder of nothing."""
+    """The configuration client, answered from memory, and a recorder."""
 
     def __init__(self) -> None:
+        self.counts: Counter[tuple[str, str]] = Counter()
         self.by_id: dict[str, PipelineSnapshot] = {}
         self.publisher = self.add({"outputs": [OUTPUT]})
 
@@ -56,7 +70,8 @@ class Known:
             raise ConfigUnavailableError("The manager did not answer.")
         return self.by_id[key]
 
-    def count(self, *_: object) -> None: ...
+    def count(self, pipeline: str, event: str) -> None:
+        self.counts[pipeline, event] += 1
 
     def error(self, *_: object, **__: object) -> None: ...
 
@@ -97,8 +112,27 @@ async def test_neighbours_2_an_index_that_is_too_large_is_the_dead_letter_of_its
     indexing = known.add(SUBSCRIBER | {"index": [{"name": "text", "path": "text"}]})
     small, large = b'{"text": "a"}', b'{"text": "%s"}' % (b"x" * limits.INDEX_BYTES)
     assert reasons(await filtered(known, small)) == dict.fromkeys([known.publisher, plain, indexing])
+    assert not any(event.endswith(".dead") for _, event in known.counts)
     expected = dict.fromkeys([known.publisher, plain]) | {indexing: Reason.TOO_LARGE}
     assert reasons(await filtered(known, large)) == expected
+    assert {key: n for key, n in known.counts.items() if key[1].endswith(".dead")} == {(indexing, "filtering.dead"): 1}
+
+
+async def test_a_redelivered_dead_letter_counts_as_handled_again_whatever_becomes_of_it() -> None:
+    known = Known()
+    known.add(SUBSCRIBER)
+    filtering = handler(known)
+    sent = message(known.publisher, b"{}")
+    again = replace(sent, extra=sent.extra | {REDELIVERY: "1", REDELIVERY_OUTPUT: ""})
+    for broken, dead in ((False, 0), (True, 1)):
+        known.counts.clear()
+        extra = again.extra | ({INDEX: "[]"} if broken else {})
+        await filtering.handle(replace(again, extra=extra), Position(0, 0))
+        own = {event: n for (pipeline, event), n in known.counts.items() if pipeline == known.publisher}
+        assert (own["filtering.redelivered"], own.get("filtering.dead", 0)) == (1, dead)
+    known.counts.clear()
+    await filtering.handle(sent, Position(0, 0))
+    assert (known.publisher, "filtering.redelivered") not in known.counts
 
 
 async def test_indexes_of_all_its_subscribers_count() -> None:

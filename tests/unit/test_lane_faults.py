@@ -3,6 +3,7 @@ Kafka here, and none is committed."""
 
 import asyncio
 import uuid
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -83,11 +84,24 @@ def message_of(body: bytes, **extra: str) -> Message:
 STAGE = Stage("test", Form.LANE, priority=1, topic=TOPIC)
 
 
-async def handled(handler: Handler, *messages: Message, stage: Stage = STAGE) -> list[Record]:
+class Counted:
+    """A recorder that keeps what it counts."""
+
+    def __init__(self) -> None:
+        self.events: Counter[str] = Counter()
+
+    def count(self, _pipeline: str, event: str) -> None:
+        self.events[event] += 1
+
+
+async def handled(
+    handler: Handler, *messages: Message, stage: Stage = STAGE, recorder: Counted | None = None
+) -> list[Record]:
     """What a lane with this handler makes of the messages, which are read from offset 4710 on."""
     environment = Settings(kafka=KafkaSettings(bootstrap_servers="127.0.0.1:9"))
     task = lane_task._LaneTask(Lane(stage, lambda _: handler, commit_seconds=0.0), environment, 0, 1)
     task._loop, task._handler = asyncio.get_running_loop(), handler
+    task._recorder = recorder or Counted()  # type: ignore[assignment]
     task._commits = lane_task._Changes()
     task._in_flight.assign(PARTITION, Progress((), 4710), 4710)
     records: list[Any] = [KafkaRecord(4710 + number, message) for number, message in enumerate(messages)]
@@ -142,17 +156,21 @@ async def test_neighbours_4_a_record_that_ended_two_workers_is_not_handled_again
 async def test_neighbours_4_one_that_was_redelivered_is_the_same_dead_letter_still(deadly: Callable[..., None]) -> None:
     deadly(at_4710=Deaths(2, -6))
     marks = {names.REDELIVERY: str(uuid.uuid4()), names.REDELIVERY_OUTPUT: "out"}
-    [letter] = await handled(Doing(lambda: None, False), message_of(b"x", **marks))
+    recorder = Counted()
+    [letter] = await handled(Doing(lambda: None, False), message_of(b"x", **marks), recorder=recorder)
     headers = dict(letter.headers)
     assert headers[names.DEAD_OUTPUT] == b"out"
     assert not headers.keys() & marks.keys()
     assert names.DEAD_DUE not in headers
+    assert recorder.events == {"output.out.dead": 1, "output.out.redelivered": 1}
 
 
 async def test_neighbours_4_the_slow_lanes_dead_letters_can_be_redelivered(deadly: Callable[..., None]) -> None:
     deadly(at_4710=Deaths(2, -6))
     stage = replace(ADAPTING_SLOW, topic=TOPIC)
-    [letter] = await handled(Doing(lambda: None, False), message_of(b"x"), stage=stage)
+    recorder = Counted()
+    [letter] = await handled(Doing(lambda: None, False), message_of(b"x"), stage=stage, recorder=recorder)
+    assert recorder.events == {"adapting.dead": 1}
     assert dict(letter.headers)[names.DEAD_STAGE].decode() in REDELIVERED_STAGES
     assert all(one.redelivers or one.dead_as for one in STAGES if one.form is Form.LANE)
 

@@ -97,16 +97,23 @@ def backlog_in(answers: Iterable[Sequence[bytes | None]], outputs: Iterable[str]
 
 
 def _backlog_events(outputs: Iterable[str]) -> list[str]:
-    names = [event for name in outputs for event in (events.delivered(name), events.dead(name))]
-    return [*events.CAME_IN, events.DROPPED, events.ADAPTING_DEAD, *names] if names else []
+    names = [
+        event for name in outputs for event in (events.delivered(name), events.dead(name), events.redelivered(name))
+    ]
+    if not names:
+        return []
+    return [*events.CAME_IN, events.DROPPED, *events.STAGES_DEAD, *events.STAGES_REDELIVERED, *names]
 
 
 def _backlog(counts: Counter[str], outputs: Iterable[str]) -> int | None:
     """Messages that came in and were neither dropped nor, by the output that lags most, delivered or given up; None
-    without outputs."""
-    came_in = sum(counts[event] for event in events.CAME_IN)
-    reached = came_in - counts[events.DROPPED] - counts[events.ADAPTING_DEAD]
-    waiting = [reached - counts[events.delivered(name)] - counts[events.dead(name)] for name in outputs]
+    without outputs. A redelivered dead letter, which was given up before, is one message still."""
+    came_in = sum(counts[event] for event in (*events.CAME_IN, *events.STAGES_REDELIVERED))
+    reached = came_in - sum(counts[event] for event in (events.DROPPED, *events.STAGES_DEAD))
+    waiting = [
+        reached + counts[events.redelivered(name)] - counts[events.delivered(name)] - counts[events.dead(name)]
+        for name in outputs
+    ]
     # Copies, and messages from before, are delivered too.
     return max(0, *waiting) if waiting else None
 
@@ -174,7 +181,7 @@ def rates_of(outputs: Mapping[str, Iterable[str]]) -> dict[str, float]:
 
 def _rated_events(outputs: Iterable[str]) -> dict[str, str]:
     """The events of a pipeline with these outputs, each with the rate to which it counts."""
-    rated = dict.fromkeys(events.CAME_IN, "accepted") | {events.ADAPTING_DEAD: "failed"}
+    rated = dict.fromkeys(events.CAME_IN, "accepted") | dict.fromkeys(events.STAGES_DEAD, "failed")
     for name in outputs:
         rated |= {events.delivered(name): "delivered", events.dead(name): "failed"}
     return rated

@@ -1,11 +1,18 @@
 import { expect, test } from 'vitest'
 
-import { deadIn, deliveredIn, historyTimeline, ratesByEvent, timeline } from './rates'
+import { deadIn, deliveredIn, historyTimeline, ratesByEvent, timeline, waitingIn } from './rates'
 
 test('deliveries and failures are summed over outputs', () => {
   const counts = { 'output.a.delivered': 2, 'output.b.delivered': 3, 'output.a.dead': 1, 'adapting.dead': 4 }
   expect(deliveredIn(counts)).toBe(5)
   expect(deadIn(counts)).toBe(5)
+})
+
+test('a redelivered dead letter is one message, wherever it died', () => {
+  const counts = { 'input.accepted': 5, 'output.a.delivered': 3, 'output.a.dead': 1, 'output.a.redelivered': 1 }
+  expect(waitingIn(counts)).toBe(2)
+  expect(waitingIn({ ...counts, 'adapting.dead': 2, 'adapting.redelivered': 1 })).toBe(1)
+  expect(waitingIn({ ...counts, 'filtering.dead': 1, 'syndicating.dead': 1 })).toBe(0)
 })
 
 test('the timeline ends before the seconds that are still being counted', () => {

@@ -13,7 +13,8 @@ export interface Point {
 }
 
 const delivered = /^output\..+\.delivered$/
-const dead = /^(output\..+\.dead|adapting\.dead)$/
+const dead = /^(output\..+|adapting|filtering|syndicating)\.dead$/
+const redelivered = /^(output\..+|adapting|filtering|syndicating)\.redelivered$/
 
 export function sumOf(counts: Record<string, number>, pattern: RegExp): number {
   return Object.entries(counts).reduce((sum, [event, n]) => (pattern.test(event) ? sum + n : sum), 0)
@@ -25,9 +26,14 @@ export const accepted = (counts: Record<string, number>) =>
 export const deliveredIn = (counts: Record<string, number>) => sumOf(counts, delivered)
 export const deadIn = (counts: Record<string, number>) => sumOf(counts, dead)
 
-/** With one output, each accepted message is delivered, dropped, a dead letter, or still under way. */
-export const waitingIn = (counts: Record<string, number>) =>
-  Math.max(accepted(counts) - deliveredIn(counts) - deadIn(counts) - (counts['adapting.dropped'] ?? 0), 0)
+/**
+ * With one output, each accepted message is delivered, dropped, a dead letter, or still under way. A redelivered dead
+ * letter has been counted as dead before.
+ */
+export const waitingIn = (counts: Record<string, number>) => {
+  const came = accepted(counts) + sumOf(counts, redelivered)
+  return Math.max(came - deliveredIn(counts) - deadIn(counts) - (counts['adapting.dropped'] ?? 0), 0)
+}
 
 /** One point a second up to now; seconds without counts are zero, because nothing happened in them. */
 export function timeline(seconds: Seconds, now: number, length: number): Point[] {

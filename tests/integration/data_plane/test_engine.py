@@ -178,6 +178,15 @@ async def test_a_redelivery_goes_to_its_output_and_is_resolved_when_it_arrives(
     assert (len(good.bodies), len(bad.bodies)) == (1, 1)
     [gone] = await engine.deliver(message(pipeline, **{REDELIVERY: "d3", REDELIVERY_OUTPUT: "removed"}), "0:3")
     assert dict(gone.headers)[DEAD_REASON] == b"unknown_output"
+    counted = {event: n for (_, event, _), n in engine._recorder._counts.items() if event.endswith(("ed", "dead"))}
+    assert counted == {
+        "output.good.redelivered": 1,
+        "output.good.delivered": 1,
+        "output.bad.redelivered": 1,
+        "output.bad.dead": 1,
+        "output.removed.redelivered": 1,
+        "output.removed.dead": 1,
+    }
 
 
 async def test_a_slow_output_makes_room_only_when_others_need_it(engine: DeliveryEngine, known: Known) -> None:

@@ -9,6 +9,7 @@ const kinds = [
   'cached',
   'unanswered',
   'delivered',
+  'redelivered',
   'retried',
   'suppressed',
   'repeated',
