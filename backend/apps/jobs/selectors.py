@@ -10,6 +10,7 @@ from typing import Any
 from django.conf import settings
 from django.db import OperationalError
 from django.db.models import BooleanField, ExpressionWrapper, Q
+from django.db.models.expressions import Combinable
 from django.db.models.functions import Now
 
 from backend.apps.exports.selectors import is_anything_staged
@@ -114,7 +115,7 @@ def stage_troubles() -> StageTroubles:
     return StageTroubles(failing, frozenset(starting), frozenset(unseen))
 
 
-def _was_seen_within(seconds: float) -> ExpressionWrapper:
+def _was_seen_within(seconds: float) -> Combinable:
     """Whether a worker's round was that short a time ago: what was recorded before is of processes that may be gone."""
     in_time = Q(lease_until__isnull=False, lease_until__gt=Now() + LEASE - timedelta(seconds=seconds))
     return ExpressionWrapper(in_time, output_field=BooleanField())

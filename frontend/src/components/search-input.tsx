@@ -2,13 +2,20 @@ import { TextInput } from '@mantine/core'
 import { IconSearch } from '@tabler/icons-react'
 import { useTranslation } from 'react-i18next'
 
+interface Props {
+  value: string
+  onChange: (value: string) => void
+  /** What is searched, on a page with several lists. */
+  label?: string
+}
+
 /** Narrows a list down by name. */
-export function SearchInput({ value, onChange }: { value: string; onChange: (value: string) => void }) {
+export function SearchInput({ value, onChange, label }: Props) {
   const { t } = useTranslation()
   return (
     <TextInput
-      aria-label={t('common.search')}
-      placeholder={t('common.search')}
+      aria-label={label ?? t('common.search')}
+      placeholder={label ?? t('common.search')}
       data-search
       leftSection={<IconSearch size={16} />}
       value={value}

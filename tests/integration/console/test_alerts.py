@@ -382,3 +382,15 @@ def test_a_minute_has_what_waited_when_it_was_written_and_keeps_it(client: APICl
 def test_a_new_workspace_is_watched(client: APIClient, workspace: Workspace) -> None:
     kinds = {rule["kind"] for rule in client.get("/api/v1/alert-rules/").json()["results"]}
     assert kinds == {"breaker_open", "job_down", "dead_letters_expire", "export_unstored", "registration"}
+
+
+def test_the_pages_of_rules_say_how_many_match(client: APIClient, workspace: Workspace) -> None:
+    AlertRule.objects.filter(workspace=workspace).delete()
+    for name in ("Orders fail", "Invoices fail", "Orders wait"):
+        AlertRule.objects.create(workspace=workspace, name=name, kind="failure_rate")
+    url = "/api/v1/alert-rules/"
+    first = client.get(url, {"page_size": 2}).json()
+    second = client.get(first["next"]).json()
+    assert [(page["count"], len(page["results"])) for page in (first, second)] == [(3, 2), (3, 1)]
+    found = client.get(url, {"search": "orders"}).json()
+    assert (found["count"], {rule["name"] for rule in found["results"]}) == (2, {"Orders fail", "Orders wait"})

@@ -67,3 +67,16 @@ def test_what_a_key_does_is_told_with_its_name(client: APIClient, workspace: Wor
     assert program.post("/api/v1/connectors/", body, format="json").status_code == 201
     admin = factories.admin_of(workspace).username
     assert AuditEntry.objects.get(action="connector.create").actor == f"{admin} (API key deploy)"
+
+
+def test_the_pages_say_how_many_keys_match(client: APIClient) -> None:
+    made = [
+        client.post(URL, {"name": name, "scopes": ["read"]}, format="json").json() for name in ("shop", "erp", "crm")
+    ]
+    first = client.get(URL, {"page_size": 2}).json()
+    second = client.get(first["next"]).json()
+    assert [(page["count"], len(page["results"])) for page in (first, second)] == [(3, 2), (3, 1)]
+    assert {key["id"] for page in (first, second) for key in page["results"]} == {key["id"] for key in made}
+    for search in ("erp", made[1]["prefix"]):
+        found = client.get(URL, {"search": search}).json()
+        assert (found["count"], found["results"][0]["name"]) == (1, "erp")

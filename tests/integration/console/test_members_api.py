@@ -59,3 +59,15 @@ def test_only_admins_change_members_of_their_own_workspace(
     assert editor.post(URL, {"username": "x", "role": "viewer"}, format="json").status_code == 403
     foreign = Membership.objects.get(workspace=factories.make_workspace())
     assert client.delete(f"{URL}{foreign.pk}/").status_code == 404
+
+
+def test_the_pages_say_how_many_members_match(client: APIClient, workspace: Workspace) -> None:
+    factories.add_member(factories.make_workspace(), Role.VIEWER)
+    people = [factories.add_member(workspace, Role.VIEWER).username for _ in range(2)]
+    first = client.get(URL, {"page_size": 2}).json()
+    second = client.get(first["next"]).json()
+    assert [(page["count"], len(page["results"])) for page in (first, second)] == [(3, 2), (3, 1)]
+    names = {member["username"] for page in (first, second) for member in page["results"]}
+    assert names == {*people, factories.admin_of(workspace).username}
+    found = client.get(URL, {"search": people[0]}).json()
+    assert (found["count"], [member["username"] for member in found["results"]]) == (1, people[:1])

@@ -25,6 +25,7 @@ from backend.apps.monitoring.conditions import conditions_of
 from backend.apps.monitoring.models import Alert, AlertRule
 from backend.apps.pipelines.models import Pipeline
 from backend.apps.pipelines.selectors import pipelines_of, published_outputs
+from backend.apps.rest.pagination import CountedByNewest
 from backend.apps.rest.parameters import query_ids, query_number
 from backend.apps.workspaces.api.base import actor_of, workspace_of
 
@@ -38,6 +39,7 @@ class AlertRuleViewSet(viewsets.ModelViewSet[AlertRule]):
 
     queryset = AlertRule.objects.none()
     serializer_class = AlertRuleSerializer
+    pagination_class = CountedByNewest
     filterset_fields = ["kind", "enabled"]
     search_fields = ["name"]
     http_method_names = ["get", "post", "put", "delete"]

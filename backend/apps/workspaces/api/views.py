@@ -16,6 +16,7 @@ from rest_framework.serializers import BaseSerializer
 from rest_framework.views import APIView
 
 from backend.apps.audit.models import AuditEntry
+from backend.apps.rest.pagination import CountedByNewest
 from backend.apps.workspaces.api.base import actor_of, workspace_of
 from backend.apps.workspaces.api.filters import AuditFilter
 from backend.apps.workspaces.api.serializers import (
@@ -67,6 +68,8 @@ class ApiKeyViewSet(
 
     serializer_class = ApiKeySerializer
     queryset = ApiKey.objects.none()
+    pagination_class = CountedByNewest
+    search_fields = ["name", "prefix"]
     roles = {"list": Role.ADMIN, "create": Role.ADMIN, "destroy": Role.ADMIN}
 
     def get_queryset(self) -> QuerySet[ApiKey]:
@@ -92,6 +95,8 @@ class MemberViewSet(
 
     serializer_class = MemberSerializer
     queryset = Membership.objects.none()
+    pagination_class = CountedByNewest
+    search_fields = ["user__username"]
     roles = {"create": Role.ADMIN, "partial_update": Role.ADMIN, "destroy": Role.ADMIN}
 
     def get_queryset(self) -> QuerySet[Membership]:

@@ -3844,6 +3844,8 @@ export interface components {
             results: components["schemas"]["Alert"][];
         };
         PaginatedAlertRuleList: {
+            /** @description How many match, on all pages. */
+            count: number;
             /**
              * Format: uri
              * @example http://api.example.org/accounts/?cursor=cD00ODY%3D"
@@ -3857,6 +3859,8 @@ export interface components {
             results: components["schemas"]["AlertRule"][];
         };
         PaginatedApiKeyList: {
+            /** @description How many match, on all pages. */
+            count: number;
             /**
              * Format: uri
              * @example http://api.example.org/accounts/?cursor=cD00ODY%3D"
@@ -3963,6 +3967,8 @@ export interface components {
             results: components["schemas"]["Export"][];
         };
         PaginatedMemberList: {
+            /** @description How many match, on all pages. */
+            count: number;
             /**
              * Format: uri
              * @example http://api.example.org/accounts/?cursor=cD00ODY%3D"

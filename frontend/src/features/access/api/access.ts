@@ -2,6 +2,7 @@ import { useMutation, useQuery, useQueryClient } from '@tanstack/react-query'
 
 import { api, dataOf } from '@/lib/api/client'
 import type { components } from '@/lib/api/schema'
+import { listed } from '@/lib/queries/listing'
 import type { Role } from '@/lib/queries/session'
 
 export type Member = components['schemas']['Member']
@@ -11,12 +12,11 @@ export type Scope = ApiKey['scopes'][number]
 export const scopes: Scope[] = ['ingest', 'read', 'write']
 
 const keys = { members: ['members'], apiKeys: ['api-keys'] }
-const all = { params: { query: { page_size: 500 } } }
 
-export function useMembers() {
+export function useMembers(search = '') {
   return useQuery({
-    queryKey: keys.members,
-    queryFn: async () => (await dataOf(api.GET('/api/v1/members/', all))).results,
+    queryKey: [...keys.members, search],
+    queryFn: listed((page) => dataOf(api.GET('/api/v1/members/', { params: { query: { ...page, search } } }))),
   })
 }
 
@@ -39,10 +39,10 @@ export function useRemoveMember() {
   return useMembersMutation((id: number) => api.DELETE('/api/v1/members/{id}/', { params: { path: { id } } }))
 }
 
-export function useApiKeys() {
+export function useApiKeys(search: string) {
   return useQuery({
-    queryKey: keys.apiKeys,
-    queryFn: async () => (await dataOf(api.GET('/api/v1/api-keys/', all))).results,
+    queryKey: [...keys.apiKeys, search],
+    queryFn: listed((page) => dataOf(api.GET('/api/v1/api-keys/', { params: { query: { ...page, search } } }))),
   })
 }
 

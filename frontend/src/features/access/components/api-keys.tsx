@@ -5,16 +5,20 @@ import { useTranslation } from 'react-i18next'
 
 import { ConfirmButton } from '@/components/confirm-button'
 import { DataTable } from '@/components/data-table'
+import { ListExtent } from '@/components/list-extent'
+import { SearchInput } from '@/components/search-input'
 import { Empty, Loaded } from '@/components/states'
 import { Time } from '@/components/time'
 import { toastFailed } from '@/components/toasts'
 import { useApiKeys, useRevokeApiKey, type ApiKey } from '@/features/access/api/access'
+import { useSearch } from '@/lib/use-filter'
 
 const ApiKeyDialog = lazy(async () => ({ default: (await import('@/features/access/components/api-key-dialog')).ApiKeyDialog }))
 
 export function ApiKeys() {
   const { t } = useTranslation()
-  const query = useApiKeys()
+  const search = useSearch('key')
+  const query = useApiKeys(search.settled)
   const [creating, setCreating] = useState(false)
   const create = (
     <Button size="xs" leftSection={<IconPlus size={16} />} onClick={() => setCreating(true)}>
@@ -29,10 +33,16 @@ export function ApiKeys() {
         </Title>
         {create}
       </Group>
+      <Group mb="sm">
+        <SearchInput label={t('access.searchKeys')} value={search.typed} onChange={search.set} />
+      </Group>
+      <ListExtent query={query} hint={t('table.searchHint')} />
       <Loaded query={query}>
-        {(keys) =>
+        {({ rows: keys }) =>
           keys.length ? (
             <KeyTable keys={keys} />
+          ) : search.settled ? (
+            <Empty title={t('access.noKey')} />
           ) : (
             <Empty title={t('access.noKeys')} hint={t('access.noKeysHint')} />
           )

@@ -4,7 +4,9 @@ import { useTranslation } from 'react-i18next'
 
 import { ConfirmButton } from '@/components/confirm-button'
 import { DataTable } from '@/components/data-table'
-import { Loaded } from '@/components/states'
+import { ListExtent } from '@/components/list-extent'
+import { SearchInput } from '@/components/search-input'
+import { Empty, Loaded } from '@/components/states'
 import { Time } from '@/components/time'
 import { toastFailed } from '@/components/toasts'
 import {
@@ -16,18 +18,24 @@ import {
 } from '@/features/access/api/access'
 import { fieldErrors } from '@/lib/api/problem'
 import { roles, type Role } from '@/lib/queries/session'
+import { useSearch } from '@/lib/use-filter'
 
 export function Members({ isAdmin }: { isAdmin: boolean }) {
   const { t } = useTranslation()
-  const query = useMembers()
+  const search = useSearch('member')
+  const query = useMembers(search.settled)
   return (
     <Card withBorder>
       <Title order={2} size="h5" mb="sm">
         {t('access.members')}
       </Title>
       {isAdmin && <AddMember />}
+      <Group mb="sm">
+        <SearchInput label={t('access.searchMembers')} value={search.typed} onChange={search.set} />
+      </Group>
+      <ListExtent query={query} hint={t('table.searchHint')} />
       <Loaded query={query}>
-        {(members) => <MemberTable members={members} isAdmin={isAdmin} />}
+        {({ rows }) => (rows.length ? <MemberTable members={rows} isAdmin={isAdmin} /> : <Empty title={t('access.noMember')} />)}
       </Loaded>
     </Card>
   )
@@ -41,9 +49,10 @@ function useRoleChoices() {
 function MemberTable({ members, isAdmin }: { members: Member[]; isAdmin: boolean }) {
   const { t } = useTranslation()
   const remove = useRemoveMember()
-  const admins = members.filter(({ role }) => role === 'admin')
-  // Without an admin nobody could give the workspace one.
-  const isOnlyAdmin = (member: Member) => admins.length === 1 && admins[0] === member
+  const all = useMembers().data
+  const admins = all?.rows.filter(({ role }) => role === 'admin') ?? []
+  // Without an admin nobody could give the workspace one. Of a list that is not all there, the server knows.
+  const isOnlyAdmin = (member: Member) => !all?.hasMore && admins.length === 1 && admins[0]?.id === member.id
   const isEditable = (member: Member) => isAdmin && !member.from_provider && !isOnlyAdmin(member)
   return (
     <DataTable

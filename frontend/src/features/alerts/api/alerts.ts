@@ -2,6 +2,7 @@ import { useMutation, useQuery, useQueryClient } from '@tanstack/react-query'
 
 import { api, dataOf } from '@/lib/api/client'
 import type { components } from '@/lib/api/schema'
+import { listed } from '@/lib/queries/listing'
 
 export type Alert = components['schemas']['Alert']
 export type AlertRule = components['schemas']['AlertRule']
@@ -17,11 +18,10 @@ export function useAlerts() {
   })
 }
 
-export function useAlertRules() {
+export function useAlertRules(search: string) {
   return useQuery({
-    queryKey: keys.rules,
-    queryFn: async () =>
-      (await dataOf(api.GET('/api/v1/alert-rules/', { params: { query: { page_size: 500 } } }))).results,
+    queryKey: [...keys.rules, search],
+    queryFn: listed((page) => dataOf(api.GET('/api/v1/alert-rules/', { params: { query: { ...page, search } } }))),
   })
 }
 

@@ -4,10 +4,11 @@ import { useTranslation } from 'react-i18next'
 
 import { useDraft } from '@/components/draft'
 import { PipelineSelect } from '@/components/pipeline-select'
+import { SearchedSelect } from '@/components/searched-select'
 import { toastDone, toastFailed } from '@/components/toasts'
 import { useSaveAlertRule, type AlertRule, type AlertRuleDraft } from '@/features/alerts/api/alerts'
 import { Problem } from '@/lib/api/problem'
-import { useConnectors } from '@/lib/queries/connectors'
+import { useConnectorChoices } from '@/lib/queries/connectors'
 
 export const kinds = [
   'failure_rate',
@@ -47,7 +48,6 @@ interface Props {
 export function AlertRuleDialog({ rule, onClose }: Props) {
   const { t } = useTranslation()
   const save = useSaveAlertRule(rule?.id)
-  const connectors = useConnectors()
   const [draft, setDraft] = useState<AlertRuleDraft>(
     rule ?? { name: '', kind: 'failure_rate', threshold: 5, minutes: 5, enabled: true, email: '' },
   )
@@ -130,11 +130,10 @@ export function AlertRuleDialog({ rule, onClose }: Props) {
               onChange={(pipeline) => change({ pipeline })}
             />
           )}
-          <Select
+          <SearchedSelect
             label={t('alerts.connector')}
             description={t('alerts.connectorHint')}
-            clearable
-            data={connectors.data?.rows.map(({ id, name }) => ({ value: id, label: name })) ?? []}
+            useChoices={useConnectorChoices}
             value={draft.connector ?? null}
             error={error('connector')}
             onChange={(connector) => change({ connector })}

@@ -1,22 +1,26 @@
-import { Badge, Button, Card, Stack, Text, Title } from '@mantine/core'
+import { Badge, Button, Card, Group, Stack, Text, Title } from '@mantine/core'
 import { IconAlertTriangle, IconCircleCheck, IconPlus } from '@tabler/icons-react'
 import { lazy, Suspense, useState } from 'react'
 import { useTranslation } from 'react-i18next'
 
 import { ConfirmButton } from '@/components/confirm-button'
 import { DataTable } from '@/components/data-table'
+import { ListExtent } from '@/components/list-extent'
 import { Page } from '@/components/page'
+import { SearchInput } from '@/components/search-input'
 import { Empty, Loaded } from '@/components/states'
 import { Time } from '@/components/time'
 import { toastFailed } from '@/components/toasts'
 import { useAlertRules, useAlerts, useDeleteAlertRule, type Alert, type AlertRule } from '@/features/alerts/api/alerts'
+import { useSearch } from '@/lib/use-filter'
 
 const AlertRuleDialog = lazy(async () => ({ default: (await import('@/features/alerts/components/alert-rule-dialog')).AlertRuleDialog }))
 
 export function AlertsPage() {
   const { t } = useTranslation()
   const alertsQuery = useAlerts()
-  const rulesQuery = useAlertRules()
+  const search = useSearch()
+  const rulesQuery = useAlertRules(search.settled)
   const [edited, setEdited] = useState<AlertRule | 'new' | null>(null)
   const create = (
     <Button leftSection={<IconPlus size={16} />} onClick={() => setEdited('new')}>
@@ -46,10 +50,16 @@ export function AlertsPage() {
           <Title order={2} size="h5" mb="sm">
             {t('alerts.rules')}
           </Title>
+          <Group mb="sm">
+            <SearchInput label={t('alerts.searchRules')} value={search.typed} onChange={search.set} />
+          </Group>
+          <ListExtent query={rulesQuery} hint={t('table.searchHint')} />
           <Loaded query={rulesQuery}>
-            {(rules) =>
+            {({ rows: rules }) =>
               rules.length ? (
                 <RuleTable rules={rules} onEdit={setEdited} />
+              ) : search.settled ? (
+                <Empty title={t('alerts.noRule')} />
               ) : (
                 <Empty title={t('alerts.empty')} hint={t('alerts.emptyHint')} action={create} />
               )
