@@ -130,7 +130,7 @@ chaos: install frontend  ## Kill, stop and fill everything for twenty minutes pe
 	$(BIN)/python -m tests.chaos
 
 .PHONY: screenshots
-screenshots: install frontend  ## Take pictures of every page of the console into var/screens; writes tests/bench/results/console.md
+screenshots: install frontend  ## Take pictures of every page of the console into var/screens, check each by axe; writes tests/bench/results/console.md
 	$(BIN)/python -m tests.screens $(SCREENS)
 
 .PHONY: bench-spine

@@ -1,6 +1,7 @@
 """A real browser, by fixtures that a module imports: for that module alone, since Playwright keeps an event
 loop running, which tests with one of their own refuse."""
 
+import json
 import shutil
 from collections.abc import Iterator
 from urllib.parse import urlsplit
@@ -12,6 +13,9 @@ from backend.runtime.layout import Layout
 from backend.runtime.node import FRONTEND
 from tests.installation import Installation
 from tests.waiting import LIMIT_SECONDS, PATIENCE, wait_until
+
+_AXE = FRONTEND / "node_modules/axe-core/axe.min.js"
+_AXE_TAGS = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"]
 
 FLAGS = [
     "--no-sandbox",
@@ -84,6 +88,16 @@ def sign_in(page: Page, installation: Installation, username: str = "admin", pas
     page.locator("input[autocomplete=current-password]").fill(password or installation.password)
     page.locator("button[type=submit]").click()
     expect(page.locator("#content").get_by_role("heading", level=1)).to_be_visible()
+
+
+def violations(page: Page, most: int = 3) -> list[tuple[str, str]]:
+    """What axe finds on a page as it is now that does not meet WCAG A and AA: the rule and the element, so many of
+    each rule at most."""
+    if not page.evaluate("'axe' in window"):
+        # Evaluated by the browser's debugger, which the content security policy allows.
+        page.evaluate(_AXE.read_text())
+    found = page.evaluate("axe.run(document, {runOnly: %s})" % json.dumps(_AXE_TAGS))["violations"]
+    return [(fault["id"], node["html"][:200]) for fault in found for node in fault["nodes"][:most]]
 
 
 class Requests:

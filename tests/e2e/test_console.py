@@ -6,16 +6,13 @@ from urllib.parse import quote
 from aiohttp import web
 from playwright.sync_api import Page, expect
 
-from backend.runtime.node import FRONTEND
-from tests.e2e.browser import browser, first_load, page, sign_in
+from tests.e2e.browser import browser, first_load, page, sign_in, violations
 from tests.e2e.test_messages import name
 from tests.installation import Installation
 from tests.receiver import Receiver, receiver_in_thread
 from tests.waiting import wait_until
 
 __all__ = ["browser", "page"]
-
-AXE = FRONTEND / "node_modules/axe-core/axe.min.js"
 
 FIRST_LOAD_BYTES = 300_000
 """What a page may load, compressed by gzip."""
@@ -130,15 +127,11 @@ def faults_of(page: Page, path: str) -> list[tuple[str, ...]]:
     page.goto(path)
     expect(page.get_by_role("heading", level=1)).to_be_visible()
     expect(page.locator("[aria-busy=true]")).to_have_count(0)
-    # Evaluated by the browser's debugger, which the content security policy allows.
-    page.evaluate(AXE.read_text())
     faults: list[tuple[str, ...]] = []
     for theme in ("light", "dark"):
         page.emulate_media(color_scheme=theme)  # type: ignore[arg-type]
         expect(page.locator(f"html[data-mantine-color-scheme={theme}]")).to_have_count(1)
-        answer = page.evaluate("axe.run(document, {runOnly: ['wcag2a', 'wcag2aa', 'wcag21aa', 'wcag22aa']})")
-        for fault in answer["violations"]:
-            faults += [(path, theme, fault["id"], node["html"][:200]) for node in fault["nodes"][:3]]
+        faults += [(path, theme, *fault) for fault in violations(page)]
     page.set_viewport_size({"width": 390, "height": 844})
     if (width := page.evaluate("document.documentElement.scrollWidth")) > 390:
         faults.append((path, f"{width} px wide"))

@@ -1,29 +1,34 @@
-"""Pictures of every page of the console, at three widths and in both themes, with data, none, and without answers.
+"""Pictures of every page of the console, at three widths and in both themes, with data, none, and without answers, and
+of its dialogs, drawers and mistakes.
 
 ``python -m tests.screens`` starts an installation, fills it and stores the pictures in ``var/screens``; with
 ``--var`` it uses one that runs already. ``--pages`` takes only those whose names match an expression. When all are
-taken, what each page loads is written to ``tests/bench/results/console.md``.
+taken, what each page loads is written to ``tests/bench/results/console.md``. Each picture is also looked at by axe, in
+both themes; it fails at the end, and lists what does not meet WCAG A and AA or is wider than its window.
 """
 
 import argparse
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
 from playwright.sync_api import Page, Route, sync_playwright
+from playwright.sync_api import TimeoutError as PlaywrightTimeoutError
 
 from backend.runtime.layout import Layout
 from backend.settings import ROOT
-from tests.e2e.browser import chromium, first_load, sign_in
+from tests.e2e.browser import chromium, first_load, sign_in, violations
 from tests.installation import Installation, temporary_installation
 from tests.screens.data import EMPTY, Data, filled
+from tests.screens.states import Act, Words, states
 
 RESULTS = ROOT / "tests/bench/results/console.md"
 
 _WIDTHS = {1440: 900, 768: 1024, 390: 844}
 _THEMES = ("light", "dark")
+_AXE_WIDTH = 1440
 
 
 def pages(data: Data) -> dict[str, str]:
@@ -71,7 +76,7 @@ def pages(data: Data) -> dict[str, str]:
 # These are taken once more in a workspace that has nothing.
 _EMPTY = {
     *("overview", "pipelines", "connectors", "config-files", "messages", "dead-letters", "attempts", "exports"),
-    *("collections", "usage", "alerts", "access", "audit"),
+    *("collections", "kafka-proxies", "usage", "alerts", "access", "audit", "sql"),
 }
 
 # These are taken once more while the server cannot answer.
@@ -89,12 +94,15 @@ def _refuse(route: Route) -> None:
     route.fulfill(status=503, content_type="application/problem+json", json=problem)
 
 
-def _take(page: Page, folder: Path, name: str, address: str) -> list[str]:
-    """The pictures of one page; returns what was wrong with it."""
+def _take(page: Page, folder: Path, name: str, address: str, act: Callable[[], None] | None = None) -> list[str]:
+    """The pictures of one page, after something was done on it; returns what was wrong with it."""
     problems = []
+    page.set_viewport_size({"width": _AXE_WIDTH, "height": _WIDTHS[_AXE_WIDTH]})
     page.goto(address)
     page.get_by_role("heading", level=1).first.wait_for()
     page.locator("[aria-busy=true]").first.wait_for(state="hidden")
+    if act is not None:
+        act()
     page.wait_for_timeout(1500)  # charts and the live numbers
     for width, height in _WIDTHS.items():
         page.set_viewport_size({"width": width, "height": height})
@@ -102,9 +110,19 @@ def _take(page: Page, folder: Path, name: str, address: str) -> list[str]:
             page.emulate_media(color_scheme=theme)  # type: ignore[arg-type]
             page.wait_for_timeout(300)
             page.screenshot(path=folder / f"{name}-{width}-{theme}.png", full_page=True)
+            if width == _AXE_WIDTH:
+                problems += [f"{name}, {theme}: {rule}: {element}" for rule, element in violations(page)]
         if (wide := int(page.evaluate("document.documentElement.scrollWidth"))) > width:
             problems.append(f"{name}: {wide} px wide at {width} px")
     return problems
+
+
+def _take_state(page: Page, folder: Path, name: str, address: str, act: Act, words: Words) -> list[str]:
+    """One that cannot be reached is wrong as well, and keeps nobody from the others."""
+    try:
+        return _take(page, folder, name, address, lambda: act(page, words))
+    except PlaywrightTimeoutError as error:
+        return [f"{name}: {error.message.splitlines()[0]}"]
 
 
 def _write_sizes(sizes: dict[str, int]) -> None:
@@ -147,6 +165,10 @@ def _run(arguments: argparse.Namespace) -> Iterator[str]:
             sizes[name] = first_load(page)
         if not arguments.pages:
             _write_sizes(sizes)
+        words = Words(arguments.language)
+        for name, (address, act) in states(data).items():
+            if re.search(arguments.pages, name):
+                yield from _take_state(page, folder, name, address, act, words)
         page.route("**/api/v1/**", _refuse)
         for name in (name for name in wanted if name in _FAILING):
             yield from _take(page, folder, f"{name}-unavailable", wanted[name])
