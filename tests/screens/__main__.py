@@ -12,6 +12,7 @@ import re
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 
 from playwright.sync_api import Page, Route, sync_playwright
@@ -22,7 +23,7 @@ from backend.settings import ROOT
 from tests.e2e.browser import chromium, first_load, sign_in, violations
 from tests.installation import Installation, temporary_installation
 from tests.screens.data import EMPTY, Data, filled
-from tests.screens.states import Act, Words, states
+from tests.screens.states import Words, states
 
 RESULTS = ROOT / "tests/bench/results/console.md"
 
@@ -117,10 +118,10 @@ def _take(page: Page, folder: Path, name: str, address: str, act: Callable[[], N
     return problems
 
 
-def _take_state(page: Page, folder: Path, name: str, address: str, act: Act, words: Words) -> list[str]:
+def _take_state(page: Page, folder: Path, name: str, address: str, act: Callable[[], None]) -> list[str]:
     """One that cannot be reached is wrong as well, and keeps nobody from the others."""
     try:
-        return _take(page, folder, name, address, lambda: act(page, words))
+        return _take(page, folder, name, address, act)
     except PlaywrightTimeoutError as error:
         return [f"{name}: {error.message.splitlines()[0]}"]
 
@@ -168,7 +169,7 @@ def _run(arguments: argparse.Namespace) -> Iterator[str]:
         words = Words(arguments.language)
         for name, (address, act) in states(data).items():
             if re.search(arguments.pages, name):
-                yield from _take_state(page, folder, name, address, act, words)
+                yield from _take_state(page, folder, name, address, partial(act, page, words))
         page.route("**/api/v1/**", _refuse)
         for name in (name for name in wanted if name in _FAILING):
             yield from _take(page, folder, f"{name}-unavailable", wanted[name])

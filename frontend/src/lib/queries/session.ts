@@ -13,6 +13,11 @@ export function includes(role: Role | undefined, needed: Role): boolean {
   return role !== undefined && roles.indexOf(role) >= roles.indexOf(needed)
 }
 
+/** Whether the user's role in the workspace allows what needs this one. */
+export function useMay(needed: Role): boolean {
+  return includes(useRole(), needed)
+}
+
 export function useMe() {
   return useQuery({
     queryKey: ['me'],

@@ -12,6 +12,7 @@ import { Empty, Loaded } from '@/components/states'
 import { Time } from '@/components/time'
 import { toastFailed } from '@/components/toasts'
 import { useAlertRules, useAlerts, useDeleteAlertRule, type Alert, type AlertRule } from '@/features/alerts/api/alerts'
+import { useMay } from '@/lib/queries/session'
 import { useSearch } from '@/lib/use-filter'
 
 const AlertRuleDialog = lazy(async () => ({ default: (await import('@/features/alerts/components/alert-rule-dialog')).AlertRuleDialog }))
@@ -22,7 +23,7 @@ export function AlertsPage() {
   const search = useSearch()
   const rulesQuery = useAlertRules(search.settled)
   const [edited, setEdited] = useState<AlertRule | 'new' | null>(null)
-  const create = (
+  const create = useMay('editor') && (
     <Button leftSection={<IconPlus size={16} />} onClick={() => setEdited('new')}>
       {t('alerts.create')}
     </Button>
@@ -117,12 +118,13 @@ function AlertState({ isOver }: { isOver: boolean }) {
 function RuleTable({ rules, onEdit }: { rules: AlertRule[]; onEdit: (rule: AlertRule) => void }) {
   const { t } = useTranslation()
   const remove = useDeleteAlertRule()
+  const mayEdit = useMay('editor')
   return (
     <DataTable
       label={t('alerts.rules')}
       rows={rules}
       keyOf={({ id }) => String(id)}
-      actions={(rule) => (
+      actions={mayEdit ? (rule) => (
         <>
           <Button size="compact-xs" variant="default" onClick={() => onEdit(rule)}>
             {t('common.edit')}
@@ -136,7 +138,7 @@ function RuleTable({ rules, onEdit }: { rules: AlertRule[]; onEdit: (rule: Alert
             {t('common.delete')}
           </ConfirmButton>
         </>
-      )}
+      ) : undefined}
       columns={[
         { name: 'name', title: t('common.name'), cell: ({ name }) => name, sortBy: ({ name }) => name, isLead: true },
         { name: 'kind', title: t('alerts.kind'), cell: ({ kind }) => t(`alerts.kinds.${kind}`) },

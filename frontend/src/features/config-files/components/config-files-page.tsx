@@ -8,6 +8,7 @@ import { Page } from '@/components/page'
 import { toastDone, toastFailed } from '@/components/toasts'
 import { useApply, useExport, usePlan, type Step } from '@/features/config-files/api/config-files'
 import { Problem, sentence } from '@/lib/api/problem'
+import { useMay } from '@/lib/queries/session'
 
 /** The workspace as YAML: take it out, change it, see the plan, apply it. */
 export function ConfigFilesPage() {
@@ -21,6 +22,7 @@ export function ConfigFilesPage() {
     setYaml(text)
     plan.reset()
   }
+  const mayEdit = useMay('editor')
   return (
     <Page purpose={t('configFiles.purpose')}>
       <Stack>
@@ -51,19 +53,23 @@ export function ConfigFilesPage() {
           value={yaml}
           onChange={(event) => change(event.currentTarget.value)}
         />
-        <Checkbox
-          label={t('configFiles.prune')}
-          checked={prune}
-          onChange={(event) => {
-            setPrune(event.currentTarget.checked)
-            plan.reset()
-          }}
-        />
-        <Group>
-          <Button disabled={!yaml.trim()} loading={plan.isPending} onClick={() => plan.mutate({ yaml, prune })}>
-            {t('configFiles.plan')}
-          </Button>
-        </Group>
+        {mayEdit && (
+          <>
+            <Checkbox
+              label={t('configFiles.prune')}
+              checked={prune}
+              onChange={(event) => {
+                setPrune(event.currentTarget.checked)
+                plan.reset()
+              }}
+            />
+            <Group>
+              <Button disabled={!yaml.trim()} loading={plan.isPending} onClick={() => plan.mutate({ yaml, prune })}>
+                {t('configFiles.plan')}
+              </Button>
+            </Group>
+          </>
+        )}
         {plan.error && <Rejected error={plan.error} />}
         {plan.data && (
           <Card withBorder aria-live="polite">

@@ -23,6 +23,7 @@ import { below } from '@/lib/error-paths'
 import { focusOn } from '@/lib/focus'
 import { titleAt } from '@/lib/json-schema'
 import { useConnectorTypes, type ConnectorType } from '@/lib/queries/connectors'
+import { useMay } from '@/lib/queries/session'
 import { useServerTexts } from '@/lib/texts'
 
 const nameId = 'connector-name'
@@ -104,6 +105,7 @@ function ConnectorForm(props: ConnectorFormProps) {
   const save = useSaveConnector(id, etag)
   const test = useTestConnector(id)
   const text = useServerTexts()
+  const mayEdit = useMay('editor')
   // A type that is unavailable is the failure of its connectors too.
   const problem = props.failure || type.unavailable
 
@@ -179,21 +181,23 @@ function ConnectorForm(props: ConnectorFormProps) {
                 {text(test.data.detail)}
               </Alert>
             )}
-            <Group justify="flex-end" mt="lg">
-              <Button
-                variant="default"
-                loading={test.isPending}
-                onClick={() => {
-                  setErrors({})
-                  test.mutate(draft, { onError: failed })
-                }}
-              >
-                {t('connectors.test')}
-              </Button>
-              <Button type="submit" loading={save.isPending}>
-                {t('common.save')}
-              </Button>
-            </Group>
+            {mayEdit && (
+              <Group justify="flex-end" mt="lg">
+                <Button
+                  variant="default"
+                  loading={test.isPending}
+                  onClick={() => {
+                    setErrors({})
+                    test.mutate(draft, { onError: failed })
+                  }}
+                >
+                  {t('connectors.test')}
+                </Button>
+                <Button type="submit" loading={save.isPending}>
+                  {t('common.save')}
+                </Button>
+              </Group>
+            )}
           </SchemaForm>
         </Card>
       </Grid.Col>

@@ -18,6 +18,7 @@ import { NewConnector } from '@/features/connectors/components/type-picker'
 import { count } from '@/lib/format'
 import { useConnectors, useConnectorTypes, type Connector } from '@/lib/queries/connectors'
 import { typing } from '@/lib/queries/listing'
+import { useMay } from '@/lib/queries/session'
 import { useServerTexts } from '@/lib/texts'
 import { useFilter } from '@/lib/use-filter'
 
@@ -32,6 +33,7 @@ export function ConnectorsPage() {
   const errorOf = ({ id }: Connector) => activity?.get(id)?.last_error
   const types = useConnectorTypes()
   const remove = useDeleteConnector()
+  const mayEdit = useMay('editor')
   const titleOf = (type: string) => text(types.data?.find((known) => known.type === type)?.title ?? type)
   return (
     <Page purpose={t('connectors.purpose')} action={<NewConnector />}>
@@ -47,7 +49,7 @@ export function ConnectorsPage() {
               isFramed
               rows={connectors}
               keyOf={({ id }) => id}
-              actions={({ id, name }) => (
+              actions={mayEdit ? ({ id, name }) => (
                 <ConfirmButton
                   size="compact-xs"
                   title={t('connectors.deleteTitle', { name })}
@@ -60,7 +62,7 @@ export function ConnectorsPage() {
                 >
                   {t('common.delete')}
                 </ConfirmButton>
-              )}
+              ) : undefined}
               columns={[
                 {
                   name: 'name',

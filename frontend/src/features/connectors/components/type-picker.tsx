@@ -6,6 +6,7 @@ import { useNavigate } from 'react-router'
 
 import { Picker } from '@/components/picker'
 import { useConnectorTypes } from '@/lib/queries/connectors'
+import { useMay } from '@/lib/queries/session'
 import { useServerTexts } from '@/lib/texts'
 
 /** By the kind of system; types that are not named here stand in the last group. */
@@ -27,6 +28,7 @@ export function NewConnector() {
   const navigate = useNavigate()
   const types = useConnectorTypes().data ?? []
   const [opened, { open, close }] = useDisclosure()
+  const mayCreate = useMay('editor')
   const shown = ([...Object.keys(groups), 'other'] as Group[]).map((group) => ({
     label: t(`connectors.groups.${group}`),
     choices: types
@@ -38,6 +40,7 @@ export function NewConnector() {
         unavailable: unavailable && text(unavailable),
       })),
   }))
+  if (!mayCreate) return null
   return (
     <>
       <Button leftSection={<IconPlus size={16} />} onClick={open}>

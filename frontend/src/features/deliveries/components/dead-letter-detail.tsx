@@ -13,6 +13,7 @@ import { StateBadge } from '@/features/deliveries/components/state-badge'
 import { bytes } from '@/lib/format'
 import { reasonLabel } from '@/lib/reasons'
 import { usePipelineName } from '@/lib/queries/pipelines'
+import { useMay } from '@/lib/queries/session'
 
 /** Leads to the whole way of a message. */
 function MessageLink({ id }: { id: string }) {
@@ -30,6 +31,7 @@ export function DeadLetterDetail({ id }: { id: string }) {
   const query = useDeadLetter(id)
   const nameOf = usePipelineName()
   const [action, setAction] = useState<BulkAction | null>(null)
+  const mayAct = useMay('operator')
   return (
     <Loaded query={query}>
       {(letter) => {
@@ -51,7 +53,7 @@ export function DeadLetterDetail({ id }: { id: string }) {
         ]
         return (
           <Stack>
-            {letter.state === 'waiting' && (
+            {mayAct && letter.state === 'waiting' && (
               <Group gap="xs">
                 <Button size="xs" onClick={() => setAction('redrive')}>
                   {t('deadLetters.redriveOne')}

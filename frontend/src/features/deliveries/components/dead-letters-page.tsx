@@ -17,6 +17,7 @@ import { StateBadge } from '@/features/deliveries/components/state-badge'
 import { count } from '@/lib/format'
 import { reasonLabel } from '@/lib/reasons'
 import { usePipelineName } from '@/lib/queries/pipelines'
+import { useMay } from '@/lib/queries/session'
 import { useFilter, type Filter } from '@/lib/use-filter'
 
 const BulkDialog = lazy(async () => ({ default: (await import('@/features/deliveries/components/bulk-dialog')).BulkDialog }))
@@ -31,6 +32,7 @@ export function DeadLettersPage() {
   const [shown, setShown] = useState<string | null>(null)
   const [chosen, setChosen] = useState<Set<string>>(new Set())
   const [action, setAction] = useState<BulkAction | null>(null)
+  const mayAct = useMay('operator')
   const selection: Filter = chosen.size ? { ids: [...chosen].join(',') } : filter
   // Only what waits can be redriven or discarded.
   const waiting = filter.state === 'waiting' ? summary.data : []
@@ -42,7 +44,7 @@ export function DeadLettersPage() {
   return (
     <Page
       purpose={t('deadLetters.purpose')}
-      action={
+      action={mayAct && (
         <Group gap="xs">
           <Button variant="default" disabled={!total} onClick={() => setAction('discard')}>
             {total ? t('deadLetters.discard', { count: total }) : t('deadLetters.discardOne')}
@@ -51,7 +53,7 @@ export function DeadLettersPage() {
             {total ? t('deadLetters.redrive', { count: total }) : t('deadLetters.redriveOne')}
           </Button>
         </Group>
-      }
+      )}
     >
       <FilterBar
         filter={filter}
@@ -147,6 +149,7 @@ interface TableProps {
 
 function LetterTable({ rows, chosen, setChosen, onShow }: TableProps) {
   const { t } = useTranslation()
+  const mayAct = useMay('operator')
   const nameOf = usePipelineName()
   return (
     <DataTable
@@ -155,7 +158,7 @@ function LetterTable({ rows, chosen, setChosen, onShow }: TableProps) {
       rows={rows}
       keyOf={({ id }) => id}
       onOpen={({ id }) => onShow(id)}
-      selection={{ chosen, onChange: setChosen, label: ({ message_id }) => t('deadLetters.choose', { id: message_id }) }}
+      selection={mayAct ? { chosen, onChange: setChosen, label: ({ message_id }) => t('deadLetters.choose', { id: message_id }) } : undefined}
       columns={[
         {
           name: 'pipeline',

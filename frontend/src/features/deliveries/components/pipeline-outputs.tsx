@@ -13,6 +13,7 @@ import { Countdown } from '@/components/countdown'
 import { count, duration } from '@/lib/format'
 import { useLive, useLiveCounts, type OutputState } from '@/lib/live'
 import { useOutputs, useSetBreaker, type Breaker, type Output } from '@/lib/queries/outputs'
+import { useMay } from '@/lib/queries/session'
 
 /** Where the pipeline delivers to, and whether each output is well. */
 export function PipelineOutputs({ pipeline }: { pipeline: string }) {
@@ -45,6 +46,7 @@ function OutputCard({ pipeline, output }: { pipeline: string; output: Output }) 
   const { breaker, dead_letters: deadLetters } = live ?? output
   const { t, i18n } = useTranslation()
   const set = useSetBreaker()
+  const mayAct = useMay('operator')
   const change = (open: boolean) => set.mutate({ pipeline, output: output.name, open }, { onError: toastFailed })
   const limit = output.rate_limit
   return (
@@ -54,7 +56,7 @@ function OutputCard({ pipeline, output }: { pipeline: string; output: Output }) 
           <Text fw={600}>{output.name}</Text>
           <BreakerBadge state={breaker.state} />
         </Group>
-        {breaker.state === 'closed' ? (
+        {!mayAct ? null : breaker.state === 'closed' ? (
           <ConfirmButton
             size="xs"
             title={t('outputs.openTitle', { name: output.name })}

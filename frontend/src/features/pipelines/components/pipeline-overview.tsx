@@ -58,8 +58,8 @@ function Figures({ pipeline, rates, last24 = {} }: FiguresProps) {
   const outputs = pipeline.config.outputs?.length ?? 0
   return (
     <SimpleGrid cols={{ base: 2, md: 4 }}>
-      <Figure label={t('pipelines.nowIn')} value={rate(accepted(rates))} note={t('pipelines.window')} />
-      <Figure label={t('pipelines.nowOut')} value={rate(deliveredIn(rates))} note={t('pipelines.window')} />
+      <Figure isLive label={t('pipelines.nowIn')} value={rate(accepted(rates))} note={t('pipelines.window')} />
+      <Figure isLive label={t('pipelines.nowOut')} value={rate(deliveredIn(rates))} note={t('pipelines.window')} />
       <Figure label={t('pipelines.dead24')} value={count(deadIn(last24), i18n.language)} note={t('pipelines.messages')} />
       {outputs === 1 ? (
         <Tooltip label={t('pipelines.waitingHint')} multiline w={280}>

@@ -15,7 +15,7 @@ import { useDeletePipeline, usePipeline, usePipelineAction } from '@/features/pi
 import { isOfFlow, statusOf, troublesOf, type Finding } from '@/lib/pipeline-status'
 import { useConditions } from '@/lib/queries/conditions'
 import type { Pipeline } from '@/lib/queries/pipelines'
-import { includes, useRole } from '@/lib/queries/session'
+import { useMay } from '@/lib/queries/session'
 
 const PipelineOverview = lazy(async () => ({ default: (await import('@/features/pipelines/components/pipeline-overview')).PipelineOverview }))
 const PipelineVersions = lazy(async () => ({ default: (await import('@/features/pipelines/components/pipeline-versions')).PipelineVersions }))
@@ -103,10 +103,11 @@ function Actions({ pipeline }: { pipeline: Pipeline }) {
   const navigate = useNavigate()
   const act = usePipelineAction(pipeline.id)
   const remove = useDeletePipeline()
-  const role = useRole()
+  const mayEdit = useMay('editor')
+  const mayAct = useMay('operator')
   return (
     <Group gap="xs">
-      {pipeline.published_version !== null && (
+      {mayAct && pipeline.published_version !== null && (
         <Button
           variant="default"
           loading={act.isPending}
@@ -115,19 +116,19 @@ function Actions({ pipeline }: { pipeline: Pipeline }) {
           {pipeline.paused ? t('pipelines.resume') : t('pipelines.pause')}
         </Button>
       )}
-      <ConfirmButton
-        title={t('pipelines.deleteTitle', { name: pipeline.name })}
-        text={t('pipelines.deleteText')}
-        typed={pipeline.name}
-        hindrance={() => Promise.resolve(pipeline.published_version !== null && !pipeline.paused ? t('pipelines.pauseFirst') : undefined)}
-        onConfirm={() =>
-          remove.mutate(pipeline.id, { onSuccess: () => void navigate('/pipelines'), onError: toastFailed })
-        }
-      >
-        {t('common.delete')}
-      </ConfirmButton>
-      <Button component={Link} to={`/pipelines/${pipeline.id}/edit${includes(role, 'editor') ? '' : '?side=try'}`}>
-        {t(includes(role, 'editor') ? 'common.edit' : 'pipelines.try')}
+      {mayEdit && (
+        <ConfirmButton
+          title={t('pipelines.deleteTitle', { name: pipeline.name })}
+          text={t('pipelines.deleteText')}
+          typed={pipeline.name}
+          hindrance={() => Promise.resolve(pipeline.published_version !== null && !pipeline.paused ? t('pipelines.pauseFirst') : undefined)}
+          onConfirm={() => remove.mutate(pipeline.id, { onSuccess: () => void navigate('/pipelines'), onError: toastFailed })}
+        >
+          {t('common.delete')}
+        </ConfirmButton>
+      )}
+      <Button component={Link} to={`/pipelines/${pipeline.id}/edit${mayEdit ? '' : '?side=try'}`}>
+        {t(mayEdit ? 'common.edit' : 'pipelines.try')}
       </Button>
     </Group>
   )
@@ -157,13 +158,16 @@ function Provisioning({ provisioning }: { provisioning: NonNullable<Pipeline['pr
 function Unpublished({ pipeline }: { pipeline: Pipeline }) {
   const { t } = useTranslation()
   const [opened, { open, close }] = useDisclosure()
+  const mayPublish = useMay('editor')
   return (
     <Alert color="yellow" mb="md">
       <Group justify="space-between">
         <Text size="sm">{t('pipelines.unpublished', { version: pipeline.version })}</Text>
-        <Button size="xs" onClick={open}>
-          {t('pipelines.publish', { version: pipeline.version })}
-        </Button>
+        {mayPublish && (
+          <Button size="xs" onClick={open}>
+            {t('pipelines.publish', { version: pipeline.version })}
+          </Button>
+        )}
       </Group>
       <Suspense>
         <PublishDialog pipeline={pipeline} opened={opened} onClose={close} />

@@ -16,6 +16,7 @@ import {
 } from '@/features/pipelines/api/pipelines'
 import type { components } from '@/lib/api/schema'
 import type { Pipeline } from '@/lib/queries/pipelines'
+import { useMay } from '@/lib/queries/session'
 
 import { givesUpPosition, StartsAnew } from './starts-anew'
 
@@ -25,6 +26,7 @@ export function PipelineVersions({ pipeline }: { pipeline: Pipeline }) {
   const { t } = useTranslation()
   const versions = useVersions(pipeline.id)
   const [shown, setShown] = useState<number | null>(null)
+  const mayEdit = useMay('editor')
   return (
     <Loaded query={versions}>
       {(newestFirst) => (
@@ -33,7 +35,7 @@ export function PipelineVersions({ pipeline }: { pipeline: Pipeline }) {
           isFramed
           rows={newestFirst}
           keyOf={({ number }) => String(number)}
-          actions={(version) => <ReturnButtons pipeline={pipeline} version={version} />}
+          actions={mayEdit ? (version) => <ReturnButtons pipeline={pipeline} version={version} /> : undefined}
           detail={(version) => shown === version.number && <VersionDetail pipeline={pipeline} version={version} />}
           columns={[
             {

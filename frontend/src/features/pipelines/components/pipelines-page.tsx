@@ -22,7 +22,7 @@ import { isTrouble, severityOf, states, statusOf, type Status } from '@/lib/pipe
 import { useConditions } from '@/lib/queries/conditions'
 import { typing } from '@/lib/queries/listing'
 import { usePipelines, type Pipeline } from '@/lib/queries/pipelines'
-import { includes, useRole } from '@/lib/queries/session'
+import { useMay } from '@/lib/queries/session'
 import { accepted, deliveredIn, ratesByEvent } from '@/lib/rates'
 import { useServerTexts } from '@/lib/texts'
 import { useFilter } from '@/lib/use-filter'
@@ -41,7 +41,7 @@ export function PipelinesPage({ tools }: Props) {
   const search = filter.search ?? ''
   const [settled] = useDebouncedValue(search, typing)
   const pipelines = usePipelines(settled)
-  const create = (
+  const create = useMay('editor') && (
     <Button component={Link} to="/pipelines/new" leftSection={<IconPlus size={16} />}>
       {t('pipelines.create')}
     </Button>
@@ -90,7 +90,7 @@ interface TableProps {
 
 function PipelineTable({ pipelines, state }: TableProps) {
   const { t, i18n } = useTranslation()
-  const mayAct = includes(useRole(), 'operator')
+  const mayAct = useMay('operator')
   const conditions = useConditions()
   const activity = useActivity(useMemo(() => idsOf(pipelines), [pipelines]))
   const [visible, setVisible] = useState<string[]>([])
