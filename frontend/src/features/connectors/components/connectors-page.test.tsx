@@ -7,6 +7,7 @@ import { afterEach, expect, test } from 'vitest'
 import '@/lib/i18n'
 import { PreferencesProvider } from '@/lib/preferences'
 import { connectorKeys } from '@/lib/queries/connectors'
+import type { Role } from '@/lib/queries/session'
 
 import { ConnectorsPage } from './connectors-page'
 
@@ -23,8 +24,9 @@ const type = (name: string, unavailable: string) => ({
 
 const connector = (name: string, failure: string) => ({ id: name, name, type: 'http', failure, updated_at: '2026-01-31T00:00:00Z' })
 
-function show(connectors: object[], types: object[], activity: { connector: string }[] = []) {
+function show(connectors: object[], types: object[], activity: { connector: string }[] = [], role: Role = 'editor') {
   const client = new QueryClient({ defaultOptions: { queries: { staleTime: Infinity } } })
+  client.setQueryData(['me'], { username: 'ana', workspaces: [{ slug: 'main', name: 'Main', role }] })
   client.setQueryData(connectorKeys.list(''), { rows: connectors, count: connectors.length, hasMore: false })
   client.setQueryData([...connectorKeys.all, 'activity'], new Map(activity.map((one) => [one.connector, one])))
   client.setQueryData(connectorKeys.types, types)
@@ -65,4 +67,13 @@ test('a type that is unavailable cannot be chosen and says why', () => {
   const unavailable = screen.getByRole('button', { name: /^sap system/ })
   expect(unavailable.hasAttribute('disabled')).toBe(true)
   expect(unavailable.textContent).toContain('The package pyrfc is not installed.')
+})
+
+test('only who may change connectors is offered to', () => {
+  const offered = () => screen.queryAllByRole('button', { name: /^(New connector|Delete)$/ }).length
+  show([connector('crm', '')], [type('http', '')])
+  expect(offered()).toBe(2)
+  cleanup()
+  show([connector('crm', '')], [type('http', '')], [], 'operator')
+  expect(offered()).toBe(0)
 })
