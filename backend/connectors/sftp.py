@@ -132,7 +132,7 @@ class SftpStore(FileStore):
         async def read(offset: int, size: int) -> bytes:
             with self._as_delivery_errors(file.name):
                 data: bytes = await handle.read(size, offset)
-                if _stored(file.name, await handle.stat()) != file:
+                if _stored(file.name, await handle.stat()).version != file.version:
                     raise changed(file.name)
             return data
 

@@ -9,6 +9,7 @@ from zoneinfo import ZoneInfo
 from cronsim import CronSim, CronSimError
 from pydantic import AfterValidator, ConfigDict, Field, field_validator, model_validator
 
+from backend.domain.markers import checked_new_marker
 from backend.domain.model import ADVANCED, StrictModel
 from backend.domain.paths import FieldPath
 
@@ -160,6 +161,16 @@ class ExportPolicy(StrictModel):
     manifest_file: bool = Field(
         False,
         description="Also stores the manifest of each file beside it, as NAME.manifest.json, once the file is there.",
+        json_schema_extra=ADVANCED,
+    )
+    marker: Annotated[str, AfterValidator(checked_new_marker)] = Field(
+        "",
+        title="Marker file",
+        max_length=100,
+        description="Name of an empty file that is stored beside each file once that and its manifest are there, so "
+        "that who fetches files can wait for it. {name} is the file's name, {stem} the name without its extension. "
+        "Without it, there are no markers.",
+        examples=["{name}.done", "_SUCCESS"],
         json_schema_extra=ADVANCED,
     )
 

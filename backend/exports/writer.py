@@ -4,7 +4,8 @@ Each step is recorded by the manager before the next one, so that another task c
 
 1. ``begin`` an upload, and record its handle. A later writer aborts it and begins anew.
 2. Write everything, and record the manifest. From here on a later writer only commits.
-3. ``commit``, which may be repeated, and complete the export.
+3. ``commit``, which may be repeated; store the manifest and the marker beside the file, which may be repeated, too; and
+   complete the export.
 """
 
 import asyncio
@@ -16,6 +17,7 @@ from typing import Any
 from backend.domain import json
 from backend.domain.capabilities import DeliveryError, Export, internal_error
 from backend.domain.export_policy import ExportPolicy
+from backend.domain.markers import marker_of
 from backend.domain.message import utc_now
 from backend.domain.pipeline import RuntimeOutput
 from backend.domain.reasons import Reason
@@ -119,10 +121,17 @@ class ExportWriter:
         await patiently(lambda: store.commit(export.upload))
         self._at("file_committed")
         if policy.manifest_file:
-            upload = await patiently(lambda: store.begin(f"{export.path}.manifest.json"))
-            await patiently(lambda: store.write(upload, 1, json.dumps(export.manifest)))
-            await patiently(lambda: store.commit(upload))
+            await self._store_beside(store, f"{export.path}.manifest.json", json.dumps(export.manifest))
             self._at("manifest_committed")
+        if policy.marker:
+            await self._store_beside(store, marker_of(policy.marker, export.path), b"")
+            self._at("marker_committed")
+
+    async def _store_beside(self, store: Export[Any, Any], path: str, content: bytes) -> None:
+        upload = await patiently(lambda: store.begin(path))
+        if content:
+            await patiently(lambda: store.write(upload, 1, content))
+        await patiently(lambda: store.commit(upload))
 
 
 class _File:

@@ -39,6 +39,7 @@ GOES_ON: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
     ("mongodb", DOCUMENTS, {"mode": {"type": "incremental", "delay_seconds": 0}}),
     ("s3", FILES, {"bad_files": "skip"}),
     ("local_files", FILES, {"settle_seconds": 99}),
+    ("local_files", FILES, {"marker": "{name}.done"}),
     ("delta_sharing", SHARED, {"batch_rows": 3}),
     ("delta_sharing", SHARED, {"mode": {"type": "snapshot", "repeat": True}}),
     ("postgres_cdc", {"tables": ["public.orders"]}, {"retained_megabytes": 1}),

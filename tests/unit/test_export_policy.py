@@ -31,6 +31,13 @@ NOON = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
         ({"schedule": "every day"}, "not a cron expression"),
         ({"schedule": "0 0 30 2 *"}, "not a cron expression"),
         ({"timezone": "Mars"}, "no time zone"),
+        ({"marker": "{name}"}, "has to differ from the file's"),
+        ({"marker": "{number}.done"}, "no placeholder {number}"),
+        ({"marker": "done/{name}"}, "without folders"),
+        ({"marker": ".."}, "without folders"),
+        ({"marker": "done-{name}"}, "must not end as files"),
+        ({"marker": "{stem}.csv"}, "must not end as files"),
+        ({"marker": "{name}.manifest.json"}, "must not end as files"),
     ],
 )
 def test_what_cannot_be_is_refused_with_a_reason(fields: dict[str, Any], sentence: str) -> None:

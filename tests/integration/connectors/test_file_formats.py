@@ -396,6 +396,42 @@ async def test_a_file_is_left_until_it_has_been_unchanged_for_a_while(folder: Fo
     assert await folder.read(LINES, settle_seconds=600) == [3]
 
 
+async def test_a_file_with_a_marker_is_read_once_that_is_there(folder: Folder) -> None:
+    marked = {"marker": "{name}.done"}
+    folder.put("a.jsonl", b"1\n", age=3600)
+    folder.put("b.jsonl", b"2\n", age=1800)
+    folder.put("b.jsonl.done", b"no JSON", age=1700)
+    assert await folder.read(LINES, **marked) == [2]
+    folder.put("a.jsonl.done", b"")
+    assert await folder.read(LINES, **marked) == [1]
+    folder.put("a.jsonl.done", b"")
+    folder.put("b.jsonl.done", b"")
+    assert await folder.read(LINES, **marked) == []
+
+
+async def test_a_file_whose_marker_is_late_is_read_however_many_were_read_before_it(folder: Folder) -> None:
+    marked = {"marker": "{stem}.done", "pattern": "*.jsonl"}
+    folder.put("late.jsonl", b'"late"\n', age=9000)
+    names = [f"{'x' * 180}{number:04d}" for number in range(800)]
+    for number, name in enumerate(names):
+        folder.put(f"{name}.jsonl", b"", age=8000 - number)
+        folder.put(f"{name}.done", b"", age=8000 - number)
+    assert await folder.read(LINES, **marked) == []
+    assert Progress(folder.breakpoint).breakpoint()["horizon"][0] > (time.time() - 9000) * 1_000_000
+    folder.put("late.done", b"")
+    assert await folder.read(LINES, **marked) == ["late"]
+
+
+async def test_one_marker_completes_its_folder_alone(folder: Folder) -> None:
+    for name in ("part-1", "part-2"):
+        (folder.path / name).mkdir()
+        folder.put(f"{name}/a.jsonl", b'"%s"\n' % name.encode())
+    folder.put("part-2/_SUCCESS", b"")
+    assert await folder.read(LINES, marker="_SUCCESS", prefix="part-") == ["part-2"]
+    folder.put("part-1/_SUCCESS", b"")
+    assert await folder.read(LINES, marker="_SUCCESS", prefix="part-1/a") == ["part-1"]
+
+
 async def test_more_files_than_are_listed_at_once(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reading, "_FILES_AT_ONCE", 4)
     for number in range(11):

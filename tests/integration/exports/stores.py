@@ -67,5 +67,5 @@ def hand_over(pipeline: Pipeline, messages: list[Message]) -> None:
 def visible(folder: Path) -> list[Path]:
     """What a reader of the store sees."""
     files = (path for path in folder.rglob("*") if path.is_file() and ".uploads" not in path.parts)
-    hidden = (".manifest.json", ".headrace-unfinished")
+    hidden = (".manifest.json", ".done", ".headrace-unfinished")
     return sorted(path for path in files if not path.name.endswith(hidden))

@@ -35,7 +35,7 @@ pytestmark = [
 STEPS = (
     *("read", "parts_written", "parts_registered"),
     *("claimed", "begun", "upload_recorded", "upload_aborted", "slice_written", "written", "manifest_recorded"),
-    *("file_committed", "manifest_committed", "completed", "parts_deleted", "parts_forgotten"),
+    *("file_committed", "manifest_committed", "marker_committed", "completed", "parts_deleted", "parts_forgotten"),
 )
 
 
@@ -107,7 +107,7 @@ async def test_a_kill_after_any_step_loses_and_doubles_nothing(
         tmp_path = FILES_ROOT / str(uuid.uuid4())
         tmp_path.mkdir(parents=True)
     pipeline, ids = await prepared(
-        tmp_path, 2300, type=type, rows=1000, minutes=0.1, manifest_file=True, name="{number}"
+        tmp_path, 2300, type=type, rows=1000, minutes=0.1, manifest_file=True, marker="{stem}.done", name="{number}"
     )
     for step in STEPS:
         assert await exporter.killed_after(step) == -signal.SIGKILL, step
@@ -124,6 +124,22 @@ async def test_a_kill_after_any_step_loses_and_doubles_nothing(
     for path in visible(tmp_path):
         manifest = json.loads(path.with_name(f"{path.name}.manifest.json").read_text())
         assert manifest["sha256"] == hashlib.sha256(path.read_bytes()).hexdigest()
+        assert path.with_suffix(".done").read_bytes() == b""
+
+
+async def test_a_marker_that_cannot_be_stored_keeps_the_export_open(
+    running: RunningManager, exporter: TaskProcess, tmp_path: Path
+) -> None:
+    (tmp_path / "00000001.done").mkdir()  # where the marker is to be
+    pipeline, ids = await prepared(tmp_path, 3, rows=3, name="{number}", marker="{stem}.done")
+    exports = Export.objects.filter(pipeline_id=pipeline.pk)
+    async with exporter.running():
+        await wait_until_async(exports.filter(state=Export.State.FAILED).aexists)
+        assert len((tmp_path / "00000001.jsonl").read_text().splitlines()) == len(ids)
+        (tmp_path / "00000001.done").rmdir()
+        await exports.aupdate(due_at=timezone.now())
+        await committed(pipeline, 1)
+    assert (tmp_path / "00000001.done").read_bytes() == b""
 
 
 async def test_a_store_that_is_down_is_tried_again(

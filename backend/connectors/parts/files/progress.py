@@ -20,7 +20,8 @@ class Progress:
         state = breakpoint or {}
         self._horizon: tuple[int, str] = tuple(state.get("horizon", (-1, "")))  # type: ignore[assignment]
         self._recent: list[tuple[int, str, str]] = [tuple(entry) for entry in state.get("recent", ())]
-        self._known = set(self._recent)
+        # Without times: that of a file that waits for its marker is another one when the marker is written again.
+        self._known = {entry[1:] for entry in self._recent}
         self._bytes = sum(map(_size, self._recent))
         self._current: tuple[str, str] = tuple(state.get("current", ("", "")))  # type: ignore[assignment]
         self._rows: int = state.get("rows", 0)
@@ -30,7 +31,7 @@ class Progress:
         return {"horizon": list(self._horizon), "recent": recent, "current": list(self._current), "rows": self._rows}
 
     def is_new(self, file: StoredFile) -> bool:
-        return (file.time, file.name) > self._horizon and file[:3] not in self._known
+        return (file.time, file.name) > self._horizon and file[1:3] not in self._known
 
     def order(self, file: StoredFile) -> tuple[bool, int, str]:
         """Sorts files: the one that was begun comes first."""
@@ -48,7 +49,7 @@ class Progress:
         self._insert(file[:3])
         while self._bytes > _RECENT_BYTES:
             oldest = self._recent.pop(0)
-            self._known.discard(oldest)
+            self._known.discard(oldest[1:])
             self._bytes -= _size(oldest)
             self._horizon = max(self._horizon, oldest[:2])
 
@@ -57,7 +58,7 @@ class Progress:
         while place and self._recent[place - 1] > entry:  # nearly always it is the last one
             place -= 1
         self._recent.insert(place, entry)
-        self._known.add(entry)
+        self._known.add(entry[1:])
         self._bytes += _size(entry)
 
 

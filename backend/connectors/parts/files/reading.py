@@ -11,9 +11,9 @@ import re
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, ClassVar, Literal, NamedTuple, TypeVar
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple, TypeVar
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from backend.connectors.parts.files.formats import FileFormat, Format
 from backend.connectors.parts.files.progress import Progress
@@ -21,6 +21,7 @@ from backend.connectors.parts.files.sources import StoredSource
 from backend.connectors.parts.files.store import UNFINISHED, FileStore, StoredFile, limited
 from backend.domain import json
 from backend.domain.capabilities import Batch, Connection, DeliveryError, InputRecord, Options, ReadBatch
+from backend.domain.markers import checked_marker, is_marker, marker_of
 from backend.domain.model import ADVANCED, SAME_SOURCE
 
 log = logging.getLogger(__name__)
@@ -81,6 +82,15 @@ class ReadFilesOptions(Options):
         json_schema_extra=SAME_SOURCE,
     )
     settle_seconds: int = _settle_seconds(0)
+    marker: Annotated[str, AfterValidator(checked_marker)] = Field(
+        "",
+        title="Marker file",
+        max_length=100,
+        description="Name of a file that has to lie beside a file before that is read. {name} is the file's name, "
+        "{stem} the name without its extension. Markers are never read. Without it, files are read without a marker.",
+        examples=["{name}.done", "_SUCCESS"],
+        json_schema_extra=ADVANCED | SAME_SOURCE,
+    )
 
 
 class ReadAppearingOptions(ReadFilesOptions):
@@ -154,16 +164,38 @@ class ReadFiles(ReadBatch[ConnectionT, ReadFilesOptions]):
     async def _next_files(self, progress: Progress) -> _Listing:
         """The first of the new files. Of a long listing only so many are in memory."""
         chosen: list[StoredFile] = []
+        markers = await self._markers()
         size = 0
         seconds = self.options.settle_seconds
         settled = (time.time() - seconds) * 1_000_000 if seconds else math.inf
-        async for file in self._store.listed(self.options.prefix):
-            if file.time <= settled and self._fits(file.name) and progress.is_new(file):
+        async for listed in self._store.listed(self.options.prefix):
+            file = self._marked(listed, markers)
+            if file is not None and listed.time <= settled and self._fits(file.name) and progress.is_new(file):
                 chosen.append(file)
                 size += file.size
                 if len(chosen) == 2 * _FILES_AT_ONCE:
                     chosen = heapq.nsmallest(_FILES_AT_ONCE, chosen, progress.order)
         return _Listing(heapq.nsmallest(_FILES_AT_ONCE, chosen, progress.order), size)
+
+    async def _markers(self) -> dict[str, int]:
+        """The times of the markers, by their names: all of them, since stores list in any order."""
+        template = self.options.marker
+        if not template:
+            return {}
+        prefix = self.options.prefix
+        if not template.startswith("{name}"):  # it may not begin as its file does, but lies in the same folder
+            folder, slash, _ = prefix.rpartition("/")
+            prefix = folder + slash
+        return {file.name: file.time async for file in self._store.listed(prefix) if is_marker(template, file.name)}
+
+    def _marked(self, file: StoredFile, markers: dict[str, int]) -> StoredFile | None:
+        """The file in its place among the others, which it has from the time on at which its marker is there: files
+        whose markers appeared earlier may have been read before. None while there is no marker."""
+        template = self.options.marker
+        if not template:
+            return file
+        marked = None if is_marker(template, file.name) else markers.get(marker_of(template, file.name))
+        return None if marked is None else file._replace(time=max(file.time, marked))
 
     async def _estimated_rows(self, file: StoredFile) -> float | None:
         """Nothing for a file that cannot be read, which reading will report."""
