@@ -23,6 +23,7 @@ from backend.connectors.azure_blob import AzureConnectionString, AzureKey
 from backend.connectors.delta_sharing.connection import SharingProfile
 from backend.connectors.n8n.connection import N8nCredential
 from backend.connectors.parts.google import ServiceAccount
+from backend.connectors.parts.s3_encryption import CustomerKey
 from backend.connectors.parts.tls import ClientCertificate
 from tests.certificates import Authority
 
@@ -179,6 +180,11 @@ def _azure_connection_string(where: str) -> Planted:
     return Planted(data, {f"{where}(AzureConnectionString).connection_string": text})
 
 
+def _customer_key(where: str) -> Planted:
+    key = base64.b64encode(f"planted key of bytes no {next(_numbers):08}".encode()).decode()
+    return Planted({"type": "sse_c", "key": key}, {f"{where}(CustomerKey).key": key})
+
+
 def _n8n_credential(where: str) -> Planted:
     secret = json.dumps({"name": "Authorization", "value": _secret()})
     return Planted({"name": "erp", "type": "httpHeaderAuth", "data": secret}, {f"{where}(N8nCredential).data": secret})
@@ -190,6 +196,7 @@ _MADE: dict[Any, Callable[[str], Planted]] = {
     AzureKey: _azure_key,
     N8nCredential: _n8n_credential,
     AzureConnectionString: _azure_connection_string,
+    CustomerKey: _customer_key,
 }
 """Models whose secrets have to fit their other fields."""
 

@@ -28,6 +28,7 @@ from backend.connectors.parts.google import Emulator, ServiceAccount
 from backend.domain import json
 from backend.domain.capabilities import Connection, DeliveryError
 from backend.domain.connector import Connector, connectors
+from backend.domain.model import ADVANCED
 from backend.domain.reasons import Reason
 from backend.network.guarded_sockets import GuardedSockets
 from backend.network.outbound import ForbiddenAddressError
@@ -52,6 +53,16 @@ class GcsConnection(Connection):
     )
     access: Annotated[ServiceAccount | Emulator, Field(discriminator="type")] = Field(
         description="How Headrace identifies itself."
+    )
+    kms_key: str | None = Field(
+        None,
+        title="KMS key",
+        pattern=r"^projects/[^/\s]+/locations/[^/\s]+/keyRings/[^/\s]+/cryptoKeys/[^/\s]+$",
+        max_length=500,
+        description="Key of Cloud KMS that encrypts the objects that are written; the service agent of Cloud Storage "
+        "has to be permitted to use it. Without it, objects are encrypted as the bucket has it.",
+        examples=["projects/my-project/locations/us/keyRings/my-ring/cryptoKeys/my-key"],
+        json_schema_extra=ADVANCED,
     )
 
     def hosts(self) -> dict[str, list[str]]:
@@ -170,11 +181,17 @@ class GcsStore(FileStore):
 
     async def _put(self, name: str, body: bytes) -> None:
         path = f"/upload{self._objects}"
-        await self._call("POST", path, params={"uploadType": "media", "name": name}, data=io.BytesIO(body))
+        params = {"uploadType": "media", "name": name} | self._encryption
+        await self._call("POST", path, params=params, data=io.BytesIO(body))
 
     async def _compose(self, name: str, parts: list[str], metadata: dict[str, str]) -> None:
         body = {"sourceObjects": [{"name": part} for part in parts], "destination": {"metadata": metadata}}
-        await self._call("POST", f"{self._object(name)}/compose", data=json.dumps(body))
+        await self._call("POST", f"{self._object(name)}/compose", params=self._encryption, data=json.dumps(body))
+
+    @property
+    def _encryption(self) -> dict[str, str]:
+        """Of an object that is made."""
+        return {"kmsKeyName": self._connection.kms_key} if self._connection.kms_key else {}
 
     @property
     def _objects(self) -> str:
@@ -217,6 +234,9 @@ class GcsStore(FileStore):
         text = error_text(body, "error", "message") or "no explanation"
         if if_missing is not None and status in (404, 412, 416):
             return if_missing
+        if self._connection.kms_key and status in (400, 403, 404) and "KMS" in text:
+            text = f"The store cannot use the key: {text}."
+            return FieldError.at("kms_key", Reason.CONFIGURATION, text)
         if status == 404:
             return FieldError.at("bucket", Reason.CONFIGURATION, f"There is no bucket {self._connection.bucket}.")
         if status in (401, 403):

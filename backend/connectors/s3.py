@@ -4,7 +4,7 @@ from datetime import datetime
 from typing import Any
 from uuid import uuid4
 
-from pydantic import ConfigDict, Field, HttpUrl
+from pydantic import ConfigDict, Field, HttpUrl, ValidationInfo, field_validator
 
 from backend.connectors.parts.aws import AwsClient, AwsConnection, Region
 from backend.connectors.parts.field_error import FieldError
@@ -20,6 +20,7 @@ from backend.connectors.parts.files.store import (
     read_up_to,
     upload_gone,
 )
+from backend.connectors.parts.s3_encryption import BucketDefault, CustomerKey, Encryption, is_about_encryption
 from backend.domain.capabilities import Connection, DeliveryError
 from backend.domain.connector import Connector, connectors
 from backend.domain.model import ADVANCED
@@ -55,6 +56,19 @@ class S3Connection(AwsConnection, _Bucket):  # in this order of bases, forms beg
         description="The bucket is named in the path of addresses, not in the host. Most compatible stores need it.",
         json_schema_extra=ADVANCED,
     )
+    encryption: Encryption = Field(
+        default_factory=BucketDefault,
+        description="How the store encrypts the objects that are written. A key of your own is also used for reading.",
+        json_schema_extra=ADVANCED,
+    )
+
+    @field_validator("encryption")
+    @classmethod
+    def _check_encrypted(cls, encryption: Encryption, info: ValidationInfo) -> Encryption:
+        endpoint = info.data.get("endpoint")
+        if isinstance(encryption, CustomerKey) and endpoint is not None and endpoint.scheme == "http":
+            raise ValueError("The key would be sent in the clear: give an endpoint with https:// for it.")
+        return encryption
 
 
 class S3Store(FileStore):
@@ -63,6 +77,7 @@ class S3Store(FileStore):
     def __init__(self, connection: S3Connection) -> None:
         self._connection = connection
         self._bucket = connection.bucket
+        self._encryption = connection.encryption
         self._client = AwsClient(
             connection,
             "s3",
@@ -100,6 +115,7 @@ class S3Store(FileStore):
                     Key=file.name,
                     IfMatch=file.version,
                     Range=f"bytes={offset}-{offset + size - 1}",
+                    **self._encryption.of_requests(),
                 )
                 async with answer["Body"] as body:
                     return await read_up_to(size, body.read)
@@ -109,24 +125,30 @@ class S3Store(FileStore):
     async def begin(self, name: str) -> dict[str, Any]:
         number = uuid4().hex
         with self._as_delivery_errors():
-            answer = await self._s3.create_multipart_upload(Bucket=self._bucket, Key=name, Metadata={_UPLOAD: number})
+            answer = await self._s3.create_multipart_upload(
+                Bucket=self._bucket, Key=name, Metadata={_UPLOAD: number}, **self._encryption.of_new_object()
+            )
         return {"name": name, "id": answer["UploadId"], "number": number}
 
     async def write(self, upload: dict[str, Any], number: int, part: bytes, offset: int) -> None:
         with self._as_delivery_errors(if_missing=upload_gone(upload["name"])):
-            await self._s3.upload_part(**self._of(upload), PartNumber=number, Body=part)
+            await self._write(upload, number, part)
 
     async def commit(self, upload: dict[str, Any]) -> None:
         try:
             with self._as_delivery_errors(if_missing=upload_gone(upload["name"])):
                 parts = await self._parts(upload)
                 if not parts:  # a multipart upload has at least one part, which may be empty
-                    await self._s3.upload_part(**self._of(upload), PartNumber=1, Body=b"")
+                    await self._write(upload, 1, b"")
                     parts = await self._parts(upload)
                 await self._s3.complete_multipart_upload(**self._of(upload), MultipartUpload={"Parts": parts})
         except DeliveryError as error:
             if error.reason != "upload_gone" or not await self._is_committed(upload):
                 raise
+
+    async def _write(self, upload: dict[str, Any], number: int, part: bytes) -> None:
+        encryption = self._encryption.of_requests()
+        await self._s3.upload_part(**self._of(upload), **encryption, PartNumber=number, Body=part)
 
     async def _parts(self, upload: dict[str, Any]) -> list[dict[str, Any]]:
         """Of several with the same number, which some stores list, the last one counts."""
@@ -143,7 +165,9 @@ class S3Store(FileStore):
 
     async def _is_committed(self, upload: dict[str, Any]) -> bool:
         with self._as_delivery_errors(if_missing=upload_gone(upload["name"])):
-            answer = await self._s3.head_object(Bucket=self._bucket, Key=upload["name"])
+            answer = await self._s3.head_object(
+                Bucket=self._bucket, Key=upload["name"], **self._encryption.of_requests()
+            )
         return bool(answer["Metadata"].get(_UPLOAD) == upload["number"])
 
     async def abort(self, upload: dict[str, Any]) -> None:
@@ -166,6 +190,8 @@ class S3Store(FileStore):
             if code in _ELSEWHERE:
                 text = f"The bucket is in another region: {text} ({code})."
                 return FieldError.at("region", Reason.CONFIGURATION, text)
+            if is_about_encryption(code, text):
+                return FieldError.at("encryption", Reason.CONFIGURATION, f"S3 does not encrypt this: {text} ({code}).")
             return if_missing if code in _GONE else None
 
         return self._client.as_delivery_errors(meaning)

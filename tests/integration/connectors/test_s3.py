@@ -1,6 +1,8 @@
 """The S3 connector, against SeaweedFS."""
 
 import asyncio
+import base64
+import os
 import ssl
 import uuid
 from collections.abc import AsyncIterator
@@ -10,13 +12,16 @@ from typing import Any
 
 import pytest
 from aiobotocore.session import AioSession
+from botocore.exceptions import ClientError
 
+from backend.domain.capabilities import DeliveryError
 from backend.domain.connector import CheckFailedError
 from tests.certificates import Authority
 from tests.infra import Server
 from tests.integration.connectors.file_cases import FilesCases, FilesStore, silent_port
 from tests.integration.connectors.suites import ExportSuite, ReadBatchSuite, exporter, opened
 from tests.seaweedfs import ACCESS_KEY, ENDPOINT, SECRET_KEY, seaweedfs  # noqa: F401
+from tests.tls_proxy import tls_proxy
 
 ACCESS = {"type": "access_key", "access_key_id": ACCESS_KEY, "secret_access_key": SECRET_KEY}
 
@@ -97,6 +102,47 @@ class TestS3(FilesCases, ReadBatchSuite, ExportSuite):
             assert await store.uploads() == ["out/a.csv"]
             await export.abort(upload)
             assert await store.uploads() == []
+
+    async def test_objects_are_encrypted_with_a_key_of_ones_own_and_read_with_it_alone(self, tmp_path: Path) -> None:
+        authority = Authority(tmp_path)
+        key, other = (base64.b64encode(os.urandom(32)).decode() for _ in range(2))
+        async with self.store() as store:
+            with tls_proxy(int(ENDPOINT.rpartition(":")[2]), *authority.issue("127.0.0.1")) as port:
+                store.connection |= {
+                    "endpoint": f"https://127.0.0.1:{port}",
+                    "ca": authority.certificate.read_text(),
+                    "encryption": {"type": "sse_c", "key": key},
+                }
+                line = b'"%s"\n' % (b"x" * 1023)
+                lines = line * (8 * 1024 * 1024 // len(line) + 1)
+                async with opened(self.export(store, "in")) as export:
+                    upload = await export.begin("a.jsonl")
+                    await export.write(upload, 1, lines[: export.part_bytes])
+                    await export.write(upload, 2, lines[export.part_bytes :])
+                    await export.commit(upload)
+                    await export.commit(upload)
+                async with client() as s3:
+                    with pytest.raises(ClientError):
+                        await s3.get_object(Bucket=store.name, Key="in/a.jsonl")
+                records, _ = await self.read(store)
+                assert len(records) == len(lines) // len(line)
+                store.connection["encryption"] = {"type": "sse_c", "key": other}
+                with pytest.raises(DeliveryError) as failed:
+                    await self.read(store)
+                assert key not in str(failed.value)
+                assert other not in str(failed.value)
+
+    async def test_objects_are_encrypted_with_keys_of_the_store(self) -> None:
+        async with self.store() as store:
+            store.connection |= {"encryption": {"type": "sse_s3"}}
+            async with opened(self.export(store)) as export:
+                upload = await export.begin("a.csv")
+                await export.write(upload, 1, b"1")
+                await export.commit(upload)
+            async with client() as s3:
+                found = await s3.head_object(Bucket=store.name, Key="out/a.csv")
+            assert found["ServerSideEncryption"] == "AES256"
+            assert await store.everything() == {"out/a.csv": b"1"}
 
     async def test_a_bucket_that_is_missing_is_named(self) -> None:
         async with self.store() as store:
