@@ -173,20 +173,39 @@ class SftpStore(FileStore):
                 if not await self._sftp.isfile(path):
                     raise upload_gone(upload["name"])
                 return  # it was committed before
+            await self._flush(unfinished)
             if "/" in upload["name"]:
                 await self._sftp.makedirs(path.rpartition("/")[0], exist_ok=True)
-            await self._rename(unfinished, path)
+            await self._rename(unfinished, path, upload["name"])
 
-    async def _rename(self, unfinished: str, path: str) -> None:
-        """Replaces a file of that name, which the protocol's own renaming refuses to."""
+    async def _flush(self, path: str) -> None:
+        """So that the machine of the server may lose its power after the file has its name; where it knows how to."""
+        from asyncssh import SFTPOpUnsupported
+
+        async with self._sftp.open(path, "r+b") as handle:
+            with contextlib.suppress(SFTPOpUnsupported):
+                await handle.fsync()
+
+    async def _rename(self, unfinished: str, path: str, name: str) -> None:
+        """Replaces a file of that name, which the protocol's own renaming refuses to. Where there is only that, the
+        name is free for a moment, and a process that dies in it renames when it commits again; so only a former copy
+        of the same file makes room, and nobody else's file."""
         from asyncssh import SFTPOpUnsupported
 
         try:
             await self._sftp.posix_rename(unfinished, path)
         except SFTPOpUnsupported:
-            if await self._sftp.isfile(path):
+            if await self._sftp.lexists(path):
+                if not await self._sftp.isfile(path) or await self._ends(path) != await self._ends(unfinished):
+                    raise _exists(name) from None
                 await self._sftp.remove(path)
             await self._sftp.rename(unfinished, path)
+
+    async def _ends(self, path: str) -> tuple[int, bytes, bytes]:
+        """Size, beginning and end of a file: two copies of one export have the same, and hardly any other file has."""
+        async with self._sftp.open(path, "rb") as handle:
+            size = (await handle.stat()).size or 0
+            return size, await handle.read(_SENT_BYTES, 0), await handle.read(_SENT_BYTES, max(0, size - _SENT_BYTES))
 
     async def abort(self, upload: dict[str, Any]) -> None:
         from asyncssh import SFTPNoSuchFile
@@ -218,6 +237,14 @@ class SftpStore(FileStore):
             raise DeliveryError("sftp_failure", text, retryable=True) from None
 
 
+def _exists(name: str) -> DeliveryError:
+    text = (
+        f"There is another file {name} already, and the server cannot replace files (it has no "
+        "posix-rename@openssh.com): remove or rename that file, and retry the export."
+    )
+    return DeliveryError("file_exists", text, retryable=False)
+
+
 def _stored(name: str, attributes: Any) -> StoredFile:
     time = (attributes.mtime or 0) * 1_000_000 + (attributes.mtime_ns or 0) // 1000
     return StoredFile(time, name, f"{time}-{attributes.size}", attributes.size or 0)
@@ -232,8 +259,9 @@ class SftpReadFiles(ReadFiles[SftpConnection]):
 
 class SftpExport(ExportFiles[SftpConnection]):
     """Writes files that appear when they are complete: they are written under another name, which begins with a dot and
-    ends with .headrace-unfinished, and then renamed. A file of the same name is replaced; where the server has no
-    posix-rename@openssh.com, it is removed right before."""
+    ends with .headrace-unfinished, and then renamed. A file of the same name is replaced. Where the server has no
+    posix-rename@openssh.com, only a former copy of the same file is, which is removed right before; another file of
+    that name is an error."""
 
     store_type = SftpStore
 
