@@ -2,7 +2,7 @@ import base64
 import contextlib
 import io
 import logging
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
@@ -16,6 +16,7 @@ from backend.connectors.parts.files.reading import ReadFiles
 from backend.connectors.parts.files.store import (
     CALL_SECONDS,
     UNFINISHED,
+    UPLOAD_NUMBER,
     FileStore,
     ReadRange,
     StoredFile,
@@ -253,6 +254,14 @@ class AzureStore(FileStore):
 
         with self._as_delivery_errors(), contextlib.suppress(ResourceNotFoundError):
             await self._mark(upload).delete_blob()
+
+    async def uploads(
+        self, prefix: str, is_ours: Callable[[str], bool]
+    ) -> AsyncGenerator[tuple[int, dict[str, Any]], None]:
+        async for mark in self.files(f"{UNFINISHED}/"):
+            number = mark.name.partition("/")[2]
+            if UPLOAD_NUMBER.fullmatch(number):
+                yield mark.time, {"number": number}
 
     def _blob(self, upload: dict[str, Any]) -> Any:
         return self._container.get_blob_client(upload["name"])

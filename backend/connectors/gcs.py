@@ -1,6 +1,6 @@
 import contextlib
 import io
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from datetime import datetime
 from typing import Annotated, Any
@@ -16,6 +16,7 @@ from backend.connectors.parts.files.reading import ReadFiles
 from backend.connectors.parts.files.store import (
     CALL_SECONDS,
     UNFINISHED,
+    UPLOAD_NUMBER,
     FileStore,
     ReadRange,
     StoredFile,
@@ -162,6 +163,17 @@ class GcsStore(FileStore):
             with contextlib.suppress(_MissingError):
                 await self._call("DELETE", self._object(name), if_missing=_MissingError())
 
+    async def uploads(
+        self, prefix: str, is_ours: Callable[[str], bool]
+    ) -> AsyncGenerator[tuple[int, dict[str, Any]], None]:
+        written: dict[str, int] = {}
+        async for file in self.files(f"{UNFINISHED}/"):
+            number = file.name.split("/")[1]
+            if UPLOAD_NUMBER.fullmatch(number):
+                written[number] = max(file.time, written.get(number, 0))
+        for number, time in written.items():
+            yield time, {"number": number}
+
     async def _parts(self, upload: dict[str, Any], number: str = "") -> list[str]:
         prefix = f"{self._folder(upload)}0-{number}"
         return sorted([file.name async for file in self.files(prefix)])
@@ -272,7 +284,7 @@ class GcsExport(ExportFiles[GcsConnection]):
     """Writes objects that appear when they are complete: parts are objects in the folder .headrace-unfinished of the
     bucket, which are put together and then deleted. An object of the same name is replaced.
 
-    A lifecycle rule of the bucket can remove what a crash has left in that folder."""
+    What a crash has left in that folder is removed after a day."""
 
     store_type = GcsStore
 

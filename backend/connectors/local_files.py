@@ -5,7 +5,7 @@ import itertools
 import os
 import stat
 import uuid
-from collections.abc import AsyncGenerator, AsyncIterator, Generator, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,7 @@ from backend.connectors.parts.files.store import (
     check_store,
     is_text,
     joined,
+    unfinished_files,
     upload_gone,
 )
 from backend.domain.capabilities import Connection, DeliveryError
@@ -200,11 +201,18 @@ class _LocalStore(FileStore):
 
     def _abort(self, upload: dict[str, Any]) -> None:
         with (
-            _as_delivery_errors(upload["name"]),
+            _as_delivery_errors(upload["unfinished"]),
             contextlib.suppress(FileNotFoundError),
             self._opened_folder(upload["folder"]) as folder,
         ):
             os.unlink(upload["unfinished"], dir_fd=folder)
+
+    async def uploads(
+        self, prefix: str, is_ours: Callable[[str], bool]
+    ) -> AsyncGenerator[tuple[int, dict[str, Any]], None]:
+        async for file in unfinished_files(self, prefix):
+            folder, name = _split(file.name)
+            yield file.time, {"folder": folder, "unfinished": name}
 
     @contextmanager
     def _opened_folder(self, name: str, *, make: bool = False) -> Iterator[int]:

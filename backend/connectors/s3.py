@@ -1,4 +1,4 @@
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import AbstractContextManager, asynccontextmanager
 from datetime import datetime
 from typing import Any
@@ -178,6 +178,23 @@ class S3Store(FileStore):
             if error.reason != "upload_gone":
                 raise
 
+    async def uploads(
+        self, prefix: str, is_ours: Callable[[str], bool]
+    ) -> AsyncGenerator[tuple[int, dict[str, Any]], None]:
+        """Those of the whole bucket may be of anybody, so there have to be folders of our own."""
+        if not prefix:
+            return
+        marker: dict[str, str] = {}
+        while True:
+            with self._as_delivery_errors():
+                page = await self._s3.list_multipart_uploads(Bucket=self._bucket, Prefix=prefix, **marker)
+            for found in page.get("Uploads", ()):
+                if found["Key"].startswith(prefix) and is_ours(found["Key"]):
+                    yield _microseconds(found["Initiated"]), {"name": found["Key"], "id": found["UploadId"]}
+            if not page.get("IsTruncated"):
+                return
+            marker = {"KeyMarker": page["NextKeyMarker"], "UploadIdMarker": page["NextUploadIdMarker"]}
+
     def _of(self, upload: dict[str, Any]) -> dict[str, str]:
         return {"Bucket": self._bucket, "Key": upload["name"], "UploadId": upload["id"]}
 
@@ -210,8 +227,8 @@ class S3ReadFiles(ReadFiles[S3Connection]):
 class S3Export(ExportFiles[S3Connection]):
     """Writes objects that appear when they are complete, by multipart uploads. An object of the same name is replaced.
 
-    What a crash has left of an upload is invisible; a lifecycle rule of the bucket can remove it
-    (AbortIncompleteMultipartUpload)."""
+    What a crash has left of an upload is invisible. It is removed after a day where files have a folder of their own;
+    a lifecycle rule of the bucket can remove it as well (AbortIncompleteMultipartUpload)."""
 
     store_type = S3Store
 

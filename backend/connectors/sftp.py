@@ -1,7 +1,7 @@
 import asyncio
 import contextlib
 import uuid
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from typing import Annotated, Any, Literal
 
@@ -20,6 +20,7 @@ from backend.connectors.parts.files.store import (
     checked_name,
     is_text,
     joined,
+    unfinished_files,
     upload_gone,
 )
 from backend.connectors.parts.ssh import HostKey, PrivateKey, SshError, connected
@@ -210,8 +211,14 @@ class SftpStore(FileStore):
     async def abort(self, upload: dict[str, Any]) -> None:
         from asyncssh import SFTPNoSuchFile
 
-        with self._as_delivery_errors(upload["name"]), contextlib.suppress(SFTPNoSuchFile):
+        with self._as_delivery_errors(upload["unfinished"]), contextlib.suppress(SFTPNoSuchFile):
             await self._sftp.remove(self._path(upload["unfinished"]))
+
+    async def uploads(
+        self, prefix: str, is_ours: Callable[[str], bool]
+    ) -> AsyncGenerator[tuple[int, dict[str, Any]], None]:
+        async for file in unfinished_files(self, prefix):
+            yield file.time, {"unfinished": file.name}
 
     def _path(self, name: str) -> str:
         return joined(self._connection.folder, name) or "."

@@ -355,6 +355,14 @@ class Export(Capability[ConnectionT, OptionsT]):
     async def abort(self, upload: Any) -> None:
         """Removes what was written. May be repeated."""
 
+    async def unfinished(self, prefix: str, is_ours: Callable[[str], bool], seconds: float) -> AsyncIterator[Any]:
+        """Uploads that were begun and neither committed nor aborted, and that nothing was written to for so long. Of
+        each as much of what ``begin`` returned as identifies it, which is enough for ``abort``. Where nothing but a
+        file's name tells an upload of ours from one of another program, only those of names with the prefix that
+        ``is_ours`` says are. Raises DeliveryError."""
+        return
+        yield  # a store in which nothing can be left has none
+
 
 class CollectedDocument(NamedTuple):
     """What a message is in a collection: its key, the partition to which it belongs of how many, and whether it says

@@ -3,13 +3,14 @@
 import re
 from datetime import UTC, datetime, timedelta, tzinfo
 from enum import StrEnum
+from itertools import takewhile
 from typing import Annotated, Literal
 from zoneinfo import ZoneInfo
 
 from cronsim import CronSim, CronSimError
 from pydantic import AfterValidator, ConfigDict, Field, field_validator, model_validator
 
-from backend.domain.markers import checked_new_marker
+from backend.domain.markers import checked_new_marker, is_marker
 from backend.domain.model import ADVANCED, StrictModel
 from backend.domain.paths import FieldPath
 
@@ -38,6 +39,18 @@ PLACEHOLDERS = (
     *("date", "time", "year", "month", "day", "hour"),
 )
 _UNIQUE = {"number", "id"}
+_OF_OUTPUT = {"pipeline", "pipeline_id", "output"}
+_VALUES = {
+    "number": r"\d{8,}",
+    "id": r"[0-9a-f-]{36}",
+    "version": r"\d+",
+    "date": r"\d{4}-\d\d-\d\d",
+    "time": r"\d{6}",
+    "year": r"\d{4}",
+    "month": r"\d\d",
+    "day": r"\d\d",
+    "hour": r"\d\d",
+}
 
 
 def _check_name(name: str) -> str:
@@ -252,6 +265,21 @@ class ExportPolicy(StrictModel):
             "hour": f"{local:%H}",
         }
         return _PLACEHOLDER.sub(lambda placeholder: path_safe(values[placeholder[1]]), self.shown_name)
+
+    def folder_of(self, path: str) -> str:
+        """Of a file of the output, the folders that all its files are in, with a slash behind each."""
+        parts = self.name.split("/")[:-1]
+        fixed = takewhile(lambda part: set(_PLACEHOLDER.findall(part)) <= _OF_OUTPUT, parts)
+        return "".join(f"{part}/" for part, _ in zip(path.split("/"), fixed, strict=False))
+
+    def is_named_so(self, path: str) -> bool:
+        """Whether a file of the output may be called so, or what is stored beside one."""
+        own = re.escape(self.shown_name).replace(r"\{", "{").replace(r"\}", "}")
+        pattern = _PLACEHOLDER.sub(lambda placeholder: _VALUES.get(placeholder[1], r"[\w.=-]+"), own)
+        if re.fullmatch(pattern, path.removesuffix(".manifest.json"), re.ASCII):
+            return True
+        beside = path.rpartition("/")[0].count("/") == self.name.rpartition("/")[0].count("/")
+        return bool(self.marker) and beside and is_marker(self.marker, path)
 
 
 def path_safe(text: str) -> str:

@@ -10,6 +10,7 @@ Each step is recorded by the manager before the next one, so that another task c
 
 import asyncio
 import logging
+import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -36,6 +37,12 @@ _ROWS_AT_A_TIME = 1000
 _SHOWN_ROWS = 10
 _SHOWN_COLUMNS = 30
 _SHOWN_CHARACTERS = 200
+_ABANDONED_SECONDS = 86_400.0
+"""An upload that nothing was written to for so long, and that no export has recorded, will not be gone on with."""
+_SWEEP_AGAIN_SECONDS = 86_400.0
+_SWEEP_SECONDS = 60.0
+"""A file does not wait longer for a sweep before it."""
+_UPLOADS = 100
 
 
 class ExportWriter:
@@ -55,6 +62,7 @@ class ExportWriter:
         self._staging = staging
         self._recorder = recorder
         self._at = at
+        self._swept: dict[tuple[str, str], float] = {}
 
     async def run(self, export: HeldExport) -> None:
         """Brings it to its end, or reports why that is not possible now."""
@@ -83,6 +91,7 @@ class ExportWriter:
             if export.aborted:
                 await self._abort(export, store)
             else:
+                await self._sweep(export, store, output)
                 if export.manifest is None:
                     await self._abort(export, store)
                     await _File(self, export, store, output.config.file_policy).write()
@@ -116,6 +125,33 @@ class ExportWriter:
         self._at("upload_aborted")
         await self._client.record_upload(export, None)
         export.upload = None
+
+    async def _sweep(self, export: HeldExport, store: Export[Any, Any], output: RuntimeOutput) -> None:
+        """Once a day for each output: removes uploads that nobody will go on with, whose writers were killed before
+        they recorded them, or whose exports were given up with their pipeline. A fault of it holds no file up."""
+        now = time.monotonic()
+        self._swept = {swept: at for swept, at in self._swept.items() if now - at < _SWEEP_AGAIN_SECONDS}
+        if (export.pipeline_id, export.output) in self._swept:
+            return
+        self._swept[export.pipeline_id, export.output] = now
+        try:
+            async with asyncio.timeout(_SWEEP_SECONDS):
+                for export_id, upload in await self._client.left_uploads(str(output.config.connector)):
+                    await store.abort(upload)
+                    await self._client.forget_upload(export_id, upload)
+                await self._abort_unknown(export, store, output.config.file_policy)
+        except Exception as error:
+            shown = error.without(store.secrets()) if isinstance(error, DeliveryError) else type(error).__name__
+            log.warning("Abandoned uploads of output %s cannot be removed now: %s", export.output, shown)
+        self._at("swept")
+
+    async def _abort_unknown(self, export: HeldExport, store: Export[Any, Any], policy: ExportPolicy) -> None:
+        found = store.unfinished(policy.folder_of(export.path), policy.is_named_so, _ABANDONED_SECONDS)
+        uploads = [upload async for upload in found]
+        for start in range(0, len(uploads), _UPLOADS):
+            for upload in await self._client.unknown_uploads(uploads[start : start + _UPLOADS]):
+                await store.abort(upload)
+                log.info("An abandoned upload was removed: %s", upload)
 
     async def _commit(self, export: HeldExport, store: Export[Any, Any], policy: ExportPolicy) -> None:
         await patiently(lambda: store.commit(export.upload))

@@ -172,6 +172,24 @@ class ExportClient:
         request = pb.FailExportRequest(export=_held(export), reason=reason, error=error, retryable=retryable)
         await self._call(self._stub.FailExport, request)
 
+    # -- uploads that nobody will go on with ------------------------------------------
+
+    async def left_uploads(self, connector_id: str) -> list[tuple[str, Any]]:
+        """Those to the connector that exports have recorded, by the exports' ids."""
+        request = pb.LeftUploadsRequest(connector_id=connector_id)
+        answer = await self._call(self._stub.ListLeftUploads, request)
+        return [(left.export_id, json.loads(left.upload)) for left in answer.uploads]
+
+    async def forget_upload(self, export_id: str, upload: Any) -> None:
+        """Once it is removed."""
+        await self._call(self._stub.ForgetUpload, pb.LeftUpload(export_id=export_id, upload=json.dumps(upload)))
+
+    async def unknown_uploads(self, uploads: Iterable[Any]) -> list[Any]:
+        """Those of the uploads in a store that no export will go on with."""
+        request = pb.Uploads(uploads=[json.dumps(upload) for upload in uploads])
+        answer = await self._call(self._stub.ListUnknownUploads, request)
+        return [json.loads(upload) for upload in answer.uploads]
+
     async def _call(self, method: Any, request: Any) -> Any:
         try:
             return await method(request, metadata=self._metadata, timeout=_CALL_SECONDS)

@@ -60,6 +60,42 @@ def test_files_and_connector_have_to_fit(type: str, fields: dict[str, Any], refu
     assert output.refusals(connectors.get(type), "Store") == refused
 
 
+@pytest.mark.parametrize(
+    ("name", "path", "folder"),
+    [
+        ("{pipeline}/{output}/{date}/{number}", "Orders/files/2026-03-01/00000001.jsonl", "Orders/files/"),
+        ("a/{pipeline}-x/{number}", "a/Orders-x/00000001.jsonl", "a/Orders-x/"),
+        ("a/{pipeline}-{year}/b/{number}", "a/Orders-2026/b/00000001.jsonl", "a/"),
+        ("{number}", "00000001.jsonl", ""),
+    ],
+)
+def test_the_folders_of_all_files_are_known(name: str, path: str, folder: str) -> None:
+    policy = ExportPolicy.model_validate({"name": name})
+    assert policy.folder_of(path) == folder
+    assert policy.is_named_so(path)
+
+
+@pytest.mark.parametrize(
+    ("path", "ours"),
+    [
+        ("Orders/2026-03-01/00000001.csv.gz", True),
+        ("Orders/2026-03-01/123456789.csv.gz", True),
+        ("Orders/2026-03-01/00000001.csv.gz.manifest.json", True),
+        ("Orders/2026-03-01/00000001.done", True),
+        ("Orders/2026-03-01/00000001.csv", False),
+        ("Orders/2026-03-01/backup.csv.gz", False),
+        ("Orders/March/00000001.csv.gz", False),
+        ("Orders/2026-03-01/deeper/00000001.csv.gz", False),
+        ("elsewhere/00000001.done", False),
+    ],
+)
+def test_files_of_an_output_are_known_by_their_names(path: str, ours: bool) -> None:
+    policy = ExportPolicy.model_validate(
+        {"name": "{pipeline}/{date}/{number}", "format": "csv", "compression": "gzip", "marker": "{stem}.done"}
+    )
+    assert policy.is_named_so(path) is ours
+
+
 def test_an_output_cannot_have_files_and_batches() -> None:
     with pytest.raises(ValidationError, match="either stores files or sends batches"):
         OutputConfig.model_validate({"name": "out", "connector": uuid4(), "files": {}, "batch": {}})

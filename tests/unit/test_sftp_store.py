@@ -155,6 +155,25 @@ async def test_one_that_dies_in_mid_file_shows_nothing_of_it(tmp_path: Path) -> 
     assert files_in(tmp_path) == {"a/b.csv": PART}
 
 
+async def test_unfinished_files_are_found_in_the_folder_and_those_around_it_alone(tmp_path: Path) -> None:
+    def file(name: str) -> str:
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+        return name
+
+    unfinished = f".{'0' * 32}.headrace-unfinished"
+    ours = {file(f"{folder}{unfinished}") for folder in ("", "a/", "a/b/", "a/b/c/")}
+    file(f"other/{unfinished}")
+    file("a/b/orders.headrace-unfinished")
+    async with served(tmp_path) as connection, opened_store(SftpStore(connection)) as store:
+        found = [upload async for _, upload in store.uploads("a/b/", lambda name: False)]
+        assert sorted(upload["unfinished"] for upload in found) == sorted(ours)
+        for upload in found:
+            await store.abort(upload)
+    assert set(files_in(tmp_path)) == {f"other/{unfinished}", "a/b/orders.headrace-unfinished"}
+
+
 async def test_a_file_is_on_the_disk_before_it_has_its_name(tmp_path: Path) -> None:
     flushed: list[dict[str, bytes]] = []
 

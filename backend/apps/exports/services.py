@@ -27,6 +27,8 @@ from backend.domain.model import UnreadableConfigError
 
 LOCK = timedelta(seconds=60)
 """A writer without a heartbeat for this long loses its export."""
+_UPLOADS = 100
+"""Left uploads that are handed out at once."""
 _FIRST_RETRY_SECONDS = 10
 _LONGEST_RETRY_SECONDS = 600
 
@@ -110,6 +112,29 @@ def export_fail(*, export_id: UUID, token: UUID, reason: str, error: str, retrya
         if export.state != Export.State.ABORTED:
             export.state = Export.State.FAILED
         _free(export)
+
+
+def uploads_left(connector_id: UUID) -> list[tuple[UUID, Any]]:
+    """Uploads to the connector that exports have begun and will not go on with, by the exports: they failed or were
+    aborted for good, and their pipeline may have been deleted, so that nobody else can remove them."""
+    left = Export.objects.filter(_left(), connector_id=connector_id, upload__isnull=False)
+    return list(left.values_list("pk", "upload")[:_UPLOADS])
+
+
+def upload_forget(export_id: UUID, upload: Any) -> None:
+    """Such an upload is removed, unless the export has begun another one meanwhile."""
+    Export.objects.filter(_left(), pk=export_id, upload=upload).update(upload=None)
+
+
+def uploads_unknown(uploads: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Those that no export will go on with. Of each as much is given as identifies it."""
+    used = Export.objects.filter(~_left())
+    return [upload for upload in uploads if not used.filter(upload__contains=upload).exists()]
+
+
+def _left() -> Q:
+    """Exports that nobody works on, now or later, unless a person has them written anew."""
+    return Q(due_at=None) & (Q(locked_until=None) | Q(locked_until__lte=timezone.now()))
 
 
 def exports_offer_failed(*, connector: Connector, **_: Any) -> None:

@@ -50,6 +50,20 @@ class ExportsServicer(exports_pb2_grpc.ExportsServicer):
         failure = {"reason": request.reason, "error": request.error, "retryable": request.retryable}
         return await _reported(context, services.export_fail, request.export, **failure)
 
+    async def ListLeftUploads(self, request: pb.LeftUploadsRequest, context: Any) -> pb.LeftUploads:
+        left = await in_thread(services.uploads_left, UUID(request.connector_id))
+        return pb.LeftUploads(
+            uploads=[pb.LeftUpload(export_id=str(pk), upload=json.dumps(upload)) for pk, upload in left]
+        )
+
+    async def ForgetUpload(self, request: pb.LeftUpload, context: Any) -> pb.ExportResponse:
+        await in_thread(services.upload_forget, UUID(request.export_id), json.loads(request.upload))
+        return pb.ExportResponse()
+
+    async def ListUnknownUploads(self, request: pb.Uploads, context: Any) -> pb.Uploads:
+        unknown = await in_thread(services.uploads_unknown, [json.loads(upload) for upload in request.uploads])
+        return pb.Uploads(uploads=[json.dumps(upload) for upload in unknown])
+
     async def ListUnusedParts(self, request: pb.ListUnusedPartsRequest, context: Any) -> pb.ListUnusedPartsResponse:
         parts = await in_thread(staging.parts_unused, request.limit)
         return pb.ListUnusedPartsResponse(parts={part.pk: part.path for part in parts})

@@ -161,6 +161,32 @@ class ExportResponse(_message.Message):
     __slots__ = ()
     def __init__(self) -> None: ...
 
+class LeftUploadsRequest(_message.Message):
+    __slots__ = ("connector_id",)
+    CONNECTOR_ID_FIELD_NUMBER: _ClassVar[int]
+    connector_id: str
+    def __init__(self, connector_id: _Optional[str] = ...) -> None: ...
+
+class LeftUploads(_message.Message):
+    __slots__ = ("uploads",)
+    UPLOADS_FIELD_NUMBER: _ClassVar[int]
+    uploads: _containers.RepeatedCompositeFieldContainer[LeftUpload]
+    def __init__(self, uploads: _Optional[_Iterable[_Union[LeftUpload, _Mapping]]] = ...) -> None: ...
+
+class LeftUpload(_message.Message):
+    __slots__ = ("export_id", "upload")
+    EXPORT_ID_FIELD_NUMBER: _ClassVar[int]
+    UPLOAD_FIELD_NUMBER: _ClassVar[int]
+    export_id: str
+    upload: bytes
+    def __init__(self, export_id: _Optional[str] = ..., upload: _Optional[bytes] = ...) -> None: ...
+
+class Uploads(_message.Message):
+    __slots__ = ("uploads",)
+    UPLOADS_FIELD_NUMBER: _ClassVar[int]
+    uploads: _containers.RepeatedScalarFieldContainer[bytes]
+    def __init__(self, uploads: _Optional[_Iterable[bytes]] = ...) -> None: ...
+
 class ListUnusedPartsRequest(_message.Message):
     __slots__ = ("limit",)
     LIMIT_FIELD_NUMBER: _ClassVar[int]

@@ -77,6 +77,21 @@ class ExportsStub:
                 request_serializer=backend_dot_manager__api_dot_generated_dot_exports__pb2.FailExportRequest.SerializeToString,
                 response_deserializer=backend_dot_manager__api_dot_generated_dot_exports__pb2.ExportResponse.FromString,
                 _registered_method=True)
+        self.ListLeftUploads = channel.unary_unary(
+                '/headrace.manager.v1.Exports/ListLeftUploads',
+                request_serializer=backend_dot_manager__api_dot_generated_dot_exports__pb2.LeftUploadsRequest.SerializeToString,
+                response_deserializer=backend_dot_manager__api_dot_generated_dot_exports__pb2.LeftUploads.FromString,
+                _registered_method=True)
+        self.ForgetUpload = channel.unary_unary(
+                '/headrace.manager.v1.Exports/ForgetUpload',
+                request_serializer=backend_dot_manager__api_dot_generated_dot_exports__pb2.LeftUpload.SerializeToString,
+                response_deserializer=backend_dot_manager__api_dot_generated_dot_exports__pb2.ExportResponse.FromString,
+                _registered_method=True)
+        self.ListUnknownUploads = channel.unary_unary(
+                '/headrace.manager.v1.Exports/ListUnknownUploads',
+                request_serializer=backend_dot_manager__api_dot_generated_dot_exports__pb2.Uploads.SerializeToString,
+                response_deserializer=backend_dot_manager__api_dot_generated_dot_exports__pb2.Uploads.FromString,
+                _registered_method=True)
         self.ListUnusedParts = channel.unary_unary(
                 '/headrace.manager.v1.Exports/ListUnusedParts',
                 request_serializer=backend_dot_manager__api_dot_generated_dot_exports__pb2.ListUnusedPartsRequest.SerializeToString,
@@ -159,6 +174,27 @@ class ExportsServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ListLeftUploads(self, request, context):
+        """Uploads to a connector that exports have begun and will not go on with.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ForgetUpload(self, request, context):
+        """One of these is removed.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListUnknownUploads(self, request, context):
+        """Of these uploads, those that no export will go on with.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def ListUnusedParts(self, request, context):
         """Parts whose files nobody needs any more.
         """
@@ -222,6 +258,21 @@ def add_ExportsServicer_to_server(servicer, server):
                     servicer.FailExport,
                     request_deserializer=backend_dot_manager__api_dot_generated_dot_exports__pb2.FailExportRequest.FromString,
                     response_serializer=backend_dot_manager__api_dot_generated_dot_exports__pb2.ExportResponse.SerializeToString,
+            ),
+            'ListLeftUploads': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListLeftUploads,
+                    request_deserializer=backend_dot_manager__api_dot_generated_dot_exports__pb2.LeftUploadsRequest.FromString,
+                    response_serializer=backend_dot_manager__api_dot_generated_dot_exports__pb2.LeftUploads.SerializeToString,
+            ),
+            'ForgetUpload': grpc.unary_unary_rpc_method_handler(
+                    servicer.ForgetUpload,
+                    request_deserializer=backend_dot_manager__api_dot_generated_dot_exports__pb2.LeftUpload.FromString,
+                    response_serializer=backend_dot_manager__api_dot_generated_dot_exports__pb2.ExportResponse.SerializeToString,
+            ),
+            'ListUnknownUploads': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListUnknownUploads,
+                    request_deserializer=backend_dot_manager__api_dot_generated_dot_exports__pb2.Uploads.FromString,
+                    response_serializer=backend_dot_manager__api_dot_generated_dot_exports__pb2.Uploads.SerializeToString,
             ),
             'ListUnusedParts': grpc.unary_unary_rpc_method_handler(
                     servicer.ListUnusedParts,
@@ -458,6 +509,87 @@ class Exports:
             '/headrace.manager.v1.Exports/FailExport',
             backend_dot_manager__api_dot_generated_dot_exports__pb2.FailExportRequest.SerializeToString,
             backend_dot_manager__api_dot_generated_dot_exports__pb2.ExportResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListLeftUploads(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/headrace.manager.v1.Exports/ListLeftUploads',
+            backend_dot_manager__api_dot_generated_dot_exports__pb2.LeftUploadsRequest.SerializeToString,
+            backend_dot_manager__api_dot_generated_dot_exports__pb2.LeftUploads.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ForgetUpload(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/headrace.manager.v1.Exports/ForgetUpload',
+            backend_dot_manager__api_dot_generated_dot_exports__pb2.LeftUpload.SerializeToString,
+            backend_dot_manager__api_dot_generated_dot_exports__pb2.ExportResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListUnknownUploads(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/headrace.manager.v1.Exports/ListUnknownUploads',
+            backend_dot_manager__api_dot_generated_dot_exports__pb2.Uploads.SerializeToString,
+            backend_dot_manager__api_dot_generated_dot_exports__pb2.Uploads.FromString,
             options,
             channel_credentials,
             insecure,

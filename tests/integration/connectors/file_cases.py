@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from backend.connectors.parts.files import store as stores
-from backend.domain.capabilities import InputRecord
+from backend.domain.capabilities import DeliveryError, InputRecord
 from backend.domain.message import new_message_id
 from tests.integration.connectors.suites import ExportSuite, ReadBatchSuite, Source, Store, opened
 
@@ -73,6 +73,24 @@ class FilesCases(ReadBatchSuite, ExportSuite):
             store.options |= {"prefix": "in/orders", "pattern": "*.jsonl"}
             records, _ = await self.read(store)
             assert sorted(record.body for record in records) == [b'{"n": 0}', b'{"n": 3}']
+
+    async def test_an_upload_that_was_left_is_found_and_removed(self) -> None:
+        def is_ours(name: str) -> bool:
+            return name.endswith(".csv")
+
+        async with self.store() as store, opened(self.export(store)) as export:
+            await export.commit(await export.begin("folder/a.csv"))
+            left = await export.begin("folder/deeper/b.csv")
+            await export.write(left, 1, b"1")
+            assert [upload async for upload in export.unfinished("folder/", is_ours, 3600)] == []
+            [found] = [upload async for upload in export.unfinished("folder/", is_ours, -3600)]
+            assert found.items() <= left.items()
+            await export.abort(found)
+            assert [upload async for upload in export.unfinished("folder/", is_ours, -3600)] == []
+            assert await store.everything() == {"out/folder/a.csv": b""}
+            with pytest.raises(DeliveryError) as failed:
+                await export.commit(left)
+            assert failed.value.reason == "upload_gone"
 
     async def test_a_file_that_is_replaced_is_read_again_with_other_identities(self) -> None:
         async with self.store() as store:

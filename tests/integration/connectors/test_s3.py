@@ -103,6 +103,14 @@ class TestS3(FilesCases, ReadBatchSuite, ExportSuite):
             await export.abort(upload)
             assert await store.uploads() == []
 
+    async def test_uploads_of_others_are_no_abandoned_ones(self) -> None:
+        async with self.store() as store, opened(self.export(store)) as export, client() as s3:
+            for name in ("out/orders/theirs.bin", "elsewhere/00000001.csv", "out/other/00000001.csv"):
+                await s3.create_multipart_upload(Bucket=store.name, Key=name)
+            found = export.unfinished("orders/", lambda name: name.endswith("1.csv"), -3600)
+            assert [upload async for upload in found] == []
+            assert len(await store.uploads()) == 3
+
     async def test_objects_are_encrypted_with_a_key_of_ones_own_and_read_with_it_alone(self, tmp_path: Path) -> None:
         authority = Authority(tmp_path)
         key, other = (base64.b64encode(os.urandom(32)).decode() for _ in range(2))

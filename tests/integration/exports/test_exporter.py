@@ -3,7 +3,9 @@
 import gzip
 import hashlib
 import json
+import os
 import signal
+import time
 import uuid
 from collections import Counter
 from collections.abc import Iterator
@@ -15,11 +17,13 @@ import pytest
 from asgiref.sync import sync_to_async
 from django.utils import timezone
 
+from backend.apps.connectors.models import Connector
 from backend.apps.exports import services
 from backend.apps.exports.models import Export, StagedPart
 from backend.apps.exports.services import export_abort, export_retry
 from backend.apps.pipelines.models import Pipeline
-from backend.apps.workspaces.models import Workspace
+from backend.apps.pipelines.services import pipeline_delete, pipeline_pause, pipeline_publish
+from backend.apps.workspaces.models import User, Workspace
 from tests import factories
 from tests.infra import FILES_ROOT, VAR
 from tests.integration.conftest import RunningManager
@@ -34,7 +38,16 @@ pytestmark = [
 
 STEPS = (
     *("read", "parts_written", "parts_registered"),
-    *("claimed", "begun", "upload_recorded", "upload_aborted", "slice_written", "written", "manifest_recorded"),
+    *(
+        "claimed",
+        "swept",
+        "begun",
+        "upload_recorded",
+        "upload_aborted",
+        "slice_written",
+        "written",
+        "manifest_recorded",
+    ),
     *("file_committed", "manifest_committed", "marker_committed", "completed", "parts_deleted", "parts_forgotten"),
 )
 
@@ -175,6 +188,52 @@ async def test_what_a_store_refuses_waits_for_a_person(
         await committed(pipeline, 2)
     read = [json.loads(path.read_text())["_message_id"] for path in visible(tmp_path)]
     assert sorted(read) == sorted(ids)
+
+
+async def test_what_killed_writers_and_deleted_pipelines_left_in_a_store_is_removed(
+    running: RunningManager, exporter: TaskProcess
+) -> None:
+    folder = FILES_ROOT / str(uuid.uuid4())
+    folder.mkdir(parents=True)
+
+    def unfinished() -> list[Path]:
+        return list(folder.rglob("*.headrace-unfinished"))
+
+    lost, _ = await prepared(folder, 3, type="local_files", rows=3, name="a/{number}")
+    assert await exporter.killed_after("begun") == -signal.SIGKILL  # nobody knows of this upload
+    [unrecorded] = unfinished()
+    await Export.objects.aupdate(locked_until=timezone.now())
+    assert await exporter.killed_after("upload_recorded") == -signal.SIGKILL
+    assert len(unfinished()) == 2
+    old = time.time() - 2 * 86_400
+    os.utime(unrecorded, (old, old))
+    given_up = await Export.objects.aget(pipeline_id=lost.pk)
+    # As after its last automatic try.
+    await Export.objects.filter(pk=given_up.pk).aupdate(
+        state=Export.State.ABORTED, due_at=None, locked_until=None, token=None, closed_at=timezone.now()
+    )
+    pipeline = await sync_to_async(another_output_of)(lost, given_up)
+    await sync_to_async(pipeline_pause)(pipeline=lost, actor=await sync_to_async(actor_of)(lost))
+    await sync_to_async(pipeline_delete)(pipeline=lost, actor=await sync_to_async(actor_of)(lost))
+    await sync_to_async(hand_over)(pipeline, [message_of(pipeline, 1)])
+    async with exporter.running():
+        await wait_until_async(Export.objects.filter(pipeline_id=pipeline.pk, state="committed").aexists)
+    assert unfinished() == []
+    assert (await Export.objects.aget(pk=given_up.pk)).upload is None
+
+
+def actor_of(pipeline: Pipeline) -> User:
+    return factories.admin_of(pipeline.workspace)
+
+
+def another_output_of(pipeline: Pipeline, export: Export) -> Pipeline:
+    """Of another pipeline, to the connector of that export, into the same folder."""
+    store = Connector.objects.get(pk=export.connector_id)
+    output = factories.output(
+        store, name="files", files={"message_fields": True, "rows": 1, "name": "a/other-{number}"}
+    )
+    other = factories.make_pipeline(pipeline.workspace, outputs=[output])
+    return pipeline_publish(pipeline=other, actor=actor_of(pipeline))
 
 
 async def test_an_abort_removes_what_was_written(

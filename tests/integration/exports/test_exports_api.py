@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
 from django.utils import timezone
@@ -11,7 +12,16 @@ from backend.apps.connectors.models import Connector
 from backend.apps.connectors.services import connector_update
 from backend.apps.connectors.signals import HEARD_AFTER
 from backend.apps.exports.models import Export, StagedPart
-from backend.apps.exports.services import export_claim, export_complete, export_fail, export_record_manifest
+from backend.apps.exports.services import (
+    export_claim,
+    export_complete,
+    export_fail,
+    export_record_manifest,
+    export_record_upload,
+    upload_forget,
+    uploads_left,
+    uploads_unknown,
+)
 from backend.apps.workspaces.models import Role, User, Workspace
 from tests import factories
 from tests.integration.exports.stores import storing_pipeline
@@ -52,6 +62,30 @@ def test_files_are_listed_with_what_waits_for_the_next(client: APIClient, pipeli
     [waiting] = client.get("/api/v1/exports/waiting/").json()
     assert (waiting["pipeline"], waiting["messages"], waiting["bytes"]) == (pipeline_id, 2, 20)
     assert waiting["due_at"] > waiting["oldest"]
+
+
+def test_uploads_that_no_export_goes_on_with_are_known(pipeline_id: str) -> None:
+    writing = export_claim(holder="test")
+    assert writing is not None
+    assert writing.token is not None
+    held = {"export_id": writing.pk, "token": writing.token}
+    handle = {"name": "a", "id": "1", "number": "2"}
+    export_record_upload(**held, upload=handle)
+    assert writing.connector_id is not None
+    found = [{"name": "a", "id": "1"}, {"name": "a", "id": "3"}]
+    assert uploads_unknown(found) == found[1:]
+    assert uploads_left(writing.connector_id) == []
+    export_fail(**held, reason="connection", error="It is down.", retryable=True)
+    assert uploads_unknown(found) == found[1:]
+    assert uploads_left(writing.connector_id) == []
+    Export.objects.filter(pk=writing.pk).update(due_at=None)  # given up
+    assert uploads_unknown(found) == found
+    assert uploads_left(writing.connector_id) == [(writing.pk, handle)]
+    assert uploads_left(uuid4()) == []
+    upload_forget(writing.pk, {"name": "a", "id": "another"})
+    assert uploads_left(writing.connector_id) == [(writing.pk, handle)]
+    upload_forget(writing.pk, handle)
+    assert uploads_left(writing.connector_id) == []
 
 
 def test_one_file_has_its_manifest_and_first_rows(client: APIClient, pipeline_id: str) -> None:

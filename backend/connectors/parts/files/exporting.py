@@ -1,10 +1,13 @@
 """Files that are written to a store."""
 
+import contextlib
+import time
+from collections.abc import AsyncIterator, Callable
 from typing import Any, ClassVar, TypeVar
 
 from pydantic import Field
 
-from backend.connectors.parts.files.store import FileStore, Folder, checked_name, joined, limited
+from backend.connectors.parts.files.store import FileStore, Folder, checked_name, each_limited, joined, limited
 from backend.domain.capabilities import Connection, DeliveryError, Export, Options
 from backend.domain.reasons import Reason
 
@@ -49,3 +52,12 @@ class ExportFiles(Export[ConnectionT, ExportFilesOptions]):
     async def abort(self, upload: Any) -> None:
         async with limited():
             await self._store.abort(upload)
+
+    async def unfinished(self, prefix: str, is_ours: Callable[[str], bool], seconds: float) -> AsyncIterator[Any]:
+        folder = joined(self.options.folder, "") if self.options.folder else ""
+        latest = (time.time() - seconds) * 1_000_000
+        found = self._store.uploads(folder + prefix, lambda name: is_ours(name.removeprefix(folder)))
+        async with contextlib.aclosing(each_limited(found)) as uploads:
+            async for written, upload in uploads:
+                if written < latest:
+                    yield upload

@@ -6,7 +6,7 @@ import logging
 import re
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any, NamedTuple, TypeVar
 
 from pydantic import AfterValidator
 
@@ -24,7 +24,12 @@ SENT_SECONDS = 100.0
 UNFINISHED = ".headrace-unfinished"
 """Ends the names of files, and begins those of objects, that are written where a store has no multipart upload."""
 
+AnswerT = TypeVar("AnswerT")
+
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+_UNFINISHED_FILE = re.compile(r"\.[0-9a-f]{32}" + re.escape(UNFINISHED))
+UPLOAD_NUMBER = re.compile(r"[0-9a-f]{32}")
+"""Names an upload in the folder of unfinished ones."""
 
 
 class StoredFile(NamedTuple):
@@ -73,12 +78,8 @@ class FileStore(ABC):
 
     async def listed(self, prefix: str) -> AsyncGenerator[StoredFile, None]:
         """``files``, with the time limit for each answer."""
-        async with contextlib.aclosing(self.files(prefix)) as files:
-            while True:
-                async with limited():
-                    file = await anext(files, None)
-                if file is None:
-                    return
+        async with contextlib.aclosing(each_limited(self.files(prefix))) as files:
+            async for file in files:
                 yield file
 
     @abstractmethod
@@ -101,6 +102,13 @@ class FileStore(ABC):
     async def abort(self, upload: dict[str, Any]) -> None:
         """Removes what was written, but no file that was committed. May be repeated."""
 
+    @abstractmethod
+    def uploads(self, prefix: str, is_ours: Callable[[str], bool]) -> AsyncGenerator[tuple[int, dict[str, Any]], None]:
+        """Uploads that were neither committed nor aborted, each with the time at which it was begun or last written
+        to, in microseconds since 1970, and as much of its JSON as identifies it and ``abort`` needs. The prefix ends
+        with a slash or is empty. It and ``is_ours`` choose by the names of files where uploads of other programs
+        look like ours; elsewhere there may be more than those with the prefix."""
+
 
 @contextlib.asynccontextmanager
 async def limited(*, sends: bool = False) -> AsyncIterator[None]:
@@ -112,6 +120,18 @@ async def limited(*, sends: bool = False) -> AsyncIterator[None]:
     except TimeoutError:
         text = f"The store does not answer within {seconds:g} seconds."
         raise DeliveryError(Reason.TIMEOUT, text, retryable=True) from None
+
+
+async def each_limited(answers: AsyncGenerator[AnswerT, None]) -> AsyncGenerator[AnswerT, None]:
+    """The same, with the time limit for each."""
+    async with contextlib.aclosing(answers):
+        while True:
+            async with limited():
+                try:
+                    answer = await anext(answers)
+                except StopAsyncIteration:
+                    return
+            yield answer
 
 
 @contextlib.asynccontextmanager
@@ -166,6 +186,18 @@ def is_text(name: str) -> bool:
         log.warning("A file is left out since its name is not UTF-8: %s", name.encode(errors="backslashreplace"))
         return False
     return True
+
+
+async def unfinished_files(store: FileStore, folder: str) -> AsyncGenerator[StoredFile, None]:
+    """Where unfinished files are named so: those in the folder and below, and in the folders that it is in, which have
+    them while it does not exist yet."""
+    parts = folder.rstrip("/").split("/") if folder else []
+    above = [joined("/".join(parts[:depth]), ".") for depth in range(len(parts))]
+    for prefix in [*above, folder]:
+        async with contextlib.aclosing(store.files(prefix)) as files:
+            async for file in files:
+                if _UNFINISHED_FILE.fullmatch(file.name.rpartition("/")[2]):
+                    yield file
 
 
 def joined(folder: str, name: str) -> str:
