@@ -2988,6 +2988,14 @@ export interface components {
              * @default false
              */
             manifest_file: boolean;
+            /**
+             * Marker file
+             * @description Name of an empty file that is stored beside each file once that and its manifest are there, so that who fetches files can wait for it. {name} is the file's name, {stem} the name without its extension. Without it, there are no markers.
+             * @default
+             * @example {name}.done
+             * @example _SUCCESS
+             */
+            marker: string;
         };
         ExportPreview: {
             columns: string[];
