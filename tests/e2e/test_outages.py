@@ -1,6 +1,7 @@
 """Servers stopped while the platform runs: it reports which, and recovers automatically."""
 
 import time
+from typing import Any
 
 import pytest
 
@@ -61,11 +62,19 @@ def test_a_stop_and_start_keeps_everything(installation: Installation, inbox: Re
     pipeline = installation.publish_pipeline(name(), inbox.url)
     wait_until(lambda: installation.post(pipeline, order(0))[0] == 202)
     sent = installation.accepted(pipeline, map(order, range(100)))
-    before = installation.api("GET", "pipelines/")[1]
+
+    def kept() -> list[dict[str, Any]]:
+        """Without how each pipeline is at the moment."""
+        return [
+            {name: value for name, value in one.items() if name != "status"}
+            for one in installation.api("GET", "pipelines/")[1]["results"]
+        ]
+
+    before = kept()
     installation.down()
     assert installation.spark() is None
     installation.up()
-    assert installation.api("GET", "pipelines/")[1] == before
+    assert kept() == before
     sent += installation.accepted(pipeline, map(order, range(100)))
     wait_until(lambda: set(sent) <= set(ids(inbox)))
     assert max(ids(inbox).values()) == 1  # a clean stop delivers nothing twice

@@ -1,4 +1,4 @@
-import { Alert, Anchor, Button, Card, Grid, Group, Stack, Text, TextInput, Title } from '@mantine/core'
+import { Alert, Anchor, Button, Card, Fieldset, Grid, Group, Stack, Text, TextInput, Title } from '@mantine/core'
 import { IconAlertTriangle, IconCircleCheck } from '@tabler/icons-react'
 import { useMemo, useState } from 'react'
 import { useTranslation } from 'react-i18next'
@@ -153,52 +153,54 @@ function ConnectorForm(props: ConnectorFormProps) {
               {text(problem)}
             </Alert>
           )}
-          <TextInput
-            id={nameId}
-            label={t('common.name')}
-            required
-            mb="md"
-            value={draft.name}
-            error={errors.name?.join(' ')}
-            onChange={({ currentTarget: { value: name } }) => change({ name })}
-          />
-          <SchemaForm
-            key={restored}
-            id="connection"
-            schema={type.connection_schema}
-            value={draft.connection}
-            onChange={(connection, isTyped) => (isTyped ? change({ connection }) : setDraft((before) => ({ ...before, connection })))}
-            onSubmit={submit}
-            errors={below(errors, 'connection')}
-          >
-            {test.data && (
-              <Alert
-                color={test.data.doubtful ? 'yellow' : 'green'}
-                icon={test.data.doubtful ? <IconAlertTriangle /> : <IconCircleCheck />}
-                mt="md"
-                role="status"
-              >
-                {text(test.data.detail)}
-              </Alert>
-            )}
-            {mayEdit && (
-              <Group justify="flex-end" mt="lg">
-                <Button
-                  variant="default"
-                  loading={test.isPending}
-                  onClick={() => {
-                    setErrors({})
-                    test.mutate(draft, { onError: failed })
-                  }}
+          <Fieldset variant="unstyled" disabled={!mayEdit}>
+            <TextInput
+              id={nameId}
+              label={t('common.name')}
+              required
+              mb="md"
+              value={draft.name}
+              error={errors.name?.join(' ')}
+              onChange={({ currentTarget: { value: name } }) => change({ name })}
+            />
+            <SchemaForm
+              key={restored}
+              id="connection"
+              schema={type.connection_schema}
+              value={draft.connection}
+              onChange={(connection, isTyped) => (isTyped ? change({ connection }) : setDraft((before) => ({ ...before, connection })))}
+              onSubmit={submit}
+              errors={below(errors, 'connection')}
+            >
+              {test.data && (
+                <Alert
+                  color={test.data.doubtful ? 'yellow' : 'green'}
+                  icon={test.data.doubtful ? <IconAlertTriangle /> : <IconCircleCheck />}
+                  mt="md"
+                  role="status"
                 >
-                  {t('connectors.test')}
-                </Button>
-                <Button type="submit" loading={save.isPending}>
-                  {t('common.save')}
-                </Button>
-              </Group>
-            )}
-          </SchemaForm>
+                  {text(test.data.detail)}
+                </Alert>
+              )}
+              {mayEdit && (
+                <Group justify="flex-end" mt="lg">
+                  <Button
+                    variant="default"
+                    loading={test.isPending}
+                    onClick={() => {
+                      setErrors({})
+                      test.mutate(draft, { onError: failed })
+                    }}
+                  >
+                    {t('connectors.test')}
+                  </Button>
+                  <Button type="submit" loading={save.isPending}>
+                    {t('common.save')}
+                  </Button>
+                </Group>
+              )}
+            </SchemaForm>
+          </Fieldset>
         </Card>
       </Grid.Col>
       <Grid.Col span={{ base: 12, lg: 4 }}>
