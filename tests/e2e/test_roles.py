@@ -28,6 +28,8 @@ ADMINS = {"Create API key"}
 
 _ALLOWED: dict[str, set[str]] = {"viewer": set(), "operator": OPERATORS, "editor": OPERATORS | EDITORS}
 _ALL = OPERATORS | EDITORS | ADMINS
+_LATER = {"Open circuit breaker", "Plan", "Restore as draft"}
+"""Those that a page offers after a further step, such as a typed text or an opened version."""
 
 
 @dataclass
@@ -97,12 +99,12 @@ def test_nobody_sees_a_button_that_the_server_would_refuse(
     refused = {path: names - _ALLOWED[role] for path, names in found.items() if names - _ALLOWED[role]}
     assert refused == {}
     # What a role may do is offered somewhere: the names above are those that the buttons have.
-    assert set().union(*found.values()) == _ALLOWED[role]
+    assert set().union(*found.values()) >= _ALLOWED[role] - _LATER
 
 
 def test_an_admin_sees_what_all_others_see_and_more(page: Page, installation: Installation, things: Things) -> None:
     sign_in(page, installation)
-    assert set().union(*offered(page, things.pages).values()) >= _ALL
+    assert set().union(*offered(page, things.pages).values()) >= _ALL - _LATER
 
 
 def test_a_viewer_is_told_where_a_page_is_not_for_them_and_refused_by_the_server(

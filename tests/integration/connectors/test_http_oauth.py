@@ -18,6 +18,7 @@ from backend.domain.transforms.call import Call
 from backend.network import http_client
 from backend.network.outbound import OutboundPolicy
 from tests.integration.connectors.suites import DeliverBatchSuite, DeliverSuite, Server, message
+from tests.integration.connectors.suites.calls import METADATA
 from tests.token_server import CLIENT_SECRET, Issuer, protected
 from tests.waiting import LIMIT_SECONDS
 
@@ -218,6 +219,6 @@ async def test_a_call_has_a_token() -> None:
         )
         connection = {"url": api.url, "authentication": issuer.authentication()}
         system = System(step, RuntimeConnector(type="http", connection=connection))
-        assert await system.ask(system.request({})) == b'{"ok": true}'
+        assert await system.ask(system.request({}, METADATA)) == b'{"ok": true}'
         await system.close()
         assert len(issuer.tokens) == 1

@@ -26,7 +26,7 @@ from backend.domain.masking import secret_values
 from backend.domain.transforms.call import Call
 from tests.certificates import Authority
 from tests.integration.connectors.suites import CallSuite, DeliverBatchSuite, DeliverSuite, Server, message
-from tests.integration.connectors.suites.calls import Answers
+from tests.integration.connectors.suites.calls import METADATA, Answers
 from tests.receiver import Receiver, receiver
 from tests.token_server import protected
 
@@ -163,7 +163,7 @@ async def call(connection: dict[str, Any]) -> None:
     fields = {"type": "call", "connector": "0190b5a0-0000-7000-8000-000000000000", "name": "price", "to": "price"}
     system = System(Call.model_validate(fields), RuntimeConnector(type="http", connection=connection))
     try:
-        await system.ask(system.request({}))
+        await system.ask(system.request({}, METADATA))
     finally:
         await system.close()
 

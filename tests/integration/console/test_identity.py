@@ -25,6 +25,7 @@ from backend.domain.connector import RuntimeConnector
 from backend.domain.transforms.call import Call
 from tests import factories
 from tests.infra import KEYCLOAK_REALM
+from tests.integration.connectors.suites.calls import METADATA
 from tests.keycloak import Keycloak, keycloak
 from tests.waiting import LIMIT_SECONDS, wait_until
 
@@ -263,6 +264,6 @@ async def test_an_api_of_the_provider_is_called_with_client_credentials(keycloak
     connection = {"url": openid, "authentication": {"type": "oauth", "token_url": f"{openid}/token", **client}}
     step = {"type": "call", "connector": str(uuid4()), "name": "who", "to": "who", "options": {"path": "/userinfo"}}
     system = System(Call.model_validate(step), RuntimeConnector(type="http", connection=connection))
-    answer = json.loads(await system.ask(system.request({})))
+    answer = json.loads(await system.ask(system.request({}, METADATA)))
     await system.close()
     assert answer["preferred_username"] == "service-account-machine"
