@@ -14,7 +14,7 @@ from tests.installation import Installation
 from tests.waiting import LIMIT_SECONDS, PATIENCE, wait_until
 
 _AXE = FRONTEND / "node_modules/axe-core/axe.min.js"
-_AXE_TAGS = ["wcag2a", "wcag2aa", "wcag21aa", "wcag22aa"]
+_AXE_TAGS = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"]
 
 FLAGS = [
     "--no-sandbox",

@@ -222,7 +222,7 @@ def test_steps_are_tried_on_a_message_and_kept_by_an_example(page: Page, install
         expect(page.get_by_text("As expected")).to_be_visible()
         # Path fields suggest the messages' fields; an invalid step is reported at the example.
         flow = page.get_by_role("group", name="Flow of messages")
-        flow.get_by_role("button", name="Set, source").click()
+        flow.get_by_role("button", name="Set source").click()
         expect(page.get_by_text("After", exact=True)).to_be_visible()
         path = page.locator("#config_transforms_0_path")
         path.fill("i")

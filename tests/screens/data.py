@@ -103,6 +103,12 @@ def _create(installation: Installation, url: str) -> Data:
         config = {"outputs": [{"name": "erp", "connector": erp}]}
         installation.create("pipelines/", {"name": f"Stock of warehouse {number + 1}", "config": config})
     installation.manage_in("shell", "-c", f"from tests.screens.past import write; write({healthy!r}, {failing!r})")
+    statements = (
+        "CREATE STREAM visits (visitor VARCHAR KEY, page VARCHAR, seconds INT) WITH (kafka_topic = 'visits', "
+        "partitions = 3); CREATE TABLE visitors (visitor VARCHAR PRIMARY KEY, name VARCHAR) WITH (kafka_topic = "
+        "'visitors', partitions = 3); SHOW STREAMS;"
+    )
+    installation.create("sql/", {"text": statements})
     return Data(healthy, failing, draft, erp, message, *_collections(installation, url))
 
 

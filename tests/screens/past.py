@@ -15,6 +15,7 @@ from backend.apps.collections.selectors import collection_store
 from backend.apps.connectors.models import Connector
 from backend.apps.deliveries.models import Attempt, DeadLetter, OutputEvent
 from backend.apps.deliveries.partitions import partitions_ensure
+from backend.apps.exports.models import Export, StagedPart
 from backend.apps.monitoring.models import CountMinute
 from backend.apps.pipelines.models import Pipeline
 from backend.apps.usage.models import UsageMinute
@@ -41,6 +42,7 @@ def write(healthy: str, failing: str) -> None:
         _counts(pipeline, outputs, share, now)
         _usage(Pipeline.objects.get(pk=pipeline), outputs, now)
     _failures(Pipeline.objects.get(pk=failing), now)
+    _exports(Pipeline.objects.get(pk=failing), now)
     if not Workspace.objects.filter(slug=EMPTY).exists():
         admin = User.objects.filter(is_superuser=True).earliest("pk")
         workspace_create(slug=EMPTY, name="Nothing yet", admin=admin)
@@ -174,3 +176,44 @@ def _failures(pipeline: Pipeline, now: datetime) -> None:
     for number in range(12):
         at = (now - timedelta(minutes=number)).isoformat().replace("+00:00", "Z")
         redis_client().rpush(keys.errors(str(pipeline.pk)), json.dumps(error | {"at": at, "message_id": str(uuid7())}))
+
+
+def _exports(pipeline: Pipeline, now: datetime) -> None:
+    """Of the output ``erp``: files that were stored, one that is written, one that waits and one that fails; and
+    messages that are in no file yet."""
+    state = Export.State
+    common = {"workspace_id": pipeline.workspace_id, "pipeline_id": pipeline.pk, "output": "erp", "version": 1}
+    StagedPart.objects.create(**common, path=f"{pipeline.pk}/1.parquet", rows=1834, bytes=1834 * 412)
+    unlike = {
+        0: {"state": state.STAGED},
+        1: {"state": state.WRITING, "written_rows": 31_200},
+        2: {
+            "state": state.FAILED,
+            "reason": "unreachable",
+            "error": "The server files.example.com cannot be reached: connection refused.",
+            "failures": 5,
+            "due_at": now + timedelta(minutes=20),
+        },
+    }
+    shown = [[f'"A-{number}"', str(3.5 + number), '"Ana"'] for number in range(5)]
+    for back in range(30):
+        made = now - timedelta(hours=back)
+        number, rows = 30 - back, 30 * _rate(made)
+        stored = {
+            "state": state.COMMITTED,
+            "written_rows": rows,
+            "committed_at": made + timedelta(seconds=41),
+            "closed_at": made + timedelta(seconds=41),
+            "manifest": {"rows": rows, "bytes": 96 * rows, "format": "csv", "compression": "gzip"},
+            "preview": {"columns": ["order", "amount", "customer"], "rows": shown},
+        }
+        export = Export.objects.create(
+            **common,
+            number=number,
+            path=f"customers/{made:%Y/%m/%d}/customers-{number:05}.csv.gz",
+            rows=rows,
+            bytes=412 * rows,
+            slices=[],
+            **unlike.get(back, stored),
+        )
+        Export.objects.filter(pk=export.pk).update(created_at=made)

@@ -43,7 +43,7 @@ export function Shell() {
       <div className={classes.shell}>
         <Group component="header" className={classes.header} justify="space-between" wrap="nowrap">
           <Group gap="sm" wrap="nowrap">
-            <Burger opened={opened} onClick={toggle} hiddenFrom="sm" size="sm" aria-label={t('nav.menu')} aria-expanded={opened} />
+            <Burger opened={opened} onClick={toggle} hiddenFrom="md" size="sm" aria-label={t('nav.menu')} aria-expanded={opened} />
             <Group component={Link} {...{ to: '/' }} gap={8} wrap="nowrap" c="inherit" td="none">
               <Logo />
               <Text fw={700} size="lg" visibleFrom="xs">

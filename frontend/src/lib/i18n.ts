@@ -1,7 +1,7 @@
 import i18next from 'i18next'
 import { initReactI18next } from 'react-i18next'
 
-import { setServerTexts } from '@/lib/texts'
+import { loadServerTexts, serverTextsLoaded } from '@/lib/texts'
 import en from '@/locales/en.json'
 
 export const languages = { en: 'English', 'pt-BR': 'Português (Brasil)' }
@@ -24,12 +24,12 @@ i18next.on('languageChanged', (language) => {
   document.documentElement.lang = language
 })
 
-/** Shows the console in a language, whose texts are loaded when they are first needed. */
+/** Shows the console in a language, whose texts are loaded when they are first needed: those of the server later. */
 async function showLanguage(language: Language): Promise<void> {
   if (language === 'pt-BR') {
-    const [texts, forms] = await Promise.all([import('@/locales/pt-BR.json'), import('@/locales/forms.pt-BR.json')])
+    const texts = await import('@/locales/pt-BR.json')
     i18next.addResourceBundle('pt-BR', 'translation', texts.default)
-    setServerTexts('pt-BR', forms.default)
+    loadServerTexts('pt-BR', import('@/locales/forms.pt-BR.json').then((forms) => forms.default))
   }
   await i18next.changeLanguage(language)
 }
@@ -37,6 +37,7 @@ async function showLanguage(language: Language): Promise<void> {
 export async function chooseLanguage(language: Language): Promise<void> {
   localStorage.setItem('language', language)
   await showLanguage(language)
+  await serverTextsLoaded()
 }
 
 /** The language that was chosen here before, else the browser's. */

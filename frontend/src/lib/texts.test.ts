@@ -2,7 +2,7 @@ import { expect, test } from 'vitest'
 
 import formsPtBR from '@/locales/forms.pt-BR.json'
 
-import { translator } from './texts'
+import { loadServerTexts, serverTextsLoaded, translator } from './texts'
 
 const t = translator({
   'HTTP method.': 'Método HTTP.',
@@ -26,4 +26,9 @@ test('a placeholder stands for any words, and the longest text wins', () => {
 test('a translation uses no placeholder that its English text lacks', () => {
   const names = (text: string) => [...text.matchAll(/{{\w+}}/g)].map(([placeholder]) => placeholder)
   for (const [english, text] of Object.entries(formsPtBR)) expect(names(english)).toEqual(expect.arrayContaining(names(text)))
+})
+
+test('a catalogue that cannot be loaded holds nothing up', async () => {
+  loadServerTexts('pt-BR', Promise.reject(new Error('The file is gone.')))
+  await expect(serverTextsLoaded()).resolves.toBeUndefined()
 })

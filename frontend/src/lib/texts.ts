@@ -1,4 +1,4 @@
-import { useCallback } from 'react'
+import { useSyncExternalStore } from 'react'
 import { getI18n, useTranslation } from 'react-i18next'
 
 /** Gives the present language's text for an English one that the server sent. */
@@ -44,21 +44,37 @@ function namesIn(english: string): string[] {
 }
 
 const translators: Record<string, Translate> = {}
+const listeners = new Set<() => void>()
+let loaded: Promise<void> = Promise.resolve()
 
-/** English texts are their own keys: what a catalogue lacks stays English. */
-export function setServerTexts(language: string, catalogue: Record<string, string>): void {
-  translators[language] ??= translator(catalogue)
+/**
+ * Translates the server's texts once the language's catalogue has come. English texts are their own keys: what a
+ * catalogue lacks, or one that cannot be loaded, stays English.
+ */
+export function loadServerTexts(language: string, catalogue: Promise<Record<string, string>>): void {
+  const translate = async () => {
+    translators[language] ??= translator(await catalogue)
+    for (const listener of listeners) listener()
+  }
+  loaded = translate().catch(() => undefined)
 }
 
-function translated(text: string, language: string): string {
-  return translators[language]?.(text) ?? text
+/** Settles when the texts that were asked for last are there, or are not to be had. */
+export const serverTextsLoaded = () => loaded
+
+function subscribe(listener: () => void): () => void {
+  listeners.add(listener)
+  return () => listeners.delete(listener)
 }
 
-/** For texts that a page shows; it changes with the language. */
+/** For texts that a page shows; it changes with the language, and when the language's catalogue has come. */
 export function useServerTexts(): Translate {
-  const { i18n: current } = useTranslation()
-  return useCallback((text: string) => translated(text, current.language), [current.language])
+  const { language } = useTranslation().i18n
+  const translate = useSyncExternalStore(subscribe, () => translators[language])
+  return translate ?? unchanged
 }
+
+const unchanged: Translate = (text) => text
 
 /** For texts outside pages, in the language of the moment. */
-export const serverText: Translate = (text) => translated(text, getI18n().language)
+export const serverText: Translate = (text) => translators[getI18n().language]?.(text) ?? text

@@ -38,7 +38,7 @@ function ObjectFieldTemplate(props: ObjectFieldTemplateProps) {
       <TitleFieldTemplate id={titleId(fieldPathId)} title={title} {...{ schema, uiSchema, registry, required }} />
       <DescriptionFieldTemplate
         id={descriptionId(fieldPathId)}
-        description={description ?? ''}
+        description={description === `${title}.` ? '' : (description ?? '')}
         {...{ schema, uiSchema, registry }}
       />
       {shown

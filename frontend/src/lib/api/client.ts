@@ -1,6 +1,6 @@
 import createClient, { type Middleware } from 'openapi-fetch'
 
-import { serverText } from '@/lib/texts'
+import { serverText, serverTextsLoaded } from '@/lib/texts'
 
 import { Problem, type ProblemBody } from './problem'
 import type { paths } from './schema'
@@ -24,6 +24,7 @@ const conventions: Middleware = {
       .clone()
       .json()
       .catch(() => ({ title: response.statusText }))) as ProblemBody
+    await serverTextsLoaded()
     throw new Problem(response.status, translated(body))
   },
 }

@@ -76,7 +76,12 @@ function KeyTable({ keys }: { keys: ApiKey[] }) {
       columns={[
         { name: 'name', title: t('common.name'), cell: ({ name }) => name, sortBy: ({ name }) => name, isLead: true },
         { name: 'prefix', title: t('access.key'), cell: ({ prefix }) => `${prefix}…` },
-        { name: 'scopes', title: t('access.mayDo'), cell: ({ scopes }) => scopes.map((scope) => t(`access.scopes.${scope}`)).join(', ') },
+        {
+          name: 'scopes',
+          title: t('access.mayDo'),
+          cell: ({ scopes }) => scopes.map((scope) => t(`access.scopes.${scope}`)).join(', '),
+          isWide: true,
+        },
         {
           name: 'made',
           title: t('access.made'),

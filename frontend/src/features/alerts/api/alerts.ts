@@ -1,6 +1,7 @@
-import { useMutation, useQuery, useQueryClient } from '@tanstack/react-query'
+import { useInfiniteQuery, useMutation, useQuery, useQueryClient } from '@tanstack/react-query'
 
 import { api, dataOf } from '@/lib/api/client'
+import { cursorOf, onlyAtTop } from '@/lib/api/cursor'
 import type { components } from '@/lib/api/schema'
 import { listed } from '@/lib/queries/listing'
 
@@ -10,11 +11,17 @@ export type AlertRuleDraft = components['schemas']['AlertRuleRequest']
 
 const keys = { alerts: ['alerts'], rules: ['alert-rules'] }
 
+const pageSize = 25
+
+/** Open and resolved ones, newest first. */
 export function useAlerts() {
-  return useQuery({
+  return useInfiniteQuery({
     queryKey: keys.alerts,
-    queryFn: async () => (await dataOf(api.GET('/api/v1/alerts/', { params: { query: { page_size: 100 } } }))).results,
-    refetchInterval: 5000,
+    initialPageParam: '',
+    queryFn: ({ pageParam }) =>
+      dataOf(api.GET('/api/v1/alerts/', { params: { query: { page_size: pageSize, ...(pageParam && { cursor: pageParam }) } } })),
+    getNextPageParam: (page) => cursorOf(page.next),
+    refetchInterval: onlyAtTop(5000),
   })
 }
 

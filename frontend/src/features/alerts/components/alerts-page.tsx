@@ -6,6 +6,7 @@ import { useTranslation } from 'react-i18next'
 import { ConfirmButton } from '@/components/confirm-button'
 import { DataTable } from '@/components/data-table'
 import { ListExtent } from '@/components/list-extent'
+import { LoadMore } from '@/components/load-more'
 import { Page } from '@/components/page'
 import { SearchInput } from '@/components/search-input'
 import { Empty, Loaded } from '@/components/states'
@@ -36,9 +37,9 @@ export function AlertsPage() {
             {t('alerts.history')}
           </Title>
           <Loaded query={alertsQuery}>
-            {(alerts) =>
-              alerts.length ? (
-                <AlertTable alerts={alerts} />
+            {({ pages }) =>
+              pages.some(({ results }) => results.length) ? (
+                <AlertTable alerts={pages.flatMap(({ results }) => results)} />
               ) : (
                 <Text size="sm" c="dimmed" py="md">
                   {t('alerts.none')}
@@ -46,6 +47,7 @@ export function AlertsPage() {
               )
             }
           </Loaded>
+          <LoadMore query={alertsQuery} isByHand />
         </Card>
         <Card withBorder>
           <Title order={2} size="h5" mb="sm">
@@ -141,7 +143,7 @@ function RuleTable({ rules, onEdit }: { rules: AlertRule[]; onEdit: (rule: Alert
       ) : undefined}
       columns={[
         { name: 'name', title: t('common.name'), cell: ({ name }) => name, sortBy: ({ name }) => name, isLead: true },
-        { name: 'kind', title: t('alerts.kind'), cell: ({ kind }) => t(`alerts.kinds.${kind}`) },
+        { name: 'kind', title: t('alerts.kind'), cell: ({ kind }) => t(`alerts.kinds.${kind}`), isWide: true },
         { name: 'state', title: t('common.status'), cell: ({ enabled }) => t(enabled ? 'alerts.on' : 'alerts.off') },
       ]}
     />

@@ -8,7 +8,7 @@ import { Figure } from '@/components/figure'
 import { LoadedPage, Page } from '@/components/page'
 import { Loaded } from '@/components/states'
 import { ThroughputCard } from '@/components/throughput-card'
-import { useBacklogs, useThroughput } from '@/features/overview/api/overview'
+import { useThroughput } from '@/features/overview/api/overview'
 import { Backlogs, MonthUsage, RateLimits, RecentChanges } from '@/features/overview/components/asides'
 import { Needs } from '@/features/overview/components/needs'
 import { count, perSecond } from '@/lib/format'
@@ -88,10 +88,10 @@ function HealthLine({ needs, pipelines }: { needs: number; pipelines: number }) 
 
 function Figures({ deadLetters }: { deadLetters: number }) {
   const { t, i18n } = useTranslation()
-  const { rates } = useLive()
-  const backlogs = useBacklogs()
+  const { rates, waiting } = useLive()
   const rate = (value: number | undefined) => (value === undefined ? '–' : t('pipelines.ratePerSecond', { rate: perSecond(value, i18n.language) }))
-  const waiting = backlogs.data?.reduce((sum, { lag }) => sum + (lag ?? 0), 0)
+  // Without news of the last minutes nothing happened, and nothing waits.
+  const messages = waiting?.messages ?? (rates ? 0 : undefined)
   return (
     <SimpleGrid cols={{ base: 2, md: 4 }}>
       <Figure label={t('pipelines.nowIn')} value={rate(rates?.accepted)} note={t('overview.window')} isLive />
@@ -104,8 +104,9 @@ function Figures({ deadLetters }: { deadLetters: number }) {
       />
       <Figure
         label={t('pipelines.waiting')}
-        value={waiting === undefined ? '–' : count(waiting, i18n.language)}
+        value={messages === undefined ? '–' : count(messages, i18n.language)}
         note={t('overview.waitingNote')}
+        isLive
       />
     </SimpleGrid>
   )

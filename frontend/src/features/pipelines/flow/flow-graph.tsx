@@ -1,13 +1,13 @@
 import '@xyflow/react/dist/style.css'
 
-import { useComputedColorScheme } from '@mantine/core'
+import { useComputedColorScheme, VisuallyHidden } from '@mantine/core'
 import { useElementSize } from '@mantine/hooks'
 import { Controls, Handle, Position, ReactFlow, ReactFlowProvider, useReactFlow, useStore, type Edge, type Node, type NodeProps } from '@xyflow/react'
 import { useEffect, useMemo, useState, type KeyboardEvent, type ReactNode } from 'react'
 import { useTranslation } from 'react-i18next'
 
 import classes from './flow.module.css'
-import { layoutOf, placeAt } from './layout'
+import { branchIndent, layoutOf, placeAt } from './layout'
 import type { Part } from './parts'
 
 type Tone = 'red' | 'yellow' | 'green'
@@ -38,6 +38,9 @@ interface NodeData extends Record<string, unknown> {
   kind: Part['kind'] | 'frame'
   isSelected: boolean
   isVertical: boolean
+  isBranch: boolean
+  /** What flows to a branch, whose line has no room for it. */
+  rate?: string
   onSelect: () => void
   onStep?: (by: number) => void
 }
@@ -74,6 +77,7 @@ function Canvas({ parts, looks, rates, selected, onSelect, onMove }: FlowProps) 
       const box = layout.boxes.get(path) ?? { x: 0, y: 0, width: 0, height: 0 }
       const index = Number(path.split('.')[1])
       const isStep = kind === 'step'
+      const isBranch = layout.isBranched && isEnd(kind)
       return {
         id: path,
         type: 'part',
@@ -87,13 +91,15 @@ function Canvas({ parts, looks, rates, selected, onSelect, onMove }: FlowProps) 
           kind,
           isSelected: selected === path,
           isVertical,
+          isBranch,
+          rate: isBranch ? rates?.get(path) : undefined,
           onSelect: () => onSelect(path),
           onStep: isStep && onMove ? (by) => onMove(index, Math.min(Math.max(index + by, 0), steps - 1)) : undefined,
         },
       }
     })
-  }, [parts, layout, looks, selected, isVertical, hasFrame, dragged, onSelect, onMove, steps])
-  const edges = useMemo(() => edgesOf(parts, hasFrame, rates), [parts, hasFrame, rates])
+  }, [parts, layout, looks, rates, selected, isVertical, hasFrame, dragged, onSelect, onMove, steps])
+  const edges = useMemo(() => edgesOf(parts, hasFrame, layout.isBranched, rates), [parts, hasFrame, layout, rates])
 
   return (
     <div ref={ref} className={classes.canvas} style={{ height }} role="group" aria-label={t('flow.label')}>
@@ -144,15 +150,18 @@ function Fitted({ by }: { by: string }) {
   return null
 }
 
-function edgesOf(parts: Part[], hasFrame: boolean, rates: Map<string, string> | undefined): Edge[] {
+/** Whether messages go to it when they have passed the steps. */
+const isEnd = (kind: NodeData['kind']) => kind !== 'step' && kind !== 'input' && kind !== 'frame'
+
+function edgesOf(parts: Part[], hasFrame: boolean, isBranched: boolean, rates: Map<string, string> | undefined): Edge[] {
   const steps = parts.filter(({ kind }) => kind === 'step')
-  const ends = parts.filter(({ kind }) => kind !== 'step' && kind !== 'input')
+  const ends = parts.filter(({ kind }) => isEnd(kind))
   const chain = steps.slice(1).map(({ path }, index) => edge(steps[index]?.path ?? '', path))
   const source = hasFrame ? 'transforms' : 'input'
   return [
     ...(hasFrame ? [edge('input', 'transforms', rates?.get('transforms'))] : []),
     ...chain.map((link) => ({ ...link, type: 'straight', sourceHandle: 'down', targetHandle: 'up', zIndex: 1 })),
-    ...ends.map(({ path }) => edge(source, path, rates?.get(path))),
+    ...ends.map(({ path }) => (isBranched ? branch(source, path) : edge(source, path, rates?.get(path)))),
   ]
 }
 
@@ -160,8 +169,12 @@ function edge(source: string, target: string, label?: string): Edge {
   return { id: `${source} ${target}`, source, target, label, sourceHandle: 'out', targetHandle: 'in', focusable: false, labelBgPadding: [6, 3] }
 }
 
+function branch(source: string, target: string): Edge {
+  return { ...edge(source, target), type: 'smoothstep', sourceHandle: 'branches' }
+}
+
 function PartNode({ data }: NodeProps<Node<NodeData>>) {
-  const { look, kind, isSelected, isVertical, onSelect, onStep } = data
+  const { look, kind, isSelected, isVertical, isBranch, rate, onSelect, onStep } = data
   const kindClass = kind === 'step' ? classes.step : kind === 'frame' ? classes.frame : ''
   const move = (event: KeyboardEvent) => {
     const by = { ArrowUp: -1, ArrowDown: 1 }[event.key]
@@ -176,7 +189,8 @@ function PartNode({ data }: NodeProps<Node<NodeData>>) {
       {kind === 'step' && <span className={classes.detail}>{look.detail}</span>}
       {look.state && (
         <span className={classes.state} data-tone={look.state.tone} title={look.state.label}>
-          {look.state.text}
+          <span aria-hidden>{look.state.text}</span>
+          <VisuallyHidden>{look.state.label}</VisuallyHidden>
         </span>
       )}
     </span>
@@ -188,7 +202,6 @@ function PartNode({ data }: NodeProps<Node<NodeData>>) {
         className={`${classes.node} ${kindClass}`}
         data-tone={look.state?.tone}
         aria-pressed={isSelected}
-        aria-label={[look.title, look.detail, look.state?.label].filter(Boolean).join(', ')}
         title={kind === 'step' ? look.detail : undefined}
         onClick={onSelect}
         onKeyDown={move}
@@ -197,11 +210,13 @@ function PartNode({ data }: NodeProps<Node<NodeData>>) {
         {kind !== 'step' && kind !== 'frame' && look.detail && (
           <span className={`${classes.line} ${classes.detail}`}>
             <span>{look.detail}</span>
+            {rate && <span className={classes.state}>{rate}</span>}
           </span>
         )}
       </button>
-      <Handle className={classes.handle} id="in" type="target" position={isVertical ? Position.Top : Position.Left} />
+      <Handle className={classes.handle} id="in" type="target" position={isVertical && !isBranch ? Position.Top : Position.Left} />
       <Handle className={classes.handle} id="out" type="source" position={isVertical ? Position.Bottom : Position.Right} />
+      <Handle className={classes.handle} id="branches" type="source" position={Position.Bottom} style={{ left: branchIndent / 2 }} />
       {kind === 'step' && (
         <>
           <Handle className={classes.handle} id="up" type="target" position={Position.Top} />

@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest'
 
-import { layoutOf, placeAt, stepPitch } from './layout'
+import { branchIndent, layoutOf, placeAt, stepPitch } from './layout'
 import { partsOf } from './parts'
 
 const parts = partsOf({ transforms: [{ type: 'set' }, { type: 'set' }], outputs: [{ name: 'a' }, { name: 'b' }] })
@@ -19,10 +19,15 @@ test('messages flow from left to right, and nothing lies on anything else', () =
   }
 })
 
-test('where there is little room, all stands in one column', () => {
-  const { boxes, width } = layoutOf(parts, true, true)
-  expect(width).toBe(boxes.get('input')?.width)
+test('where there is little room, all stands in one column, and several outputs as branches of it', () => {
+  const { boxes, width, isBranched } = layoutOf(parts, true, true)
+  expect(isBranched).toBe(true)
+  expect(width).toBe((boxes.get('input')?.width ?? NaN) + branchIndent)
+  expect(boxes.get('outputs.0')?.x).toBe(branchIndent)
   expect(boxes.get('outputs.1')?.y).toBeGreaterThan(boxes.get('outputs.0')?.y ?? NaN)
+  const single = layoutOf(partsOf({ outputs: [{ name: 'a' }] }), false, true)
+  expect(single.isBranched).toBe(false)
+  expect(single.width).toBe(boxes.get('input')?.width)
 })
 
 test('a step is dropped at the nearest place of the chain', () => {

@@ -6,6 +6,8 @@ export const stepHeight = 40
 export const stepPitch = 50
 const columnGap = 70
 const rowGap = 18
+/** Where there is little room, those that messages go to are set in by this, as branches of the line beside them. */
+export const branchIndent = 40
 const frameHead = 34
 const framePadding = 12
 
@@ -21,6 +23,8 @@ export interface Layout {
   boxes: Map<string, Box>
   width: number
   height: number
+  /** Whether those that messages go to stand below each other at a line that branches. */
+  isBranched: boolean
 }
 
 /** Left to right in columns (input, steps, where messages go), or all below each other where there is little room. */
@@ -47,15 +51,18 @@ export function layoutOf(parts: Part[], hasFrame: boolean, isVertical: boolean):
       boxes.set(path, { x: frame.x + framePadding, y: frame.y + stepTop(index), width: nodeWidth - 2 * framePadding, height: stepHeight }),
     )
   }
+  const isBranched = isVertical && ends.length > 1
   const first = place(heights.at(-1) ?? 0)
+  const left = first.x + (isBranched ? branchIndent : 0)
   ends.forEach(({ path }, index) =>
-    boxes.set(path, { x: first.x, y: first.y + index * (nodeHeight + rowGap), width: nodeWidth, height: nodeHeight }),
+    boxes.set(path, { x: left, y: first.y + index * (nodeHeight + rowGap), width: nodeWidth, height: nodeHeight }),
   )
   const all = [...boxes.values()]
   return {
     boxes,
     width: Math.max(...all.map(({ x, width }) => x + width)),
     height: Math.max(...all.map(({ y, height }) => y + height)),
+    isBranched,
   }
 }
 
