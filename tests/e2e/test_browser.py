@@ -57,11 +57,11 @@ def test_all_mistakes_are_named_at_once_and_lead_to_their_fields(page: Page, ins
     expect(page.locator("#config_transforms_0_path")).to_be_visible()
     page.get_by_role("button", name="Save").click()
     problems = page.get_by_role("alert").filter(has_text="Correct these fields")
-    named = ["name", "transforms.0.path", "transforms.0.to", "outputs.0.name", "outputs.0.connector"]
+    named = ["Name", "1. Rename › Path", "1. Rename › To", "Not A Name › Name", "Not A Name › Connector"]
     for field in named:
         expect(problems.get_by_role("button", name=field, exact=True)).to_be_visible()
     expect(page.get_by_role("textbox", name="Name").first).to_be_focused()
-    problems.get_by_role("button", name="outputs.0.connector").click()
+    problems.get_by_role("button", name="Not A Name › Connector").click()
     expect(page.locator("#config_outputs_0_connector")).to_be_focused()
     # What was typed is not lost by a click on the navigation.
     page.get_by_role("link", name="Connectors", exact=True).click()

@@ -1,14 +1,15 @@
-import { MantineProvider } from '@mantine/core'
+import { createTheme, MantineProvider, mergeThemeOverrides } from '@mantine/core'
 import { QueryClient, QueryClientProvider } from '@tanstack/react-query'
 import { setNonce } from 'get-nonce'
 import { useNotifications } from '@mantine/notifications'
-import { lazy, Suspense, useState } from 'react'
+import { lazy, Suspense, useMemo, useState } from 'react'
+import { useTranslation } from 'react-i18next'
 import { createBrowserRouter } from 'react-router'
 import { RouterProvider } from 'react-router/dom'
 
 import { AppRoutes } from '@/app/routes'
 import { cssVariables, theme } from '@/app/theme'
-import { Problem } from '@/lib/api/problem'
+import { mayPass } from '@/lib/api/problem'
 import { PreferencesProvider } from '@/lib/preferences'
 
 const Notifications = lazy(async () => ({ default: (await import('@/app/notifications')).Notifications }))
@@ -30,8 +31,7 @@ function Toasts() {
 const queries = new QueryClient({
   defaultOptions: {
     queries: {
-      // An answer of the server does not change by asking again at once; a lost connection may.
-      retry: (failures, error) => failures < 3 && (!(error instanceof Problem) || error.status >= 500),
+      retry: (failures, error) => failures < 3 && mayPass(error),
       refetchOnWindowFocus: true,
     },
   },
@@ -43,9 +43,18 @@ const router = createBrowserRouter([{ path: '*', element: <AppRoutes /> }])
 const nonce = () => document.querySelector<HTMLMetaElement>('meta[name=csp-nonce]')?.content ?? ''
 setNonce(nonce()) // dialogs that lock the page's scrolling ask here
 
+/** The theme, in which the buttons that close a dialog have a name. */
+function useNamedTheme() {
+  const { t } = useTranslation()
+  return useMemo(() => {
+    const named = { defaultProps: { closeButtonProps: { 'aria-label': t('common.close') } } }
+    return mergeThemeOverrides(theme, createTheme({ components: { Modal: named, Drawer: named } }))
+  }, [t])
+}
+
 export function App() {
   return (
-    <MantineProvider theme={theme} cssVariablesResolver={cssVariables} defaultColorScheme="auto" getStyleNonce={nonce}>
+    <MantineProvider theme={useNamedTheme()} cssVariablesResolver={cssVariables} defaultColorScheme="auto" getStyleNonce={nonce}>
       <Toasts />
       <QueryClientProvider client={queries}>
         <PreferencesProvider>

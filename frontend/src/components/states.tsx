@@ -1,9 +1,9 @@
 import { Alert, Button, Center, Skeleton, Stack, Text } from '@mantine/core'
 import { IconAlertTriangle } from '@tabler/icons-react'
-import type { ReactNode } from 'react'
+import { useState, type ReactNode } from 'react'
 import { useTranslation } from 'react-i18next'
 
-import { sentence } from '@/lib/api/problem'
+import { mayPass, sentence } from '@/lib/api/problem'
 
 export interface Query<T> {
   data: T | undefined
@@ -14,12 +14,17 @@ export interface Query<T> {
 /** Loading, failed or loaded: one look of each for the whole console. */
 export function Loaded<T>({ query, children }: { query: Query<T>; children: (data: T) => ReactNode }) {
   const { t } = useTranslation()
+  // Asked again, a query without data has no error until the answer has come: what is wrong is shown meanwhile.
+  const [failure, setFailure] = useState<unknown>(null)
+  const error = query.error ?? (mayPass(failure) ? failure : null)
+  if (query.error && query.error !== failure) setFailure(query.error)
+  if (query.data !== undefined && failure) setFailure(null)
   if (query.data !== undefined) return children(query.data)
-  if (query.error) {
+  if (error) {
     return (
       <Alert color="red" icon={<IconAlertTriangle />} title={t('common.failed')}>
         <Text size="sm" mb="sm">
-          {sentence(query.error)}
+          {sentence(error)}
         </Text>
         <Button size="xs" variant="default" onClick={() => void query.refetch()}>
           {t('common.retry')}

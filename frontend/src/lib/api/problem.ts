@@ -21,6 +21,11 @@ export class Problem extends Error {
   }
 }
 
+/** Whether the same request may succeed later: an answer of the server about it does not change, a lost connection may. */
+export function mayPass(error: unknown): boolean {
+  return error !== null && (!(error instanceof Problem) || error.status >= 500)
+}
+
 /** The errors at one field of a rejected request. */
 export function fieldErrors(error: unknown, field: string): string | undefined {
   return error instanceof Problem ? error.errors[field]?.join(' ') : undefined

@@ -1,4 +1,4 @@
-import { Alert, Button, Card, Code, ScrollArea, SimpleGrid, Stack, Text, Title } from '@mantine/core'
+import { Alert, Button, Card, Code, SimpleGrid, Stack, Text, Title } from '@mantine/core'
 import { IconAlertTriangle } from '@tabler/icons-react'
 import { useTranslation } from 'react-i18next'
 import { Link, useParams } from 'react-router'
@@ -8,6 +8,7 @@ import { DataTable } from '@/components/data-table'
 import { Facts, type Fact } from '@/components/facts'
 import { Figure } from '@/components/figure'
 import { Page } from '@/components/page'
+import { Scrolled } from '@/components/scrolled'
 import { Loaded } from '@/components/states'
 import { Time } from '@/components/time'
 import { moment, useCollection, type CollectionDetail } from '@/features/collections/api/collections'
@@ -129,9 +130,9 @@ function Configuration({ collection }: { collection: CollectionDetail }) {
         {t('collections.schema')}
       </Text>
       {collection.avro_schema ? (
-        <ScrollArea.Autosize mah={280}>
+        <Scrolled mah={280} label={t('collections.schema')}>
           <Code block>{JSON.stringify(collection.avro_schema, null, 2)}</Code>
-        </ScrollArea.Autosize>
+        </Scrolled>
       ) : (
         <Text size="sm" c="dimmed">
           {t('collections.noSchema')}

@@ -1,4 +1,4 @@
-import { Alert, Badge, Button, Card, Code, Drawer, Group, ScrollArea, Select, Stack, Text, TextInput, Title, UnstyledButton } from '@mantine/core'
+import { Alert, Badge, Button, Card, Code, Drawer, Group, Select, Stack, Text, TextInput, Title, UnstyledButton } from '@mantine/core'
 import { useDebouncedCallback } from '@mantine/hooks'
 import { IconSearch, IconTrash } from '@tabler/icons-react'
 import { useState } from 'react'
@@ -6,6 +6,7 @@ import { useTranslation } from 'react-i18next'
 
 import { DataTable } from '@/components/data-table'
 import { Facts, type Fact } from '@/components/facts'
+import { Scrolled } from '@/components/scrolled'
 import { Empty, Loaded } from '@/components/states'
 import { Time } from '@/components/time'
 import { moment, useDocuments, type CollectionDetail, type CollectionDocument } from '@/features/collections/api/collections'
@@ -160,9 +161,9 @@ function Detail({ document, language }: { document: CollectionDocument; language
       <Text fw={600} size="sm">
         {t('collections.value')}
       </Text>
-      <ScrollArea.Autosize mah={420}>
+      <Scrolled mah={420} label={t('collections.value')}>
         <Code block>{document.value}</Code>
-      </ScrollArea.Autosize>
+      </Scrolled>
       {document.encoding === 'base64' && <Note>{t('collections.base64')}</Note>}
       {document.is_cut && <Note>{t('collections.cut')}</Note>}
     </Stack>

@@ -1,9 +1,10 @@
-import { Anchor, Button, Code, Group, ScrollArea, Stack, Text } from '@mantine/core'
+import { Anchor, Button, Code, Group, Stack, Text } from '@mantine/core'
 import { useState } from 'react'
 import { useTranslation } from 'react-i18next'
 import { Link } from 'react-router'
 
 import { Facts, type Fact } from '@/components/facts'
+import { Scrolled } from '@/components/scrolled'
 import { Loaded } from '@/components/states'
 import { Time } from '@/components/time'
 import { useAttempts, useDeadLetter } from '@/features/deliveries/api/deliveries'
@@ -35,6 +36,7 @@ export function DeadLetterDetail({ id }: { id: string }) {
   return (
     <Loaded query={query}>
       {(letter) => {
+        const payload = t('deadLetters.payload', { size: bytes(letter.body_bytes, i18n.language), type: letter.content_type })
         const facts: Fact[] = [
           [t('common.status'), <StateBadge key="state" state={letter.state} />],
           [t('pipelines.reason'), reasonLabel(t, letter.reason)],
@@ -65,11 +67,11 @@ export function DeadLetterDetail({ id }: { id: string }) {
             )}
             <Facts facts={facts} />
             <Text fw={600} size="sm">
-              {t('deadLetters.payload', { size: bytes(letter.body_bytes, i18n.language), type: letter.content_type })}
+              {payload}
             </Text>
-            <ScrollArea.Autosize mah={280}>
+            <Scrolled mah={280} label={payload}>
               <Code block>{letter.body_is_base64 ? letter.body : pretty(letter.body)}</Code>
-            </ScrollArea.Autosize>
+            </Scrolled>
             {letter.message_id && <Attempts messageId={letter.message_id} output={letter.output} />}
             {action && (
               <BulkDialog
@@ -95,7 +97,15 @@ function Attempts({ messageId, output }: { messageId: string; output: string }) 
         {t('attempts.title')}
       </Text>
       <Loaded query={attempts}>
-        {({ pages }) => <AttemptTable rows={pages.flatMap((page) => page.results)} brief />}
+        {({ pages }) =>
+          pages.some(({ results }) => results.length) ? (
+            <AttemptTable rows={pages.flatMap((page) => page.results)} brief />
+          ) : (
+            <Text size="sm" c="dimmed">
+              {t('attempts.noneOfMessage')}
+            </Text>
+          )
+        }
       </Loaded>
     </>
   )

@@ -1,9 +1,10 @@
-import { Anchor, Button, Card, Group, List, ScrollArea, SimpleGrid, Stack, Text, Title } from '@mantine/core'
+import { Anchor, Button, Card, Group, List, SimpleGrid, Stack, Text, Title } from '@mantine/core'
 import { useTranslation } from 'react-i18next'
 import { Link } from 'react-router'
 
 import { ConfirmButton } from '@/components/confirm-button'
 import { DataTable } from '@/components/data-table'
+import { Scrolled } from '@/components/scrolled'
 import { Loaded } from '@/components/states'
 import { Time } from '@/components/time'
 import { toastFailed } from '@/components/toasts'
@@ -155,7 +156,7 @@ function Events({ pipeline }: { pipeline: string }) {
       <Loaded query={query}>
         {(events) =>
           events.length ? (
-            <ScrollArea.Autosize mah={420}>
+            <Scrolled mah={420} label={t('outputs.events')}>
               <DataTable
                 label={t('outputs.events')}
                 rows={[...events].sort((a, b) => b.at.localeCompare(a.at))}
@@ -167,7 +168,7 @@ function Events({ pipeline }: { pipeline: string }) {
                   { name: 'cause', title: t('outputs.cause'), cell: ({ cause }) => cause, isWide: true },
                 ]}
               />
-            </ScrollArea.Autosize>
+            </Scrolled>
           ) : (
             <Text size="sm" c="dimmed" py="md">
               {t('outputs.noEvents')}

@@ -1,4 +1,4 @@
-import { Badge, Box, Button, Card, Code, Collapse, Group, ScrollArea, Stack, Text } from '@mantine/core'
+import { Badge, Box, Button, Card, Code, Collapse, Group, Stack, Text } from '@mantine/core'
 import { useDisclosure } from '@mantine/hooks'
 import {
   IconAlertTriangle,
@@ -13,6 +13,7 @@ import { useTranslation } from 'react-i18next'
 import { ConfirmButton } from '@/components/confirm-button'
 import { DataTable } from '@/components/data-table'
 import { Page } from '@/components/page'
+import { Scrolled } from '@/components/scrolled'
 import { Empty, Loaded } from '@/components/states'
 import { Time } from '@/components/time'
 import { toastFailed } from '@/components/toasts'
@@ -165,13 +166,14 @@ function Fact({ label, value }: { label: string; value: React.ReactNode }) {
 }
 
 function JobLog({ name }: { name: string }) {
+  const { t } = useTranslation()
   const log = useJobLog(name)
   return (
     <Loaded query={log}>
       {({ lines }) => (
-        <ScrollArea.Autosize mah={360} mt="md">
+        <Scrolled mah={360} mt="md" label={t('jobs.log')}>
           <Code block>{lines.join('\n')}</Code>
-        </ScrollArea.Autosize>
+        </Scrolled>
       )}
     </Loaded>
   )

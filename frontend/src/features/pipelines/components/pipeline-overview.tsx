@@ -1,4 +1,4 @@
-import { Card, ScrollArea, SimpleGrid, Stack, Text, Title, Tooltip } from '@mantine/core'
+import { Card, SimpleGrid, Stack, Text, Title, Tooltip } from '@mantine/core'
 import type { TFunction } from 'i18next'
 import type { ReactNode } from 'react'
 import { useTranslation } from 'react-i18next'
@@ -6,6 +6,7 @@ import { useTranslation } from 'react-i18next'
 import { RateChart } from '@/components/charts/rate-chart'
 import { DataTable } from '@/components/data-table'
 import { Figure } from '@/components/figure'
+import { Scrolled } from '@/components/scrolled'
 import { Loaded } from '@/components/states'
 import { ThroughputCard } from '@/components/throughput-card'
 import { Time } from '@/components/time'
@@ -156,7 +157,7 @@ function LastErrors({ id }: { id: string }) {
       <Loaded query={query}>
         {(errors) =>
           errors.length ? (
-            <ScrollArea.Autosize mah={420}>
+            <Scrolled mah={420} label={t('pipelines.errors')}>
               <DataTable
                 label={t('pipelines.errors')}
                 rows={errors}
@@ -167,7 +168,7 @@ function LastErrors({ id }: { id: string }) {
                   { name: 'message', title: t('pipelines.message'), cell: ({ message }) => message, isWide: true },
                 ]}
               />
-            </ScrollArea.Autosize>
+            </Scrolled>
           ) : (
             <Text c="dimmed" size="sm" py="md">
               {t('pipelines.noErrors')}

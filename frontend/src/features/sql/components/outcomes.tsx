@@ -1,8 +1,9 @@
-import { Alert, Anchor, Badge, Card, Code, Group, Loader, ScrollArea, Stack, Table, Text } from '@mantine/core'
+import { Alert, Anchor, Badge, Card, Code, Group, Loader, Stack, Table, Text } from '@mantine/core'
 import { IconAlertTriangle } from '@tabler/icons-react'
 import type { CSSProperties } from 'react'
 import { useTranslation } from 'react-i18next'
 
+import { Scrolled } from '@/components/scrolled'
 import type { Failure } from '@/features/sql/api/sql'
 import { mostRows, type Outcome } from '@/features/sql/outcome'
 import { serverText } from '@/lib/texts'
@@ -119,8 +120,9 @@ function Rows({ reading, rows, count: all, ended }: Extract<Outcome, { kind: 're
 }
 
 function Grid({ columns, rows }: { columns: [title: string, type?: string][]; rows: unknown[][] }) {
+  const { t } = useTranslation()
   return (
-    <ScrollArea.Autosize mah="60vh">
+    <Scrolled mah="60vh" label={t('sql.tabs.results')}>
       <Table striped stickyHeader withColumnBorders fz="sm">
         <Table.Thead>
           <Table.Tr>
@@ -148,7 +150,7 @@ function Grid({ columns, rows }: { columns: [title: string, type?: string][]; ro
           ))}
         </Table.Tbody>
       </Table>
-    </ScrollArea.Autosize>
+    </Scrolled>
   )
 }
 
