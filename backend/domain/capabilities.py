@@ -165,6 +165,11 @@ class _Delivering(Capability[ConnectionT, OptionsT]):
     def target(self) -> str:
         """Where messages go, for people: without secrets. May be called without ``open``."""
 
+    def sent(self, message: Message) -> bytes:
+        """What the receiver gets of the message, in a batch too: its body, of which connectors that write rows or
+        documents make them. May be called without ``open``. Raises DeliveryError for a message that cannot be sent."""
+        return message.body
+
 
 class Deliver(_Delivering[ConnectionT, OptionsT]):
     """Writes messages to one output, each by itself."""
@@ -381,6 +386,10 @@ class Collect(_Delivering[ConnectionT, OptionsT]):
     name = "collect"
     handed_over = True
     purpose = "keep messages in a collection"
+
+    def sent(self, message: Message) -> bytes:
+        self.document(message)
+        return message.body
 
     @abstractmethod
     def document(self, message: Message) -> CollectedDocument:

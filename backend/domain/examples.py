@@ -8,7 +8,7 @@ from typing import Any
 from pydantic import Field, JsonValue
 
 from backend.domain import json, paths
-from backend.domain.diff import changes
+from backend.domain.diff import differences
 from backend.domain.message import Message
 from backend.domain.model import StrictModel
 from backend.domain.transforms.base import CallFailedError, Calls, Memory, StepResources, Transform
@@ -89,13 +89,15 @@ async def _check(chain: Chain, example: Example) -> str:
         return f"It results in {len(trace.results)} messages instead of {len(example.outputs)}."
     ignored = [paths.parse_path(path) for path in example.ignored]
     for number, (result, expected) in enumerate(zip(trace.results, example.outputs, strict=True), 1):
-        differences = [
-            f"{change.path or 'the whole message'} is {_short(change.after)} instead of {_short(change.before)}"
-            for change in changes(_comparable(expected.encode(), ignored), _comparable(result.body, ignored))
+        texts = [
+            f"{path or 'the whole message'} is {_short(after)} instead of {_short(before)}"
+            for path, before, after in differences(
+                _comparable(expected.encode(), ignored), _comparable(result.body, ignored)
+            )
         ]
-        if differences:
-            more = f" (and {len(differences) - _SHOWN} more)" if len(differences) > _SHOWN else ""
-            return f"Message {number}: {'; '.join(differences[:_SHOWN])}{more}."
+        if texts:
+            more = f" (and {len(texts) - _SHOWN} more)" if len(texts) > _SHOWN else ""
+            return f"Message {number}: {'; '.join(texts[:_SHOWN])}{more}."
     return ""
 
 
@@ -111,5 +113,5 @@ def _comparable(body: bytes, ignored: list[tuple[str, ...]]) -> Any:
 
 
 def _short(value: Any) -> str:
-    text = "missing" if value is None else json.dumps(value).decode()
+    text = "missing" if value is paths.MISSING else json.dumps(value).decode()
     return text if len(text) <= 60 else f"{text[:57]}…"

@@ -9,6 +9,8 @@ from backend.domain.inputs.base import OrderedInput
 from backend.domain.message import INDEX, Message, new_message_id
 from backend.domain.pipeline import PipelineSnapshot
 
+NDJSON = "application/x-ndjson"
+
 _NO_HEADERS: dict[str, str] = {}
 
 
@@ -16,6 +18,19 @@ def is_json(content_type: str) -> bool:
     """Whether a body of that content type is JSON."""
     media_type = content_type.partition(";")[0].strip().lower()
     return media_type == "application/json" or media_type.endswith("+json")
+
+
+def is_batch(content_type: str) -> bool:
+    """Whether a body of that content type is several messages."""
+    return content_type.partition(";")[0].strip().lower() == NDJSON
+
+
+def bodies_of(body: bytes, content_type: str) -> tuple[list[tuple[int, bytes]], str]:
+    """The bodies of the messages that were sent as one body, each with the number of its line, and their content type:
+    in NDJSON each line is one that is not blank."""
+    if not is_batch(content_type):
+        return [(1, body)], content_type
+    return [(number, line) for number, line in enumerate(body.splitlines(), 1) if line.strip()], "application/json"
 
 
 class MessageMaker:

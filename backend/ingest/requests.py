@@ -8,7 +8,7 @@ from typing import Any
 from backend.domain import http_text, json, limits
 from backend.domain.inputs.http import HttpInput, Verification
 from backend.domain.message import TRACEPARENT, Message, utc_now
-from backend.domain.message_maker import MessageMaker
+from backend.domain.message_maker import MessageMaker, bodies_of, is_batch
 from backend.domain.pipeline import PipelineSnapshot
 from backend.ingest import encodings
 from backend.ingest.problems import Problem
@@ -21,8 +21,6 @@ MAX_LINES = 10_000
 
 _MOST_DISCARDED = 16 * 1024 * 1024
 _DISCARD_SECONDS = 10.0
-
-NDJSON = "application/x-ndjson"
 
 Headers = dict[bytes, list[bytes]]
 """The values of each header, by its lower-case name, in the order in which they came."""
@@ -161,30 +159,27 @@ class RequestBody:
 
 def messages(pipeline: PipelineSnapshot, content_type: str, body: bytes, headers: Headers) -> tuple[str, list[Message]]:
     """The entry topic and the messages of a request: all of them, or Problem 400 or 413 for the first invalid one."""
-    if content_type.partition(";")[0].strip().lower() == NDJSON:
-        bodies = [line for line in body.splitlines() if line.strip()]
-        content_type = "application/json"
-        if not bodies:
-            raise Problem(400, "Empty batch", "The batch is empty; send one JSON document per line.")
-        if len(bodies) > MAX_LINES:
-            text = f"The batch has {len(bodies):,} lines; send at most {MAX_LINES:,} in one request."
-            raise Problem(413, "Too many messages", text)
-        where = "Line {} is not JSON: {} Nothing of the batch was accepted."
-    else:
-        bodies = [body]
-        where = "The body is not JSON: {1}"
+    one, where = "Message", "The body is not JSON: {1}"
+    if is_batch(content_type):
+        one, where = "Line", "Line {} is not JSON: {} Nothing of the batch was accepted."
+    bodies, content_type = bodies_of(body, content_type)
+    if not bodies:
+        raise Problem(400, "Empty batch", "The batch is empty; send one JSON document per line.")
+    if len(bodies) > MAX_LINES:
+        text = f"The batch has {len(bodies):,} lines; send at most {MAX_LINES:,} in one request."
+        raise Problem(413, "Too many messages", text)
     maker = MessageMaker(pipeline)
     traceparent = value_of(headers, b"traceparent")
     extra = {TRACEPARENT: traceparent.decode("latin-1")} if traceparent else {}
     received_at = utc_now()
     made = []
-    for number, part in enumerate(bodies, 1):
+    for number, part in bodies:
         try:
             made.append(maker.make(part, content_type, received_at=received_at, headers=extra))
         except json.InvalidJsonError as error:
             raise Problem(400, "Broken JSON", where.format(number, error)) from None
         except limits.TooLargeError as error:
-            raise Problem(413, "Too large", f"Message {number}: {error} Nothing was accepted.") from None
+            raise Problem(413, "Too large", f"{one} {number}: {error} Nothing was accepted.") from None
     return maker.topic, made
 
 

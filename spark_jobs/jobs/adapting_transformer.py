@@ -6,25 +6,19 @@ beyond it go through the slow lane (adapting_slow).
 """
 
 import contextlib
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from typing import Any
-
-from msgspec.structs import replace
+from collections.abc import Iterator
 
 from backend.api_calls.services import ApiCalls
 from backend.delivery.shares import Party, Share, Window, make_room
 from backend.domain import limits, routing
-from backend.domain.filters.fields import IndexedField, index_of
+from backend.domain.adapting import Adaptation
 from backend.domain.idle_cache import IdleCache
-from backend.domain.message import INDEX, Message, Redelivery, child_message_id
-from backend.domain.pipeline import PipelineSnapshot
+from backend.domain.message import Message, Redelivery
 from backend.domain.reasons import Reason
 from backend.domain.records import Record, dead_letter, resolved
 from backend.domain.stages import ADAPTING_SLOW, ADAPTING_TRANSFORMER
-from backend.domain.stream_processing import CONTENT_TYPE
 from backend.domain.transforms.base import TransformError
-from backend.domain.transforms.chain import Chain, Dropped, Result
+from backend.domain.transforms.chain import Dropped, Result
 from backend.manager_api.client import UnknownPipelineError
 from backend.manager_api.waiting import ConfigQueue, EvictedError, WaitingConfig
 from backend.resilience.gate import Gate
@@ -38,24 +32,6 @@ _VERSION_IDLE_SECONDS = 3600.0
 _SHARE_IDLE_SECONDS = 600.0
 
 
-@dataclass(frozen=True, slots=True)
-class Version:
-    """A version of a pipeline, compiled for this stage."""
-
-    chain: Chain
-    index: list[IndexedField]
-    write: Callable[[Any], bytes] | None = None
-    """Encodes a document as Avro, for stream processing."""
-
-
-def _compiled(snapshot: PipelineSnapshot) -> Version:
-    config, write = snapshot.config, None
-    if config.stream_processing is not None:
-        assert snapshot.schema_id is not None  # the schema is registered before the version is published
-        write = config.stream_processing.compile(snapshot.schema_id)
-    return Version(Chain(config.transforms), config.index, write)
-
-
 class Transformer:
     """Compiles each pipeline version once and runs its steps."""
 
@@ -63,7 +39,7 @@ class Transformer:
         environment = services.environment
         self._config = WaitingConfig(services.config, services.recorder, "adapting")
         self._recorder = services.recorder
-        self._versions: IdleCache[tuple[str, int], Version] = IdleCache(_VERSION_IDLE_SECONDS)
+        self._versions: IdleCache[tuple[str, int], Adaptation] = IdleCache(_VERSION_IDLE_SECONDS)
         self._api_calls = ApiCalls(
             environment.redis_url,
             gate=Gate(environment.redis_url, rate_fraction=1 / services.slots),
@@ -71,11 +47,11 @@ class Transformer:
             recorder=services.recorder,
         )
 
-    def known(self, message: Message) -> Version | None:
+    def known(self, message: Message) -> Adaptation | None:
         """The message's version, once it is compiled."""
         return self._versions.get((message.pipeline_id, message.version))
 
-    async def version(self, message: Message) -> Version:
+    async def version(self, message: Message) -> Adaptation:
         """Raises UnknownPipelineError, EvictedError."""
         version = self.known(message)
         if version is None:
@@ -83,11 +59,11 @@ class Transformer:
             # Another message may have compiled it while this one waited for the configuration.
             version = self.known(message)
             if version is None:
-                version = _compiled(snapshot)
+                version = Adaptation.of(snapshot)
                 self._versions[message.pipeline_id, message.version] = version
         return version
 
-    def run(self, message: Message, version: Version) -> list[Record]:
+    def run(self, message: Message, version: Adaptation) -> list[Record]:
         """Runs a version none of whose steps waits."""
         message, redelivery = message.split_redelivery()
         try:
@@ -98,7 +74,7 @@ class Transformer:
             return [self._dead(message, Reason.TOO_LARGE, str(error), redelivery)]
         return self._with_outcome(records, message, redelivery)
 
-    async def run_waiting(self, message: Message, version: Version) -> list[Record]:
+    async def run_waiting(self, message: Message, version: Adaptation) -> list[Record]:
         redelivered = message
         message, redelivery = message.split_redelivery()
         try:
@@ -141,21 +117,11 @@ class Transformer:
     async def close(self) -> None:
         await self._api_calls.close()
 
-    def _moved(self, message: Message, version: Version, results: list[Result]) -> list[Record]:
+    def _moved(self, message: Message, version: Adaptation, results: list[Result]) -> list[Record]:
         """Raises TransformError and TooLargeError."""
-        topic, moved = message.advanced()
         if isinstance(results, Dropped):
             self._recorder.count(message.pipeline_id, events.step_dropped(results.step))
-        if version.write is not None:
-            results = [replace(r, body=version.write(r.document), content_type=CONTENT_TYPE) for r in results]
-            for result in results:
-                limits.check_body(len(result.body))
-        records, made = [], limits.FanOut(limits.TRANSACTION_BYTES)
-        for one, result in _messages(moved, results):
-            indexed = _indexed(one, version.index, result) if routing.FILTER in (topic, *moved.slip) else one
-            records.append(Record.of(topic, indexed))
-            if len(results) > 1:  # a single record keeps the limits that a message has
-                made.add(records[-1].size)
+        records = version.records(message, results)
         self._recorder.count(message.pipeline_id, events.TRANSFORMED if results else events.DROPPED)
         return records
 
@@ -278,19 +244,6 @@ class TransformerHandler(Handler):
     async def close(self) -> None:
         await self._diversion.close()
         await self._transformer.close()
-
-
-def _messages(message: Message, results: list[Result]) -> list[tuple[Message, Result]]:
-    """A message for each result: the same message for a single result, child messages for several."""
-    ids = [message.id] if len(results) == 1 else [child_message_id(message.id, n) for n in range(len(results))]
-    return [
-        (replace(message, id=id, body=result.body, content_type=result.content_type), result)
-        for id, result in zip(ids, results, strict=True)
-    ]
-
-
-def _indexed(message: Message, fields: list[IndexedField], result: Result) -> Message:
-    return replace(message, extra=message.extra | {INDEX: index_of(fields, result.document).decode()})
 
 
 LANE = Lane(ADAPTING_TRANSFORMER, TransformerHandler, commit_seconds=0.0)

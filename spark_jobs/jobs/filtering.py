@@ -8,11 +8,10 @@ from msgspec.structs import replace
 from backend.delivery.shares import Window, make_room
 from backend.domain import json, limits, routing
 from backend.domain.filters.conditions import Index
-from backend.domain.filters.fields import index_of
 from backend.domain.filters.index import PredicateIndex
 from backend.domain.inputs.filter import FilterInput
-from backend.domain.message import FILTERED, INDEX, Message, filtered_message_id
-from backend.domain.pipeline import PipelineSnapshot
+from backend.domain.message import FILTERED, INDEX, Message
+from backend.domain.offering import record_for
 from backend.domain.reasons import Reason
 from backend.domain.records import Record, dead_letter, resolved
 from backend.domain.stages import FILTERING
@@ -91,7 +90,7 @@ class FilteringHandler(Handler):
         message = replace(message, extra=extra)
         records, made = [], limits.FanOut(limits.TRANSACTION_BYTES)
         for subscriber in matching:
-            records.append(_record_for(subscriber, message, passed))
+            records.append(record_for(subscriber, message, passed))
             made.add(records[-1].size)
         for subscriber, record in zip(matching, records, strict=True):
             self._recorder.count(str(subscriber.id), events.MATCHED)
@@ -123,34 +122,6 @@ def _object(text: str) -> Index:
     if not isinstance(document, dict):
         raise json.InvalidJsonError("it has another type.")
     return document
-
-
-def _record_for(subscriber: PipelineSnapshot, message: Message, passed: list[str]) -> Record:
-    """The subscriber's message on its way, or its dead letter: what is wrong with it concerns nobody else."""
-    topic, slip = routing.route(subscriber.config, str(subscriber.id))
-    key = str(subscriber.id)
-    offered = replace(
-        message,
-        id=filtered_message_id(message.id, key),
-        pipeline_id=key,
-        version=subscriber.version,
-        slip=slip,
-        extra=message.extra | {FILTERED: ",".join(passed)},
-    )
-    if topic != routing.FILTER:
-        return Record.of(topic, offered)
-    try:
-        index = index_of(subscriber.config.index, _document(message.body)).decode()
-    except limits.TooLargeError as error:
-        return dead_letter(offered, stage=FILTERING.name, reason=Reason.TOO_LARGE, error=str(error))
-    return Record.of(topic, replace(offered, extra=offered.extra | {INDEX: index}))
-
-
-def _document(body: bytes) -> object:
-    try:
-        return json.loads(body)
-    except json.InvalidJsonError:
-        return None
 
 
 LANE = Lane(FILTERING, FilteringHandler, commit_seconds=0.0)

@@ -41,6 +41,12 @@ class HttpDeliverBatch(HttpSender, DeliverBatch[HttpConnection, HttpBatchOptions
         outcomes = iter(await self._send_lines(sent, [line for line in lines if isinstance(line, bytes)]))
         return [next(outcomes) if isinstance(line, bytes) else line for line in lines]
 
+    def sent(self, message: Message) -> bytes:
+        line = self._line(message)
+        if isinstance(line, DeliveryError):
+            raise line
+        return line
+
     async def _send_lines(
         self, messages: Sequence[Message], lines: Sequence[bytes]
     ) -> Sequence[Receipt | DeliveryError]:

@@ -1,5 +1,6 @@
 """Deliveries of single messages."""
 
+import functools
 import time
 from collections.abc import Awaitable
 
@@ -32,8 +33,11 @@ class HttpSender:
             read_timeout=options.read_timeout_seconds,
             kept_bytes=self.answer_bytes,
         )
-        self.templates = RequestTemplates(connection, options)
         self._keys = [webhook_signature.key_of(s.get_secret_value()) for s in connection.signing_secrets.values()]
+
+    @functools.cached_property
+    def templates(self) -> RequestTemplates:
+        return RequestTemplates(self.connection, self.options)
 
     def target(self) -> str:
         address = self.connection.address(self.options.path).replace("%7B%7B", "{{").replace("%7D%7D", "}}")
@@ -75,6 +79,21 @@ class HttpDeliver(HttpSender, Deliver[HttpConnection, HttpOptions]):
     options_model = HttpOptions
 
     async def deliver(self, message: Message) -> Receipt:
+        url, headers, body = self._request(message)
+        try:
+            answer = await self.send(message.id, url, headers, body)
+        except HttpError as error:
+            raise self.unanswered(error) from None
+        if not answer.is_success:
+            raise refused(answer)
+        return receipt(answer)
+
+    def sent(self, message: Message) -> bytes:
+        _, _, body = self._request(message)
+        return body
+
+    def _request(self, message: Message) -> tuple[str, list[str], bytes]:
+        """Address, headers without the signature, and body. Raises DeliveryError."""
         source = TemplateSource(message)
         try:
             url = self.templates.url(source)
@@ -95,10 +114,4 @@ class HttpDeliver(HttpSender, Deliver[HttpConnection, HttpOptions]):
             f"Headrace-Pipeline: {message.pipeline_id}",
             f"Headrace-Version: {message.version}",
         ]
-        try:
-            answer = await self.send(message.id, url, headers, body)
-        except HttpError as error:
-            raise self.unanswered(error) from None
-        if not answer.is_success:
-            raise refused(answer)
-        return receipt(answer)
+        return url, headers, body

@@ -253,4 +253,7 @@ def _text(document: Any) -> str:
     if isinstance(document, Encoded | bytes):
         body = document.body if isinstance(document, Encoded) else document
         return body.decode(errors="replace")
-    return json.indented(json.dumps(document))
+    try:
+        return json.indented(json.dumps(document))
+    except (RecursionError, ValueError):
+        return "This is nested too deeply to be shown."

@@ -1,5 +1,6 @@
 import json
 import uuid
+from base64 import b64encode
 from typing import Any
 
 import pytest
@@ -8,6 +9,7 @@ from confluent_kafka import Producer
 from rest_framework.test import APIClient
 
 from backend.apps.connectors.models import StoredSecret
+from backend.apps.pipelines.models import Pipeline
 from backend.apps.pipelines.selectors import snapshot_by_number
 from backend.apps.workspaces.models import Role, Workspace
 from backend.domain import routing
@@ -46,9 +48,11 @@ def test_each_step_is_shown_before_and_after(client: APIClient, workspace: Works
     assert [json.loads(text) for text in first["after"]] == [{"customer": {"n": 2**63, "price": 1.1}}]
     assert first["after"] == second["before"]
     assert '"price": 1.10' in second["after"][0]
-    assert json.loads(result["results"][0]) == {"customer": {"n": 2**63, "price": 1.1}, "source": "web"}
+    assert json.loads(result["results"][0]["body"]) == {"customer": {"n": 2**63, "price": 1.1}, "source": "web"}
     assert result["topics"] == ["firehose_transformer", "firehose_adapted"]
-    assert result["outputs"] == [{"name": "out", "target": "POST http://127.0.0.1:1/erp/orders", "error": ""}]
+    [output] = result["outputs"]
+    assert output["target"] == "POST http://127.0.0.1:1/erp/orders"
+    assert [json.loads(sent["body"]) for sent in output["sent"]] == [json.loads(result["results"][0]["body"])]
     assert "t0p-secret" not in json.dumps(result)
 
 
@@ -60,7 +64,7 @@ def test_steps_see_a_message_that_was_received_now(client: APIClient, workspace:
     pipeline = factories.make_pipeline(workspace, transforms=steps)
     result = run(client, pipeline, "{}")
     assert result["error"] == ""
-    shown = json.loads(result["results"][0])
+    shown = json.loads(result["results"][0]["body"])
     assert (uuid.UUID(shown["id"]).version, shown["pipeline"]) == (7, str(pipeline.pk))
 
 
@@ -78,9 +82,10 @@ def test_a_configuration_can_be_tried_before_it_is_saved(client: APIClient, work
     pipeline = factories.make_pipeline(workspace)
     unsaved = pipeline.versions.get().config | {"transforms": STEPS}
     assert len(run(client, pipeline, '{"user": 1}', config=unsaved)["steps"]) == 2
-    untransformed = run(client, pipeline, "anything")
+    untransformed = run(client, pipeline, "anything", content_type="text/plain")
     assert untransformed["steps"] == []
-    assert untransformed["results"] == ["anything"]
+    [shown] = untransformed["results"]
+    assert shown == {"body": "anything", "is_base64": False, "content_type": "text/plain", "index": "", "taken_by": []}
     assert pipeline.versions.count() == 1
     refused = client.post(
         f"/api/v1/pipelines/{pipeline.pk}/dry-run/", {"body": "{}", "config": {"outputs": []}}, format="json"
@@ -122,7 +127,7 @@ def test_an_external_api_is_asked_only_when_wanted(client: APIClient, workspace:
         assert result["calls"] == []
         assert api.bodies == []
         result = run(client, pipeline, '{"id": 1}', call_apis=True)
-        assert json.loads(result["results"][0]) == {"id": 1, "person": {"name": "Ana"}}
+        assert json.loads(result["results"][0]["body"]) == {"id": 1, "person": {"name": "Ana"}}
         assert result["calls"] == [{"name": "people", "request": "GET /1", "answer": '{"name": "Ana"}', "error": ""}]
         failed = run(client, pipeline, '{"id": 2}', call_apis=True)
         assert failed["error"].startswith("Step 2 (call): The API answered 500")
@@ -174,6 +179,77 @@ def test_a_version_that_fails_an_example_is_not_published(client: APIClient, wor
     snapshot = snapshot_by_number(pipeline.pk, 1)
     assert snapshot is not None
     assert snapshot.config.examples == []
+
+
+def test_the_content_type_of_a_sample_counts_as_it_does_for_the_data_plane(
+    client: APIClient, workspace: Workspace
+) -> None:
+    steps = [{"type": "decode", "format": "csv"}]
+    pipeline = factories.make_pipeline(workspace, transforms=steps)
+    latin = {"is_base64": True, "content_type": "text/csv; charset=latin-1"}
+    result = run(client, pipeline, b64encode("nome\nJoão".encode("latin-1")).decode(), **latin)
+    assert json.loads(result["results"][0]["body"]) == {"nome": "João"}
+    plain = factories.make_pipeline(workspace)
+    for body in ("NaN", '{"a": Infinity}', "{"):
+        refused = run(client, plain, body)
+        assert refused["error"].startswith("The body is not JSON")
+        assert refused["results"] == refused["outputs"] == []
+    assert run(client, plain, "\n{}\n", content_type="application/x-ndjson")["results"][0]["body"] == "{}"
+    url = f"/api/v1/pipelines/{plain.pk}/dry-run/"
+    for wrong, field in (
+        ({"body": "{}\n{}", "content_type": "application/x-ndjson"}, "body"),
+        ({"body": "é", "is_base64": True}, "body"),
+        ({"body": "{}", "content_type": "text/é"}, "content_type"),
+    ):
+        answer = client.post(url, wrong, format="json")
+        assert answer.status_code == 400
+        assert field in answer.json()["errors"]
+    missing = client.post("/api/v1/pipelines/nothing/dry-run/", {"body": "{}", "config": {}}, format="json")
+    assert missing.status_code == 404
+
+
+def test_a_dry_run_tells_whose_filters_take_the_message(client: APIClient, workspace: Workspace) -> None:
+    condition = {"type": "equals", "field": "country", "value": "BR"}
+    for name in ("taking", "paused", "unpublished"):
+        subscriber = factories.make_pipeline(workspace, input={"type": "filter", "condition": condition})
+        if name != "unpublished":
+            assert client.post(f"/api/v1/pipelines/{subscriber.pk}/publish/").status_code == 200
+        Pipeline.objects.filter(pk=subscriber.pk).update(name=name, paused=name == "paused")
+    pipeline = factories.make_pipeline(workspace, index=[{"name": "country", "path": "country"}])
+    [taken] = run(client, pipeline, '{"country": "BR"}')["results"]
+    assert json.loads(taken["index"]) == {"country": "BR"}
+    assert taken["taken_by"] == ["taking"]
+    [other] = run(client, pipeline, '{"country": "PT"}')["results"]
+    assert other["taken_by"] == []
+
+
+def test_a_captured_message_is_replayed_and_compared_with_what_was_delivered(
+    client: APIClient, workspace: Workspace, pipeline_topics: None
+) -> None:
+    pipeline = factories.make_pipeline(workspace, transforms=STEPS)
+    body = b'{"user": 1}'
+    message = Message(
+        new_message_id(), str(pipeline.pk), 1, b"k", body, "application/json", utc_now(), (routing.ADAPTED,)
+    )
+    producer = Producer({"bootstrap.servers": KAFKA})
+    producer.produce(routing.TRANSFORMER, body, message.key, headers=list(message.headers()))
+    producer.produce(
+        routing.ADAPTED, b'{"customer":1,"source":"app","lost":null}', message.key, headers=list(message.headers())
+    )
+    producer.flush(LIMIT_SECONDS)
+    url = f"/api/v1/pipelines/{pipeline.pk}/messages/{message.id}/replay/"
+    result = client.post(url, {}, format="json").json()
+    assert json.loads(result["delivered"][0]["body"]) == {"customer": 1, "source": "app", "lost": None}
+    assert result["differences"] == [
+        {"message": 1, "path": "source", "change": "changed", "before": '"app"', "after": '"web"'},
+        {"message": 1, "path": "lost", "change": "lost", "before": "null", "after": ""},
+    ]
+    draft = pipeline.versions.get(number=1).config | {"transforms": []}
+    untransformed = client.post(url, {"config": draft}, format="json").json()
+    assert json.loads(untransformed["outcome"]["results"][0]["body"]) == {"user": 1}
+    assert {one["change"] for one in untransformed["differences"]} == {"added", "lost"}
+    unknown = f"/api/v1/pipelines/{pipeline.pk}/messages/{new_message_id()}/replay/"
+    assert client.post(unknown, {}, format="json").status_code == 404
 
 
 def test_captured_messages_are_those_of_the_pipeline(

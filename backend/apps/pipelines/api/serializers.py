@@ -1,3 +1,4 @@
+from base64 import b64decode
 from collections.abc import Mapping
 from typing import Any
 
@@ -15,6 +16,7 @@ from backend.apps.workspaces.api.base import workspace_of
 from backend.domain.message import Message
 from backend.domain.pipeline import PipelineConfig
 from backend.domain.status import Action, State
+from backend.domain.trial import text
 
 
 @extend_schema_field(PipelineConfig)  # type: ignore[arg-type]
@@ -167,14 +169,32 @@ class PublishSerializer(StrictSerializer):
     )
 
 
-class DryRunRequestSerializer(StrictSerializer):
-    body = serializers.CharField(
-        trim_whitespace=False, allow_blank=True, max_length=1024 * 1024, help_text="The message's payload."
-    )
+class ReplayRequestSerializer(StrictSerializer):
     config = ConfigField(required=False, help_text="An unsaved configuration; the newest version if not set.")
     call_apis = serializers.BooleanField(
         default=False, help_text="Really call the external APIs of the steps, which are skipped otherwise."
     )
+
+
+class DryRunRequestSerializer(ReplayRequestSerializer):
+    body = serializers.CharField(
+        trim_whitespace=False,
+        allow_blank=True,
+        max_length=2 * 1024 * 1024,
+        help_text="The message's payload of up to 1 MiB.",
+    )
+    is_base64 = serializers.BooleanField(default=False, help_text="Whether the payload is in base64, as no text.")
+    content_type = serializers.CharField(
+        default="application/json", help_text="With which the message is sent; of NDJSON, one line."
+    )
+
+    def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
+        """The body becomes bytes."""
+        try:
+            body = b64decode(attrs["body"], validate=True) if attrs["is_base64"] else attrs["body"].encode()
+        except ValueError:
+            raise serializers.ValidationError({"body": "This is not base64."}) from None
+        return attrs | {"body": body}
 
 
 class DryRunStepSerializer(serializers.Serializer):
@@ -191,19 +211,47 @@ class DryRunCallSerializer(serializers.Serializer):
     error = serializers.CharField()
 
 
+class DryRunBodySerializer(serializers.Serializer):
+    body = serializers.CharField(help_text="Text, or base64 when it is no text; Avro that is handed over as JSON.")
+    is_base64 = serializers.BooleanField()
+
+
+class DryRunResultSerializer(DryRunBodySerializer):
+    content_type = serializers.CharField()
+    index = serializers.CharField(help_text="Fields that other pipelines may filter it by, as JSON; empty for none.")
+    taken_by = serializers.ListField(
+        child=serializers.CharField(), help_text="Names of the published pipelines whose filters take it."
+    )
+
+
 class DryRunOutputSerializer(serializers.Serializer):
     name = serializers.CharField()
     target = serializers.CharField(help_text="Where it would be delivered.")
-    error = serializers.CharField()
+    error = serializers.CharField(help_text="Why a message could not be delivered there.")
+    sent = DryRunBodySerializer(many=True, help_text="What the receiver gets of each message.")
 
 
 class DryRunSerializer(serializers.Serializer):
     topics = serializers.ListField(child=serializers.CharField(), help_text="Topics that the message would traverse.")
     steps = DryRunStepSerializer(many=True)
     error = serializers.CharField(help_text="Why a step rejected the message, which would become a dead letter.")
-    results = serializers.ListField(child=serializers.CharField(), help_text="Bodies that would be delivered.")
+    results = DryRunResultSerializer(many=True, help_text="Messages that the steps hand on.")
     calls = DryRunCallSerializer(many=True, help_text="Calls to external APIs.")
     outputs = DryRunOutputSerializer(many=True)
+
+
+class DifferenceSerializer(serializers.Serializer):
+    message = serializers.IntegerField(help_text="Number of the message, from 1.")
+    path = serializers.CharField(help_text="Path of the field; empty for the whole message.")
+    change = serializers.ChoiceField(["added", "changed", "lost"])
+    before = serializers.CharField(help_text="What was delivered, as JSON; empty for nothing.")
+    after = serializers.CharField(help_text="What would be delivered, as JSON; empty for nothing.")
+
+
+class ReplaySerializer(serializers.Serializer):
+    outcome = DryRunSerializer()
+    delivered = DryRunBodySerializer(many=True, help_text="What was handed to the outputs, as far as Kafka retains it.")
+    differences = DifferenceSerializer(many=True)
 
 
 class ExampleCheckSerializer(serializers.Serializer):
@@ -236,7 +284,11 @@ class CapturedMessageSerializer(serializers.Serializer):
     received_at = serializers.DateTimeField()
     version = serializers.IntegerField()
     content_type = serializers.CharField()
-    body = serializers.SerializerMethodField()
+    body = serializers.SerializerMethodField(help_text="As text, or in base64 when it is no text.")
+    is_base64 = serializers.SerializerMethodField()
 
     def get_body(self, message: Message) -> str:
-        return message.body.decode(errors="replace")
+        return text(message.body)[0]
+
+    def get_is_base64(self, message: Message) -> bool:
+        return text(message.body)[1]

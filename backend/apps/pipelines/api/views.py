@@ -6,7 +6,7 @@ from django.db.models import QuerySet
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiParameter, extend_schema
 from rest_framework.decorators import action
-from rest_framework.exceptions import APIException, PermissionDenied
+from rest_framework.exceptions import APIException, NotFound, PermissionDenied
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.serializers import BaseSerializer
@@ -21,12 +21,14 @@ from backend.apps.pipelines.api.serializers import (
     MessageFieldSerializer,
     PipelineSerializer,
     PublishSerializer,
+    ReplayRequestSerializer,
+    ReplaySerializer,
     SendMessageSerializer,
     SentMessageSerializer,
     VersionSerializer,
 )
 from backend.apps.pipelines.captured import captured_messages
-from backend.apps.pipelines.dry_run import dry_run
+from backend.apps.pipelines.dry_run import dry_run, replay
 from backend.apps.pipelines.models import Pipeline
 from backend.apps.pipelines.selectors import latest_config, pipelines_of, version_changes
 from backend.apps.pipelines.sending import message_send
@@ -43,6 +45,7 @@ from backend.domain.suggestions import fields_of
 
 _MOST_CAPTURED = 100
 _NO_LIST: dict[str, Any] = {"pagination_class": None, "filterset_fields": None, "search_fields": []}
+_MESSAGE_ID = OpenApiParameter("message_id", str, OpenApiParameter.PATH)
 _NUMBER = OpenApiParameter("number", int, OpenApiParameter.PATH)
 
 
@@ -59,7 +62,13 @@ class PipelineViewSet(ETagViewSet[Pipeline]):
     filterset_fields = ["paused"]
     search_fields = ["name"]
     http_method_names = ["get", "post", "put", "delete"]
-    roles = {"pause": Role.OPERATOR, "resume": Role.OPERATOR, "dry_run": Role.VIEWER, "check_examples": Role.VIEWER}
+    roles = {
+        "pause": Role.OPERATOR,
+        "resume": Role.OPERATOR,
+        "dry_run": Role.VIEWER,
+        "replay": Role.VIEWER,
+        "check_examples": Role.VIEWER,
+    }
 
     def get_queryset(self) -> QuerySet[Pipeline]:
         return pipelines_of(workspace_of(self.request))
@@ -144,16 +153,38 @@ class PipelineViewSet(ETagViewSet[Pipeline]):
         """Simulate the processing of a message, step by step. Nothing is delivered, stored or counted."""
         serializer = DryRunRequestSerializer(data=request.data)
         serializer.is_valid(raise_exception=True)
-        if serializer.validated_data["call_apis"] and not role_of(request).includes(Role.EDITOR):
-            raise PermissionDenied("Calling external APIs requires the role editor.")
+        _check_may_call(request, serializer.validated_data)
+        pipeline, data = self.get_object(), serializer.validated_data
         result = dry_run(
-            workspace=workspace_of(request),
-            pipeline_id=pk,
-            config=serializer.validated_data.get("config") or latest_config(self.get_object()),
-            body=serializer.validated_data["body"].encode(),
-            call_apis=serializer.validated_data["call_apis"],
+            pipeline=pipeline,
+            config=data.get("config") or latest_config(pipeline),
+            body=data["body"],
+            content_type=data["content_type"],
+            call_apis=data["call_apis"],
         )
         return Response(DryRunSerializer(result).data)
+
+    @extend_schema(request=ReplayRequestSerializer, responses=ReplaySerializer, parameters=[_MESSAGE_ID])
+    @action(detail=True, methods=["post"], url_path="messages/(?P<message_id>[0-9a-f-]+)/replay")
+    def replay(self, request: Request, pk: str, message_id: str) -> Response:
+        """Run a received message through a configuration, and compare the result with what was delivered of it. Nothing
+        is delivered, stored or counted."""
+        serializer = ReplayRequestSerializer(data=request.data)
+        serializer.is_valid(raise_exception=True)
+        _check_may_call(request, serializer.validated_data)
+        pipeline, data = self.get_object(), serializer.validated_data
+        try:
+            result = replay(
+                pipeline=pipeline,
+                message_id=message_id,
+                config=data.get("config") or latest_config(pipeline),
+                call_apis=data["call_apis"],
+            )
+        except KafkaException as error:
+            raise UnavailableError(f"Kafka is not available: {error.args[0].str()}.") from None
+        if result is None:
+            raise NotFound("Kafka no longer retains this message.")
+        return Response(ReplaySerializer(result).data)
 
     @extend_schema(request=SendMessageSerializer, responses={202: SentMessageSerializer})
     @action(detail=True, methods=["post"], url_path="send-message")
@@ -212,3 +243,9 @@ class PipelineViewSet(ETagViewSet[Pipeline]):
 
     def _answer(self, pipeline: Pipeline) -> Response:
         return Response(self.get_serializer(self.get_queryset().get(pk=pipeline.pk)).data)
+
+
+def _check_may_call(request: Request, data: dict[str, Any]) -> None:
+    """Raises PermissionDenied."""
+    if data["call_apis"] and not role_of(request).includes(Role.EDITOR):
+        raise PermissionDenied("Calling external APIs requires the role editor.")

@@ -1042,6 +1042,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/pipelines/{id}/messages/{message_id}/replay/": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * @description Run a received message through a configuration, and compare the result with what was delivered of it. Nothing
+         *     is delivered, stored or counted.
+         */
+        post: operations["pipelines_messages_replay_create"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/pipelines/{id}/metrics/": {
         parameters: {
             query?: never;
@@ -1933,7 +1953,9 @@ export interface components {
             received_at: string;
             version: number;
             content_type: string;
+            /** @description As text, or in base64 when it is no text. */
             readonly body: string;
+            readonly is_base64: boolean;
         };
         /**
          * Cast
@@ -1989,6 +2011,13 @@ export interface components {
             before: unknown | null;
             after: unknown | null;
         };
+        /**
+         * @description * `added` - added
+         *     * `changed` - changed
+         *     * `lost` - lost
+         * @enum {string}
+         */
+        ChangeEnum: "added" | "changed" | "lost";
         /** @description A change stream, and how far it has come. */
         ChangeStream: {
             /** Format: uuid */
@@ -2559,6 +2588,17 @@ export interface components {
          * @enum {string}
          */
         DesiredEnum: "running" | "stopped";
+        Difference: {
+            /** @description Number of the message, from 1. */
+            message: number;
+            /** @description Path of the field; empty for the whole message. */
+            path: string;
+            change: components["schemas"]["ChangeEnum"];
+            /** @description What was delivered, as JSON; empty for nothing. */
+            before: string;
+            /** @description What would be delivered, as JSON; empty for nothing. */
+            after: string;
+        };
         /** @description Which dead letters: the filters of the list, as an object. */
         DiscardRequest: {
             filter?: {
@@ -2629,11 +2669,16 @@ export interface components {
             steps: components["schemas"]["DryRunStep"][];
             /** @description Why a step rejected the message, which would become a dead letter. */
             error: string;
-            /** @description Bodies that would be delivered. */
-            results: string[];
+            /** @description Messages that the steps hand on. */
+            results: components["schemas"]["DryRunResult"][];
             /** @description Calls to external APIs. */
             calls: components["schemas"]["DryRunCall"][];
             outputs: components["schemas"]["DryRunOutput"][];
+        };
+        DryRunBody: {
+            /** @description Text, or base64 when it is no text; Avro that is handed over as JSON. */
+            body: string;
+            is_base64: boolean;
         };
         DryRunCall: {
             /** @description The step's name. */
@@ -2648,11 +2693,12 @@ export interface components {
             name: string;
             /** @description Where it would be delivered. */
             target: string;
+            /** @description Why a message could not be delivered there. */
             error: string;
+            /** @description What the receiver gets of each message. */
+            sent: components["schemas"]["DryRunBody"][];
         };
         DryRunRequestRequest: {
-            /** @description The message's payload. */
-            body: string;
             /** @description An unsaved configuration; the newest version if not set. */
             config?: components["schemas"]["PipelineConfigRequest"];
             /**
@@ -2660,6 +2706,28 @@ export interface components {
              * @default false
              */
             call_apis: boolean;
+            /** @description The message's payload of up to 1 MiB. */
+            body: string;
+            /**
+             * @description Whether the payload is in base64, as no text.
+             * @default false
+             */
+            is_base64: boolean;
+            /**
+             * @description With which the message is sent; of NDJSON, one line.
+             * @default application/json
+             */
+            content_type: string;
+        };
+        DryRunResult: {
+            /** @description Text, or base64 when it is no text; Avro that is handed over as JSON. */
+            body: string;
+            is_base64: boolean;
+            content_type: string;
+            /** @description Fields that other pipelines may filter it by, as JSON; empty for none. */
+            index: string;
+            /** @description Names of the published pipelines whose filters take it. */
+            taken_by: string[];
         };
         DryRunStep: {
             name: string;
@@ -4464,6 +4532,21 @@ export interface components {
              * @default skip
              */
             on_missing: components["schemas"]["OnMissingEnum"];
+        };
+        Replay: {
+            outcome: components["schemas"]["DryRun"];
+            /** @description What was handed to the outputs, as far as Kafka retains it. */
+            delivered: components["schemas"]["DryRunBody"][];
+            differences: components["schemas"]["Difference"][];
+        };
+        ReplayRequestRequest: {
+            /** @description An unsaved configuration; the newest version if not set. */
+            config?: components["schemas"]["PipelineConfigRequest"];
+            /**
+             * @description Really call the external APIs of the steps, which are skipped otherwise.
+             * @default false
+             */
+            call_apis: boolean;
         };
         RetryExportRequest: {
             /**
@@ -7105,6 +7188,33 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["CapturedMessage"][];
+                };
+            };
+        };
+    };
+    pipelines_messages_replay_create: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description A UUID string identifying this pipeline. */
+                id: string;
+                message_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["ReplayRequestRequest"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Replay"];
                 };
             };
         };

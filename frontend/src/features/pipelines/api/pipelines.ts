@@ -160,6 +160,8 @@ const asSent = <T extends { config: Config }>(draft: T) => ({ ...draft, config: 
 
 interface Tried {
   body: string
+  is_base64: boolean
+  content_type: string
   config: Config
 }
 
@@ -179,6 +181,22 @@ export function useCallApis(id: string) {
   return useMutation({
     mutationFn: (tried: Tried) =>
       dataOf(api.POST('/api/v1/pipelines/{id}/dry-run/', { ...byId(id), body: { ...asSent(tried), call_apis: true } })),
+  })
+}
+
+/** What a configuration makes of a received message, and how that differs from what was delivered of it. */
+export function useReplay(id: string, message: string, config: Config) {
+  return useQuery({
+    queryKey: [...keys.part(id, 'replay'), message, config],
+    queryFn: () =>
+      dataOf(
+        api.POST('/api/v1/pipelines/{id}/messages/{message_id}/replay/', {
+          params: { path: { id, message_id: message } },
+          body: { ...asSent({ config }), call_apis: false },
+        }),
+      ),
+    retry: false,
+    placeholderData: (before) => before,
   })
 }
 

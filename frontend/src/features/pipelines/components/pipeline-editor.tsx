@@ -283,8 +283,8 @@ function Editor(props: EditorProps) {
                 <TryPanel
                   pipeline={id}
                   config={draft.config}
-                  body={trial.body}
-                  onBody={trial.setBody}
+                  sample={trial.sample}
+                  onSample={trial.setSample}
                   outcome={trial.outcome}
                   isIncorrect={Object.keys(trial.errors).length > 0}
                   onAnswer={trial.setAnswered}

@@ -61,7 +61,7 @@ export function PlaygroundExamples({ pipeline, config, examples, message, outcom
         ) : (
           <Text size="sm">{t('playground.noExamples')}</Text>
         )}
-        {outcome && message && !outcome.steps.some((step) => step.passed_over) && (
+        {outcome && message && !outcome.steps.some((step) => step.passed_over) && !outcome.results.some((result) => result.is_base64) && (
           <Keep
             taken={examples.map((example) => example.name)}
             onKeep={(name) => onChange([...examples, kept(name, message, outcome)])}
@@ -119,7 +119,7 @@ function kept(name: string, input: string, outcome: DryRun): Example {
     name,
     input,
     answers: Object.fromEntries(answers) as Example['answers'],
-    outputs: outcome.results,
+    outputs: outcome.results.map((result) => result.body),
     error: outcome.error,
     ignored: [],
   }

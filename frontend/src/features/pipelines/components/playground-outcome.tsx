@@ -1,4 +1,4 @@
-import { Alert, Code, Stack, Table, Text, Title } from '@mantine/core'
+import { Alert, Code, Stack, Text, Title } from '@mantine/core'
 import { useTranslation } from 'react-i18next'
 
 import type { DryRun } from '@/features/pipelines/api/pipelines'
@@ -38,6 +38,7 @@ export function PlaygroundOutcome({ outcome }: { outcome: DryRun }) {
         </Stack>
       ))}
       {!outcome.error && !outcome.results.length && <Alert color="yellow">{t('playground.droppedAll')}</Alert>}
+      {outcome.results.length > 0 && <HandedOn outcome={outcome} />}
       {outcome.outputs.length > 0 && <Delivered outcome={outcome} />}
     </Stack>
   )
@@ -79,6 +80,24 @@ function Step({ step, error }: { step: DryRun['steps'][number]; error: string })
   )
 }
 
+/** The messages behind the steps: what stream processing gets, and what other pipelines may filter by. */
+function HandedOn({ outcome }: { outcome: DryRun }) {
+  const { t } = useTranslation()
+  return (
+    <Stack gap={4}>
+      {outcome.results.map((result, index) => (
+        <Stack gap={4} key={index}>
+          {!outcome.outputs.length && (
+            <Documents label={t('playground.handedOn', { type: result.content_type })} documents={[result.body]} />
+          )}
+          {result.index && <Documents label={t('playground.index')} documents={[result.index]} />}
+          {result.taken_by.length > 0 && <Text size="sm">{t('playground.takenBy', { names: result.taken_by.join(', ') })}</Text>}
+        </Stack>
+      ))}
+    </Stack>
+  )
+}
+
 function Delivered({ outcome }: { outcome: DryRun }) {
   const { t } = useTranslation()
   return (
@@ -86,19 +105,19 @@ function Delivered({ outcome }: { outcome: DryRun }) {
       <Title order={4} size="h6">
         {t('playground.delivered', { count: outcome.results.length })}
       </Title>
-      <Table>
-        <Table.Tbody>
-          {outcome.outputs.map((output) => (
-            <Table.Tr key={output.name}>
-              <Table.Td>{output.name}</Table.Td>
-              <Table.Td style={{ overflowWrap: 'anywhere' }}>
-                {output.error ? <Text c="red">{output.error}</Text> : <Code>{output.target}</Code>}
-              </Table.Td>
-            </Table.Tr>
-          ))}
-        </Table.Tbody>
-      </Table>
-      <Documents label={t('playground.bodies')} documents={outcome.results} />
+      {outcome.outputs.map((output) => (
+        <Stack gap={4} key={output.name}>
+          <Text size="sm" style={{ overflowWrap: 'anywhere' }}>
+            {output.name} <Code>{output.target}</Code>
+          </Text>
+          {output.error && (
+            <Text size="sm" c="red">
+              {output.error}
+            </Text>
+          )}
+          {output.sent.length > 0 && <Documents label={t('playground.bodies')} documents={output.sent.map(({ body }) => body)} />}
+        </Stack>
+      ))}
     </Stack>
   )
 }

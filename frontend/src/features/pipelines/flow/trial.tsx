@@ -11,20 +11,37 @@ import type { Look } from './flow-graph'
 import { partPathOf, type Part } from './parts'
 import { useNames } from './use-names'
 
+/** A message to try: one that was received, by its id, until it is edited. */
+export interface Sample {
+  body: string
+  isBase64: boolean
+  contentType: string
+  received?: string
+}
+
+const noSample: Sample = { body: '', isBase64: false, contentType: 'application/json' }
+
+export const triedOf = (sample: Sample, config: Config) => ({
+  body: sample.body,
+  is_base64: sample.isBase64,
+  content_type: sample.contentType,
+  config,
+})
+
 /** A message that is walked through the draft while it is edited. */
 export function useTrial(id: string, config: Config) {
-  const [body, setBody] = useState('')
+  const [sample, setSample] = useState<Sample>(noSample)
   // With the external APIs' answers, until the message or the configuration changes.
-  const [answered, setAnswered] = useState<{ outcome: DryRun; body: string; config: Config }>()
-  const [tried] = useDebouncedValue({ body, config }, 400)
-  const run = useDryRun(id, tried)
-  const isFresh = answered?.body === body && answered.config === config
+  const [answered, setAnswered] = useState<{ outcome: DryRun; sample: Sample; config: Config }>()
+  const [tried] = useDebouncedValue({ sample, config }, 400)
+  const run = useDryRun(id, triedOf(tried.sample, tried.config))
+  const isFresh = answered?.sample === sample && answered.config === config
   return {
-    body,
-    setBody,
-    setAnswered: (outcome: DryRun) => setAnswered({ outcome, body, config }),
-    outcome: body ? (isFresh ? answered.outcome : run.data) : undefined,
-    errors: body && run.error instanceof Problem ? run.error.errors : none,
+    sample,
+    setSample,
+    setAnswered: (outcome: DryRun) => setAnswered({ outcome, sample, config }),
+    outcome: sample.body ? (isFresh ? answered.outcome : run.data) : undefined,
+    errors: sample.body && run.error instanceof Problem ? run.error.errors : none,
   }
 }
 

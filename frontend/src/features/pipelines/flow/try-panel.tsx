@@ -1,18 +1,21 @@
-import { Button, Group, Select, Stack, Text, Textarea } from '@mantine/core'
+import { Button, Checkbox, Group, Select, Stack, Text, Textarea, TextInput } from '@mantine/core'
 import { useTranslation } from 'react-i18next'
 
 import { toastFailed } from '@/components/toasts'
 import { useCallApis, useCapturedMessages, type Config, type DryRun } from '@/features/pipelines/api/pipelines'
 import { PlaygroundExamples, type Example } from '@/features/pipelines/components/playground-examples'
 import { PlaygroundOutcome } from '@/features/pipelines/components/playground-outcome'
+import { PlaygroundReplay } from '@/features/pipelines/components/playground-replay'
 import { dateAndTime } from '@/lib/format'
 import { usePreferences } from '@/lib/preferences'
+
+import { triedOf, type Sample } from './trial'
 
 interface Props {
   pipeline: string
   config: Config
-  body: string
-  onBody: (body: string) => void
+  sample: Sample
+  onSample: (sample: Sample) => void
   outcome: DryRun | undefined
   /** Whether the configuration could not be run. */
   isIncorrect: boolean
@@ -22,7 +25,8 @@ interface Props {
 
 /** Walks a message through the picture: what each step makes of it, and what would be delivered. */
 export function TryPanel(props: Props) {
-  const { pipeline, config, body, outcome } = props
+  const { pipeline, config, sample, outcome } = props
+  const { body } = sample
   const { t } = useTranslation()
   const steps = (config.transforms ?? []) as (object | null)[]
   return (
@@ -30,9 +34,9 @@ export function TryPanel(props: Props) {
       <Text size="sm" c="dimmed">
         {t('playground.purpose')}
       </Text>
-      <Message pipeline={pipeline} body={body} onChange={props.onBody} />
+      <Message pipeline={pipeline} sample={sample} onChange={props.onSample} />
       {steps.some((step) => step && 'connector' in step) && body && (
-        <CallApis pipeline={pipeline} tried={{ body, config }} onAnswer={props.onAnswer} />
+        <CallApis pipeline={pipeline} tried={triedOf(sample, config)} onAnswer={props.onAnswer} />
       )}
       {outcome && body ? (
         <PlaygroundOutcome outcome={outcome} />
@@ -41,24 +45,30 @@ export function TryPanel(props: Props) {
           {t(props.isIncorrect ? 'playground.incorrect' : 'playground.waiting')}
         </Text>
       )}
+      {sample.received && <PlaygroundReplay pipeline={pipeline} message={sample.received} config={config} />}
       <PlaygroundExamples
         pipeline={pipeline}
         config={config}
         examples={(config.examples ?? []) as Example[]}
         message={body}
         outcome={outcome}
-        onOpen={props.onBody}
+        onOpen={(input) => props.onSample({ body: input, isBase64: false, contentType: 'application/json' })}
         onChange={props.onExamples}
       />
     </Stack>
   )
 }
 
-function Message(props: { pipeline: string; body: string; onChange: (body: string) => void }) {
+function Message(props: { pipeline: string; sample: Sample; onChange: (sample: Sample) => void }) {
   const { t, i18n } = useTranslation()
   const { timeZone } = usePreferences()
   const query = useCapturedMessages(props.pipeline)
   const messages = query.data ?? []
+  const { sample } = props
+  const choose = (id: string | null) => {
+    const chosen = messages.find((message) => message.id === id)
+    if (chosen) props.onChange({ body: chosen.body, isBase64: chosen.is_base64, contentType: chosen.content_type, received: chosen.id })
+  }
   return (
     <Stack gap="sm">
       <Select
@@ -69,7 +79,17 @@ function Message(props: { pipeline: string; body: string; onChange: (body: strin
           value: message.id,
           label: `${dateAndTime(new Date(message.received_at), i18n.language, timeZone)}  ${message.body.slice(0, 40)}`,
         }))}
-        onChange={(chosen) => props.onChange(messages.find((message) => message.id === chosen)?.body ?? '')}
+        onChange={choose}
+      />
+      <TextInput
+        label={t('playground.contentType')}
+        value={sample.contentType}
+        onChange={(event) => props.onChange({ ...sample, contentType: event.currentTarget.value, received: undefined })}
+      />
+      <Checkbox
+        label={t('playground.isBase64')}
+        checked={sample.isBase64}
+        onChange={(event) => props.onChange({ ...sample, isBase64: event.currentTarget.checked, received: undefined })}
       />
       <Textarea
         label={t('playground.body')}
@@ -78,14 +98,14 @@ function Message(props: { pipeline: string; body: string; onChange: (body: strin
         maxRows={20}
         spellCheck={false}
         styles={{ input: { fontFamily: 'var(--mantine-font-family-monospace)', fontSize: 'var(--mantine-font-size-xs)' } }}
-        value={props.body}
-        onChange={(event) => props.onChange(event.currentTarget.value)}
+        value={sample.body}
+        onChange={(event) => props.onChange({ ...sample, body: event.currentTarget.value, received: undefined })}
       />
     </Stack>
   )
 }
 
-function CallApis(props: { pipeline: string; tried: { body: string; config: Config }; onAnswer: (outcome: DryRun) => void }) {
+function CallApis(props: { pipeline: string; tried: ReturnType<typeof triedOf>; onAnswer: (outcome: DryRun) => void }) {
   const { t } = useTranslation()
   const call = useCallApis(props.pipeline)
   return (
