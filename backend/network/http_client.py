@@ -26,6 +26,7 @@ _EPOLL = {
     pycurl.POLL_OUT: select.EPOLLOUT,
     pycurl.POLL_INOUT: select.EPOLLIN | select.EPOLLOUT,
 }
+_BLANK = (b"\r\n", b"\n")
 _ON_DEMAND = {pycurl.E_WRITE_ERROR}  # the transfer was aborted by _Exchange._write
 _TLS = {
     pycurl.E_PEER_FAILED_VERIFICATION,
@@ -41,6 +42,10 @@ _CERTIFICATE_REFUSED = re.compile(
 """What a server says about the client's certificate; with TLS 1.3 it does so after the handshake."""
 _HANDSHAKE_REFUSED = re.compile("alert handshake failure|unexpected eof")
 """What servers of TLS 1.2 do that ask for a certificate and get none, and others for reasons of their own."""
+
+
+_USER = re.compile("//[^/?#]*@")
+_SHOWN_OF_A_LOCATION = 300
 
 
 class HttpError(Exception):
@@ -63,6 +68,8 @@ class Response:
     retry_after: float | None
     complete: bool = True
     headers: dict[str, str] = field(default_factory=dict)
+    location: str = ""
+    """Where a redirect leads: an address without a user's name and password, shortened; empty for none."""
 
     @property
     def is_success(self) -> bool:
@@ -101,7 +108,7 @@ class _Settings:
 class _Exchange:
     """One request in progress on a reusable handle."""
 
-    __slots__ = ("body", "forbidden", "future", "handle", "headers", "kept", "most", "read", "settings")
+    __slots__ = ("body", "forbidden", "future", "handle", "kept", "lines", "most", "read", "settings")
 
     def __init__(self) -> None:
         self.settings: _Settings | None = None
@@ -112,6 +119,10 @@ class _Exchange:
         handle.setopt(pycurl.HTTP_VERSION, pycurl.CURL_HTTP_VERSION_2TLS)
         handle.setopt(pycurl.TCP_NODELAY, 1)
         handle.setopt(pycurl.WRITEFUNCTION, self._write)
+        self.lines: list[bytes] = []
+        """The status line and the headers of each answer, interim ones among them, and a blank line behind each."""
+        # Called for each line, so it is no function of Python.
+        handle.setopt(pycurl.HEADERFUNCTION, self.lines.append)
         handle.setopt(pycurl.OPENSOCKETFUNCTION, self._open_socket)
 
     def prepare(self, settings: _Settings, method: str, url: str, headers: list[str], body: bytes | None) -> None:
@@ -129,7 +140,7 @@ class _Exchange:
         self.future: asyncio.Future[Response] = asyncio.get_running_loop().create_future()
         self.body = bytearray()
         self.forbidden = ""
-        self.headers: dict[str, str] = {}
+        self.lines.clear()
         self.read = 0
 
     def _configure(self, settings: _Settings) -> None:
@@ -140,8 +151,6 @@ class _Exchange:
         handle.setopt(pycurl.CONNECTTIMEOUT_MS, int(settings.connect_timeout * 1000))
         handle.setopt(pycurl.LOW_SPEED_LIMIT, 1 if seconds is not None else 0)
         handle.setopt(pycurl.LOW_SPEED_TIME, max(1, round(seconds)) if seconds is not None else 0)
-        # Called for each header, so only where they are wanted.
-        handle.setopt(pycurl.HEADERFUNCTION, self._keep_header if settings.kept_headers else None)
         handle.setopt(pycurl.SSL_VERIFYPEER, int(settings.tls.verify))
         handle.setopt(pycurl.SSL_VERIFYHOST, 2 if settings.tls.verify else 0)
         self._trust(settings.tls)
@@ -189,13 +198,28 @@ class _Exchange:
             self.body += chunk[: self.kept - len(self.body)]
         return None if self.read <= self.most else 0
 
-    def _keep_header(self, line: bytes) -> None:
+    def has_all_headers(self) -> bool:
+        """Whether the last answer's headers have ended; libcurl takes an answer that breaks off in them for a whole one.
+        Trailers follow behind the blank line."""
+        return any(line in _BLANK for line in self._last_lines())
+
+    def kept_headers(self) -> dict[str, str]:
+        """Those of the last answer that the client asks for."""
         assert self.settings is not None
-        name, separator, value = line.partition(b":")
-        name = name.strip().lower()
-        if separator and name in self.settings.kept_headers:
-            values = filter(None, (self.headers.get(name.decode()), value.strip().decode("latin-1")))
-            self.headers[name.decode()] = ", ".join(values)
+        headers: dict[str, str] = {}
+        if not self.settings.kept_headers:
+            return headers
+        for line in self._last_lines():
+            name, separator, value = line.partition(b":")
+            name = name.strip().lower()
+            if separator and name in self.settings.kept_headers:
+                values = filter(None, (headers.get(name.decode()), value.strip().decode("latin-1")))
+                headers[name.decode()] = ", ".join(values)
+        return headers
+
+    def _last_lines(self) -> list[bytes]:
+        starts = [number for number, line in enumerate(self.lines) if line.startswith(b"HTTP/")]
+        return self.lines[starts[-1] :] if starts else []
 
 
 class HttpClient:
@@ -347,7 +371,9 @@ class _Transfers:
         exchange = self._running.pop(handle)
         self._multi.remove_handle(handle)
         if not exchange.future.done():
-            if code == 0 or code in _ON_DEMAND:
+            if code == 0 and not exchange.has_all_headers():
+                exchange.future.set_exception(HttpError("connection", "The connection ended in the answer's headers."))
+            elif code == 0 or code in _ON_DEMAND:
                 retry_after = handle.getinfo(pycurl.RETRY_AFTER)
                 status = handle.getinfo(pycurl.RESPONSE_CODE)
                 complete = len(exchange.body) == exchange.read
@@ -357,7 +383,8 @@ class _Transfers:
                         bytes(exchange.body),
                         float(retry_after) if retry_after else None,
                         complete,
-                        exchange.headers,
+                        exchange.kept_headers(),
+                        _location(handle.getinfo_raw(pycurl.REDIRECT_URL)),
                     )
                 )
             elif exchange.forbidden:
@@ -369,6 +396,13 @@ class _Transfers:
             self._idle.append(exchange)
         else:
             handle.close()
+
+
+def _location(url: bytes | None) -> str:
+    if not url:
+        return ""
+    shown = _USER.sub("//", url.decode("latin-1"), count=1)[:_SHOWN_OF_A_LOCATION]
+    return "".join(character if character.isprintable() else "?" for character in shown)
 
 
 def _failure(exchange: _Exchange, code: int, text: str) -> HttpError:

@@ -26,6 +26,10 @@ def refused(
     retryable = answer.status in _RETRYABLE or answer.status >= 500 or answer.status < 200
     about_message = 400 <= answer.status < 500 and not retryable and answer.status not in _ABOUT_THE_SENDER
     excerpt = f": {text[:200]}" if text else ""
+    if answer.location and not retryable:
+        final = (
+            f"it redirects to {answer.location}, and Headrace follows no redirects; enter the address where it leads"
+        )
     advice = "it will be retried" if retryable else final
     return kind(
         f"http_{answer.status}",
