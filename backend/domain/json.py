@@ -18,7 +18,9 @@ def loads(data: bytes | str) -> Any:
     """Decodes JSON. Raises InvalidJsonError."""
     try:
         return _decoder.decode(data)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, decimal.InvalidOperation) as error:
+    except decimal.InvalidOperation:
+        raise InvalidJsonError("A number in it is out of range.") from None
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise InvalidJsonError(f"{error}".rstrip(".") + ".") from None
 
 

@@ -199,7 +199,7 @@ class _Exchange:
         return None if self.read <= self.most else 0
 
     def has_all_headers(self) -> bool:
-        """Whether the last answer's headers have ended; libcurl takes an answer that breaks off in them for a whole one.
+        """Whether the last answer's headers have ended; libcurl takes an answer that breaks off there for a whole one.
         Trailers follow behind the blank line."""
         return any(line in _BLANK for line in self._last_lines())
 

@@ -10,7 +10,7 @@ from backend.connectors.parts.http_answers import receipt, refused
 from backend.domain import json, message_templates
 from backend.domain.capabilities import BatchRefusedError, DeliverBatch, DeliveryError, Receipt
 from backend.domain.message import Message
-from backend.domain.message_maker import is_json
+from backend.domain.message_maker import NDJSON, is_json
 from backend.domain.message_templates import TemplateSource
 from backend.domain.reasons import Reason
 from backend.network.http_client import HttpError, Response
@@ -21,7 +21,7 @@ _ABOUT_THE_BATCH = (400, 409, 413, 415, 422)
 
 
 class HttpDeliverBatch(HttpSender, DeliverBatch[HttpConnection, HttpBatchOptions]):
-    """A request for many messages, whose body is JSON with a document on each line (NDJSON).
+    """A request for many messages, whose body is JSON with a document on each line (NDJSON), or rows of CSV.
 
     At least once: a batch whose answer was lost is sent again, with the same Headrace-Batch-Id if it is the same. A
     temporary failure of the batch, or of some of its lines, with Retry-After holds the output until then, for six hours
@@ -37,6 +37,12 @@ class HttpDeliverBatch(HttpSender, DeliverBatch[HttpConnection, HttpBatchOptions
 
     async def deliver(self, messages: Sequence[Message]) -> Sequence[Receipt | DeliveryError]:
         lines: list[bytes | DeliveryError] = [self._line(message) for message in messages]
+        if len({message.content_type for message in messages if self._is_row(message)}) > 1 or (
+            any(map(self._is_row, messages)) and not all(map(self._is_row, messages))
+        ):
+            # Of versions of the pipeline that write differently. It is halved until all of a part have one form.
+            text = "The messages of the batch have different content types."
+            raise BatchRefusedError(Reason.UNFIT_VALUE, text, retryable=False)
         sent = [message for message, line in zip(messages, lines, strict=True) if isinstance(line, bytes)]
         outcomes = iter(await self._send_lines(sent, [line for line in lines if isinstance(line, bytes)]))
         return [next(outcomes) if isinstance(line, bytes) else line for line in lines]
@@ -52,18 +58,19 @@ class HttpDeliverBatch(HttpSender, DeliverBatch[HttpConnection, HttpBatchOptions
     ) -> Sequence[Receipt | DeliveryError]:
         if not lines:
             return []
+        rows = self._is_row(messages[0])
         # The same batch has the same id when it is sent again.
         batch_id = str(uuid.uuid5(uuid.UUID(messages[0].id), ",".join(message.id for message in messages)))
         source = TemplateSource(messages[0])  # neither address nor headers depend on it
         headers = [
             *self.templates.headers(source),
-            "Content-Type: application/x-ndjson",
+            f"Content-Type: {messages[0].content_type if rows else NDJSON}",
             f"Headrace-Batch-Id: {batch_id}",
             f"Headrace-Batch-Messages: {len(lines)}",
             f"Headrace-Pipeline: {messages[0].pipeline_id}",
         ]
         try:
-            body = b"".join(line + b"\n" for line in lines)
+            body = b"".join(line + (b"\r\n" if rows else b"\n") for line in lines)
             answer = await self.send(batch_id, self.templates.url(source), headers, body)
         except HttpError as error:
             raise self.unanswered(error) from None
@@ -73,7 +80,17 @@ class HttpDeliverBatch(HttpSender, DeliverBatch[HttpConnection, HttpBatchOptions
             return outcomes_of_lines(answer, len(lines))
         return [receipt(answer, shown=200)] * len(lines)
 
+    def _is_row(self, message: Message) -> bool:
+        """Whether the message is sent as a row of CSV, which may have several lines (RFC 4180)."""
+        return (
+            self.options.batch_lines == "body"
+            and self.options.body is None
+            and message.content_type.partition(";")[0].strip().lower() == "text/csv"
+        )
+
     def _line(self, message: Message) -> bytes | DeliveryError:
+        if self._is_row(message):
+            return message.body.removesuffix(b"\n").removesuffix(b"\r")
         try:
             content_type, body = self.templates.content(message, TemplateSource(message))
         except ValueError as error:
