@@ -120,6 +120,26 @@ test-busy: install frontend docs  ## Run all tests while every core is busy with
 .PHONY: test-long
 test-long: install frontend  ## The long forms of tests, which `test` runs in a short form
 	$(BIN)/pytest -m long
+	$(MAKE) --no-print-directory test-generated
+
+# What is generated differs each time; a seed that is printed repeats it: make test-generated SEED=123 DOCUMENT_SECONDS=0
+ifndef SEED
+SEED := $(shell echo $$RANDOM)
+endif
+DOCUMENT_SECONDS := 3600
+LONG := $(BIN)/pytest --hypothesis-profile=long --timeout=7200
+STEPS_AND_CODECS := $(addprefix tests/unit/test_,avro.py comparison.py csv_text.py findings.py json.py message.py times.py \
+	transforms.py trial.py xml_text.py)
+
+.PHONY: test-generated
+test-generated: install  ## 10,000 generated REST requests, and an hour of generated documents through every step and codec
+	@echo "Seed: $(SEED)"
+	$(LONG) --hypothesis-seed=$(SEED) tests/integration/console/test_openapi.py
+	@seed=$(SEED); ends=$$((SECONDS + $(DOCUMENT_SECONDS))); while :; do \
+		echo "Seed: $$seed"; \
+		$(LONG) --hypothesis-seed=$$seed $(STEPS_AND_CODECS) || exit 1; \
+		seed=$$((seed + 1)); [ $$SECONDS -lt $$ends ] || break; \
+	done
 
 .PHONY: test-n8n
 test-n8n: install  ## The tests that need n8n, which is installed from npm into var: some minutes and 1.6 GB
