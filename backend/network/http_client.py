@@ -40,6 +40,7 @@ _CERTIFICATE_REFUSED = re.compile(
     r"alert (certificate (required|expired|revoked|unknown)|(bad|unsupported) certificate|unknown ca|access denied)"
 )
 """What a server says about the client's certificate; with TLS 1.3 it does so after the handshake."""
+_TOO_SLOW = "Operation too slow"
 _HANDSHAKE_REFUSED = re.compile("alert handshake failure|unexpected eof")
 """What servers of TLS 1.2 do that ask for a certificate and get none, and others for reasons of their own."""
 
@@ -49,11 +50,12 @@ _SHOWN_OF_A_LOCATION = 300
 
 
 class HttpError(Exception):
-    """No response. The message gives the reason; ``kind`` is ``dns``, ``tls``, ``timeout``, ``forbidden`` or
-    ``connection``. ``field`` is what of the TLS settings is missing or wrong: ``ca``, ``certificate`` or nothing."""
+    """No response. The message gives the reason, with a full stop; ``kind`` is ``dns``, ``tls``, ``timeout``,
+    ``forbidden`` or ``connection``. ``field`` is what of the TLS settings is missing or wrong: ``ca``, ``certificate``
+    or nothing."""
 
     def __init__(self, kind: str, message: str, field: str = "") -> None:
-        super().__init__(message)
+        super().__init__(f"{message.rstrip('.')}.")
         self.kind = kind
         self.field = field
 
@@ -410,6 +412,8 @@ def _failure(exchange: _Exchange, code: int, text: str) -> HttpError:
     if code == pycurl.E_COULDNT_RESOLVE_HOST:
         return HttpError("dns", text)
     if code == pycurl.E_OPERATION_TIMEDOUT:
+        if text.startswith(_TOO_SLOW):
+            text = f"Nothing was received for {exchange.settings.read_timeout:g} seconds"
         return HttpError("timeout", text)
     if (
         code == pycurl.E_PEER_FAILED_VERIFICATION

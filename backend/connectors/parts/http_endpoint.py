@@ -75,9 +75,10 @@ async def check_endpoint(connection: HttpAddress) -> str:
 
 
 def _check_failed(connection: HttpAddress, error: HttpError) -> CheckFailedError:
+    cause = str(error).rstrip(".")
     match error.kind:
         case "dns":
             return CheckFailedError(f"The host {connection.url.host} is not known: check its spelling.", field="url")
         case "tls":
-            return CheckFailedError(f"No trusted TLS connection: {error}.", field=error.field or "verify_tls")
-    return CheckFailedError(f"No connection: {error}.", field="url")
+            return CheckFailedError(f"No trusted TLS connection: {cause}.", field=error.field or "verify_tls")
+    return CheckFailedError(f"No connection: {cause}.", field="url")

@@ -166,7 +166,7 @@ async def fetched_token(oauth: OAuth, tls: TlsSettings) -> Token:
         text = f"it did not answer within {_TOKEN_SECONDS:g} seconds"
         raise _failure(oauth, Reason.TIMEOUT, text) from None
     except HttpError as error:
-        raise _failure(oauth, error.kind, str(error), retryable=error.kind != Reason.FORBIDDEN) from None
+        raise _failure(oauth, error.kind, str(error).rstrip("."), retryable=error.kind != Reason.FORBIDDEN) from None
     finally:
         await client.close()
     if answer.status != 200:
