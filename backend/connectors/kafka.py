@@ -101,6 +101,7 @@ class KafkaDeliver(Deliver[KafkaConnection, KafkaOptions]):
                 record = await self._unbatched.send(topic, key=message.key, value=value, headers=headers)
         except KafkaException as error:
             raise self._cluster.error(error, of_record=True) from None
+        self._cluster.reached()
         return Receipt(status=f"{record.topic()}[{record.partition()}]@{record.offset()}")
 
     async def close(self) -> None:
@@ -188,7 +189,7 @@ class KafkaReadStream(ReadStream[KafkaConnection, KafkaReadOptions]):
             while True:
                 records = await self._consumer.records(_BATCH_RECORDS)
                 if records:
-                    self._cluster.unreachable = False
+                    self._cluster.reached()
                     yield Batch([self._record(record) for record in records], _position(records))
                 elif self._cluster.unreachable:
                     raise KafkaException(KafkaError(KafkaError._ALL_BROKERS_DOWN))

@@ -91,3 +91,21 @@ async def test_a_record_may_be_as_large_as_a_topic_takes() -> None:
     with pytest.raises(KafkaException):
         producer.send("orders", key=None, value=b"x" * (limits.TOPIC_BYTES + 1), headers=[])
     await producer.close(0)
+
+
+def test_a_broker_that_is_only_unreachable_hides_no_certificate_until_one_answers() -> None:
+    cluster = Cluster(KafkaConnection(bootstrap_servers="a:9092,b:9092"))
+
+    def said() -> str:
+        return str(cluster.error(KafkaException(KafkaError(KafkaError._ALL_BROKERS_DOWN))))
+
+    assert "do not answer" in said()
+    cluster._report(KafkaError(KafkaError._SSL, "SSL handshake failed: certificate verify failed: ssl.ca.location"))
+    cluster._report(KafkaError(KafkaError._TRANSPORT, "Connect failed: Connection refused"))
+    cluster._report(KafkaError(KafkaError._ALL_BROKERS_DOWN))
+    assert "The certificate of a broker is not trusted" in said()
+    assert "ssl.ca.location" not in said()
+    cluster.reached()
+    assert not cluster.unreachable
+    cluster._report(KafkaError(KafkaError._TRANSPORT, "Connect failed: Connection refused"))
+    assert said() == "Kafka: Connect failed: Connection refused."

@@ -149,7 +149,9 @@ class Cluster:
         deadline = time.monotonic() + _METADATA_SECONDS
         while True:
             try:
-                return client.list_topics(_TRY_SECONDS)
+                metadata = client.list_topics(_TRY_SECONDS)
+                self.reached()
+                return metadata
             except KafkaException:
                 rejected = self._failure is not None and self._failure.code() in _REJECTED
                 if rejected or self.unreachable or self._token_failure or time.monotonic() > deadline:
@@ -174,14 +176,24 @@ class Cluster:
         """The error, or what librdkafka reported as its cause: without a connection all calls just time out."""
         if self._token_failure:
             return self._token_failure
-        if self._failure is not None and cause.code() in _WITHOUT_CONNECTION:
+        if cause.code() in _WITHOUT_CONNECTION:
+            if self._failure is None:
+                return "The brokers do not answer: check the addresses, and whether they expect encryption"
             cause = self._failure
+        if cause.code() == KafkaError._SSL and _UNTRUSTED in cause.str():
+            return _UNTRUSTED_TEXT
         return str(cause.str()).rstrip(".")
+
+    def reached(self) -> None:
+        """A broker has answered: what was reported before is over."""
+        self.unreachable = False
+        self._failure = None
 
     def _report(self, error: KafkaError) -> None:
         if error.code() == KafkaError._ALL_BROKERS_DOWN:
             self.unreachable = True
-        else:
+        elif self._failure is None or self._failure.code() not in _REJECTED or error.code() in _REJECTED:
+            # A broker that is only unreachable does not hide what another one rejects.
             self._failure = error
 
     def _token(self, oauth: OAuth) -> tuple[str, float]:
@@ -201,6 +213,12 @@ class Cluster:
 
 
 _REJECTED = {KafkaError._AUTHENTICATION, KafkaError._SSL}
+_UNTRUSTED = "certificate verify failed"
+_UNTRUSTED_TEXT = (
+    "The certificate of a broker is not trusted: it has expired, or is for another host, or the authority that signed "
+    "it is not among those that are trusted"
+)
+"""librdkafka does not tell which, and names settings of its own and packages of operating systems."""
 _WITHOUT_CONNECTION = {
     KafkaError._TRANSPORT,
     KafkaError._TIMED_OUT,
