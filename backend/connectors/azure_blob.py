@@ -10,6 +10,7 @@ from uuid import uuid4
 
 from pydantic import Field, HttpUrl, SecretStr, field_validator
 
+from backend.connectors.parts.connection_text import connection_text
 from backend.connectors.parts.field_error import FieldError
 from backend.connectors.parts.files.exporting import ExportFiles
 from backend.connectors.parts.files.reading import ReadFiles
@@ -286,7 +287,7 @@ class AzureStore(FileStore):
         except (exceptions.AzureError, OSError) as error:
             if self._sockets.forbidden:
                 raise FieldError.at(address_field, Reason.FORBIDDEN, self._sockets.forbidden, retryable=False) from None
-            text = f"No connection to {host}: {_first_line(error)}."
+            text = f"No connection to {host}: {connection_text(error, _first_line(error))}."
             reason = Reason.DNS if "Name or service not known" in text else Reason.CONNECTION
             raise FieldError.at(address_field, reason, text) from None
 

@@ -9,6 +9,7 @@ from uuid import uuid4
 
 from pydantic import Field
 
+from backend.connectors.parts.connection_text import connection_text
 from backend.connectors.parts.error_text import error_text
 from backend.connectors.parts.field_error import FieldError
 from backend.connectors.parts.files.exporting import ExportFiles
@@ -240,7 +241,9 @@ class GcsStore(FileStore):
         except (ClientError, OSError) as error:
             if self._sockets.forbidden:
                 raise FieldError.at("access", Reason.FORBIDDEN, self._sockets.forbidden, retryable=False) from None
-            raise FieldError.at("access", Reason.CONNECTION, f"No connection to the store: {error}.") from None
+            raise FieldError.at(
+                "access", Reason.CONNECTION, f"No connection to the store: {connection_text(error)}."
+            ) from None
 
     def _refusal(self, status: int, body: bytes, if_missing: DeliveryError | None) -> DeliveryError:
         text = error_text(body, "error", "message") or "no explanation"

@@ -9,6 +9,7 @@ from typing import Any
 
 from pydantic import Field, SecretStr
 
+from backend.connectors.parts.connection_text import connection_text
 from backend.connectors.parts.source_headers import KeepHeaders, headers_of, passed_on, present, text_of
 from backend.connectors.parts.tls import NoTls, Tls, TlsSetting
 from backend.domain import message_templates
@@ -188,7 +189,9 @@ def _delivery_error(error: Exception) -> DeliveryError:
             return DeliveryError(Reason.TIMEOUT, "RabbitMQ does not answer in time.", retryable=True)
     for cause in (error, error.__cause__, error.__context__):
         if isinstance(cause, ssl.SSLError):
-            return DeliveryError(Reason.TLS, f"No trusted TLS connection to RabbitMQ: {cause}.", retryable=True)
+            return DeliveryError(
+                Reason.TLS, f"No trusted TLS connection to RabbitMQ: {connection_text(cause)}.", retryable=True
+            )
         if isinstance(cause, socket.gaierror):
             text = "The host of RabbitMQ is not known: check its spelling."
             return DeliveryError(Reason.DNS, text, retryable=True)

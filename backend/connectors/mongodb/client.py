@@ -5,10 +5,11 @@ import contextlib
 import functools
 import socket
 import ssl
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from typing import Any
 
 from backend.connectors.mongodb.connection import MongodbConnection
+from backend.connectors.parts.connection_text import chain_of, connection_text
 from backend.connectors.parts.tls import Tls, pem_file
 from backend.domain.capabilities import DeliveryError
 from backend.domain.reasons import Reason
@@ -17,6 +18,8 @@ from backend.network.outbound import ForbiddenAddressError, outbound_policy
 _CONNECT_SECONDS = 5.0
 _FIND_SECONDS = 5.0
 """How long a server is looked for that can be used; elections of a primary take a while."""
+_NOBODY_YET = "No servers found yet"
+"""What pymongo says when no server has answered and none has refused the connection."""
 _CONNECTIONS = 16
 _UNAUTHORIZED, _AUTHENTICATION_FAILED = 13, 18
 _TRANSIENT_CODES = {6, 7, 50, 64, 89, 91, 100, 112, 189, 262, 9001, 10107, 11600, 11602, 13435, 13436}
@@ -77,9 +80,9 @@ class Client:
             return operation_error(error)
         if isinstance(error, ServerSelectionTimeoutError):
             servers = self._client.topology_description.server_descriptions().values()
-            causes = [cause for server in servers for cause in _causes(server.error)]
+            causes = [cause for server in servers for cause in chain_of(server.error)]
         else:
-            causes = list(_causes(error))
+            causes = list(chain_of(error))
         for cause in causes:
             match cause:
                 case ForbiddenAddressError():
@@ -87,13 +90,16 @@ class Client:
                 case OperationFailure():
                     return operation_error(cause)
                 case _ if isinstance(cause, ssl.SSLError) or "[SSL: " in str(cause):
-                    text = f"No trusted TLS connection to MongoDB: {_short(cause)}."
+                    text = f"No trusted TLS connection to MongoDB: {connection_text(cause, _short(cause))}."
                     return DeliveryError(Reason.TLS, text, retryable=True)
                 case ConfigurationError():
                     return DeliveryError(Reason.CONFIGURATION, f"MongoDB: {cause}.", retryable=True)
                 case NetworkTimeout() | TimeoutError():
                     return self._timeout()
-        explained = _short(causes[0] if causes else error)
+        if not causes and isinstance(error, ServerSelectionTimeoutError) and _NOBODY_YET in str(error):
+            return self._timeout()
+        cause = causes[0] if causes else error
+        explained = connection_text(cause, _short(cause))
         text = f"No connection to a server of {self._connection.servers} that can be used: {explained}."
         return DeliveryError(Reason.CONNECTION, text, retryable=True)
 
@@ -177,12 +183,6 @@ def _guard_addresses() -> None:
         return await connect((permitted, port), options)
 
     pool_shared._async_create_connection = connect_if_permitted
-
-
-def _causes(error: BaseException | None) -> Iterator[BaseException]:
-    while error is not None:
-        yield error
-        error = error.__cause__ or error.__context__
 
 
 def _short(error: BaseException) -> str:

@@ -9,6 +9,7 @@ import ssl
 from typing import Any
 
 from backend.connectors.mqtt.connection import MqttConnection
+from backend.connectors.parts.connection_text import connection_text
 from backend.connectors.parts.tls import Tls
 from backend.domain.capabilities import DeliveryError
 from backend.domain.reasons import Reason
@@ -268,7 +269,9 @@ def connection_error(error: Exception) -> DeliveryError:
         case TimeoutError():
             return DeliveryError(Reason.TIMEOUT, "The MQTT broker does not answer in time.", retryable=True)
         case ssl.SSLError():
-            return DeliveryError(Reason.TLS, f"No trusted TLS connection to the MQTT broker: {error}.", retryable=True)
+            return DeliveryError(
+                Reason.TLS, f"No trusted TLS connection to the MQTT broker: {connection_text(error)}.", retryable=True
+            )
         case socket.gaierror():
             text = "The host of the MQTT broker is not known: check its spelling."
             return DeliveryError(Reason.DNS, text, retryable=True)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from backend.connectors.nats.connection import NatsConnection
+from backend.connectors.parts.connection_text import connection_text
 from backend.connectors.parts.tls import Tls
 from backend.domain.capabilities import DeliveryError
 from backend.domain.reasons import Reason
@@ -163,7 +164,9 @@ async def _close(client: Any) -> None:
 def _network_error(error: OSError) -> DeliveryError:
     match error:
         case ssl.SSLError():
-            return DeliveryError(Reason.TLS, f"No trusted TLS connection to NATS: {error}.", retryable=True)
+            return DeliveryError(
+                Reason.TLS, f"No trusted TLS connection to NATS: {connection_text(error)}.", retryable=True
+            )
         case socket.gaierror():
             text = "The host of the NATS server is not known: check its spelling."
             return DeliveryError(Reason.DNS, text, retryable=True)

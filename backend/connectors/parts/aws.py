@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, HttpUrl, SecretStr
 
 from backend.connectors.parts.authentication import NoAuthentication
+from backend.connectors.parts.connection_text import connection_text
 from backend.connectors.parts.field_error import FieldError, field_of
 from backend.connectors.parts.tls import Certificates
 from backend.domain.capabilities import Connection, DeliveryError
@@ -165,9 +166,11 @@ class AwsClient:
         if isinstance(cause, ClientConnectorDNSError):
             return FieldError.at("endpoint", Reason.DNS, f"The host {host} is not known: check its spelling.")
         if isinstance(error, exceptions.SSLError):
-            text = f"The certificate of {host} is not trusted, or it speaks no TLS: {cause}."
+            text = f"The certificate of {host} is not trusted, or it speaks no TLS: {connection_text(cause or error)}."
             return FieldError.at("endpoint", Reason.TLS, text)
-        return FieldError.at("endpoint", Reason.CONNECTION, f"No connection to {host}: {cause or error}.")
+        return FieldError.at(
+            "endpoint", Reason.CONNECTION, f"No connection to {host}: {connection_text(cause or error)}."
+        )
 
     def _refusal(self, answer: dict[str, Any], meaning: Meaning) -> DeliveryError:
         code, text = answer["Error"].get("Code", ""), answer["Error"].get("Message", "")[:_LONGEST].rstrip(".")

@@ -5,6 +5,7 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field, SecretStr
 
+from backend.connectors.parts.connection_text import connection_text
 from backend.connectors.parts.tls import wrapped_pem
 from backend.domain.reasons import Reason
 
@@ -73,4 +74,4 @@ async def connected(
         )
         raise SshError(Reason.CONFIGURATION, text, login=True) from None
     except (OSError, asyncssh.Error) as error:
-        raise SshError(Reason.CONNECTION, f"No SSH connection to {host}:{port}: {error}.") from None
+        raise SshError(Reason.CONNECTION, f"No SSH connection to {host}:{port}: {connection_text(error)}.") from None

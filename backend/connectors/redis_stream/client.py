@@ -22,6 +22,7 @@ from redis.exceptions import (
 )
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
+from backend.connectors.parts.connection_text import chain_of, connection_text
 from backend.connectors.parts.tls import Tls
 from backend.connectors.redis_stream.connection import RedisStreamConnection
 from backend.domain.capabilities import DeliveryError
@@ -77,12 +78,14 @@ def as_delivery_errors() -> Iterator[None]:
 
 
 def delivery_error(error: Exception) -> DeliveryError:
-    for cause in _causes(error):
+    for cause in chain_of(error):
         match cause:
             case ForbiddenAddressError():
                 return DeliveryError(Reason.FORBIDDEN, str(cause), retryable=False)
             case ssl.SSLError():
-                return DeliveryError(Reason.TLS, f"No trusted TLS connection to Redis: {cause}.", retryable=True)
+                return DeliveryError(
+                    Reason.TLS, f"No trusted TLS connection to Redis: {connection_text(cause)}.", retryable=True
+                )
             case socket.gaierror():
                 return DeliveryError(Reason.DNS, "The host of Redis is not known: check its spelling.", retryable=True)
     match error:
@@ -97,9 +100,3 @@ def delivery_error(error: Exception) -> DeliveryError:
         case ResponseError():
             return DeliveryError("redis_rejected", f"Redis rejects the command: {error}", retryable=False)
     return DeliveryError(Reason.CONNECTION, "No connection to Redis: check host and port.", retryable=True)
-
-
-def _causes(error: BaseException | None) -> Iterator[BaseException]:
-    while error is not None:
-        yield error
-        error = error.__cause__ or error.__context__

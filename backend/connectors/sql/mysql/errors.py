@@ -7,6 +7,7 @@ from contextlib import contextmanager
 import pymysql
 from pymysql.constants import CR, ER
 
+from backend.connectors.parts.connection_text import connection_text
 from backend.connectors.parts.database import ConnectionFailedError, SqlConnection, configuration_error
 from backend.domain.capabilities import BatchRefusedError, DeliveryError
 from backend.domain.reasons import Reason
@@ -77,7 +78,7 @@ def connection_failure(connection: SqlConnection, error: BaseException) -> Conne
     server = f"{connection.host}:{connection.server_port}"
     cause = error.__cause__ or error
     if isinstance(cause, ssl.SSLError):
-        text = getattr(cause, "verify_message", "") or cause.reason or str(cause)
+        text = connection_text(cause)
         return ConnectionFailedError.of("tls", Reason.TLS, f"No trusted TLS connection to {server}: {text}.")
     code, text = _parts(error)
     if isinstance(error, UnicodeError):
@@ -92,5 +93,5 @@ def connection_failure(connection: SqlConnection, error: BaseException) -> Conne
     if code in (ER.BAD_DB_ERROR, ER.DBACCESS_DENIED_ERROR):
         return ConnectionFailedError.of("database", Reason.CONFIGURATION, f"The database cannot be used: {text}.")
     if cause is not error and str(cause):
-        text = str(cause)
+        text = connection_text(cause)
     return ConnectionFailedError.of("host", Reason.CONNECTION, f"No connection to the server at {server}: {text}.")
