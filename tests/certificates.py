@@ -22,12 +22,13 @@ class Authority:
         self.certificate = folder / f"{name}.pem"
         self.certificate.write_bytes(_pem(own.sign(self._key, hashes.SHA256())))
 
-    def issue(self, name: str, password: str = "") -> tuple[Path, Path]:
+    def issue(self, name: str, password: str = "", *, expired: bool = False) -> tuple[Path, Path]:
         """Issues a certificate and its key, as PEM files; the key is encrypted when there is a password."""
         key = ec.generate_private_key(ec.SECP256R1())
         subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
         address = x509.SubjectAlternativeName([x509.IPAddress(IPv4Address("127.0.0.1"))])
-        signed = self._builder(subject, key).add_extension(address, critical=False).sign(self._key, hashes.SHA256())
+        builder = self._builder(subject, key, expired=expired)
+        signed = builder.add_extension(address, critical=False).sign(self._key, hashes.SHA256())
         certificate_file, key_file = self._folder / f"{name}.pem", self._folder / f"{name}.key"
         certificate_file.write_bytes(_pem(signed))
         encryption: serialization.KeySerializationEncryption = serialization.NoEncryption()
@@ -47,7 +48,9 @@ class Authority:
             context.verify_mode = ssl.CERT_REQUIRED if required else ssl.CERT_OPTIONAL
         return context
 
-    def _builder(self, subject: x509.Name, key: ec.EllipticCurvePrivateKey) -> x509.CertificateBuilder:
+    def _builder(
+        self, subject: x509.Name, key: ec.EllipticCurvePrivateKey, *, expired: bool = False
+    ) -> x509.CertificateBuilder:
         now = datetime.now(UTC)
         return (
             x509.CertificateBuilder()
@@ -56,7 +59,7 @@ class Authority:
             .public_key(key.public_key())
             .serial_number(x509.random_serial_number())
             .not_valid_before(now - timedelta(hours=1))
-            .not_valid_after(now + timedelta(days=1))
+            .not_valid_after(now + timedelta(minutes=-1 if expired else 24 * 60))
         )
 
 

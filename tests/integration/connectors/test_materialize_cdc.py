@@ -34,11 +34,14 @@ class TestMaterializeCdc(CollectSuite, Reaching):
             yield server
 
     def connection(self) -> dict[str, Any]:
-        transport = {"type": "http", "url": self.url}
-        return {"reduce": "last_by_key", "avro_schema": SCHEMA, "transport": transport, "partitions": 4}
+        return self.sending_to(self.url)
 
     def unreachable(self) -> dict[str, Any]:
-        return self.connection() | {"transport": {"type": "http", "url": "http://127.0.0.1:1"}}
+        return self.sending_to("http://127.0.0.1:1")
+
+    def sending_to(self, url: str) -> dict[str, Any]:
+        transport = {"type": "http", "url": url}
+        return {"reduce": "last_by_key", "avro_schema": SCHEMA, "transport": transport, "partitions": 4}
 
     def options(self) -> dict[str, Any]:
         return {"key": "{{id}}", "delete_when": "gone"}

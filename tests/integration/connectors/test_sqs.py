@@ -81,7 +81,8 @@ class _Sqs:
     type = "sqs"
 
     def unreachable(self) -> dict[str, Any]:
-        return moto.connection(endpoint="http://127.0.0.1:1")
+        access = {"type": "access_key", "access_key_id": "nobody", "secret_access_key": "planted-secret-of-sqs"}
+        return {"region": moto.REGION, "endpoint": "http://127.0.0.1:1", "access": access}
 
 
 class _SqsOutput(_Sqs):
