@@ -2,8 +2,9 @@
 
 import asyncio
 import socket
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager, closing
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import aclosing, asynccontextmanager, closing
 from typing import Any
 
 import pytest
@@ -21,7 +22,7 @@ from tests.integration.connectors.suites import DeliverSuite, ReadStreamSuite, S
 from tests.integration.connectors.suites.common import message
 from tests.integration.kafka_ends import end_offset
 from tests.topics import records_of
-from tests.waiting import LIMIT_SECONDS, wait_until
+from tests.waiting import LIMIT_SECONDS, wait_until, wait_until_async
 
 
 class Topic(Server):
@@ -160,6 +161,83 @@ class TestKafkaInput(_Kafka, ReadStreamSuite):
             await source.write([b'"new"'])
             assert [record.body for record in await self._read(source, 1)] == [b'"new"']
 
+    async def test_what_a_killed_member_of_the_group_had_in_hand_is_read_by_the_other_one(self) -> None:
+        """The members share the partitions while records come, and the one that is killed has acknowledged nothing."""
+        partitions = 4
+        topic = await make_topic(partitions)
+        source = WrittenTopic({"bootstrap_servers": KAFKA}, {"topics": [topic], "group": f"group-of-{topic}"})
+        written: list[bytes] = []
+        read: dict[str, bytes] = {}
+
+        async def write_to_all() -> None:
+            for partition in range(partitions):
+                written.append(b'{"n": %d}' % len(written))
+                await asyncio.to_thread(source._write, written[-1:], partition=partition)
+
+        async def keep_reading() -> None:
+            async with opened(self.reader(source)) as reader, aclosing(reader.stream()) as stream:
+                async for batch in stream:
+                    for record in batch.records:
+                        assert read.setdefault(record.identity, record.body) == record.body
+                    await reader.acknowledge(batch.breakpoint)
+
+        async def everything_is_read() -> bool:
+            if reading.done():
+                reading.result()  # why it ended
+            return sorted(read.values()) == sorted(written)
+
+        reading = asyncio.create_task(keep_reading())
+        try:
+            await write_to_all()
+            await wait_until_async(everything_is_read)
+            in_hand, held = await self._killed_with_records_in_hand(source, write_to_all)
+            assert set(in_hand) <= set(written)
+            assert 0 < len(held) < partitions, "they share the partitions"
+            # The last records of its partitions could be read by nobody while it lived.
+            assert not {written[partition - partitions] for partition in held} & set(read.values())
+            await wait_until_async(everything_is_read)
+            assert len(read) == len(written)
+            ends = [await asyncio.to_thread(end_offset, topic, partition) for partition in range(partitions)]
+            await wait_until_async(lambda: asyncio.to_thread(_has_committed, source.options["group"], topic, ends))
+        finally:
+            reading.cancel()
+            await asyncio.wait([reading])
+        async with opened(self.reader(source)) as reader, aclosing(reader.stream()) as stream:
+            await write_to_all()
+            rest: list[bytes] = []
+            while len(rest) < partitions:
+                async with asyncio.timeout(LIMIT_SECONDS):
+                    rest += [record.body for record in (await anext(stream)).records]
+            assert sorted(rest) == sorted(written[-partitions:])
+
+    async def _killed_with_records_in_hand(
+        self, source: WrittenTopic, write_to_all: Callable[[], Awaitable[None]]
+    ) -> tuple[list[bytes], set[int]]:
+        """What another member of the group had read, and not acknowledged, when it was killed, and its partitions. It
+        joins while records are written, and the last ones are written while it has its partitions."""
+        setting = json.dumps({"type": self.type, "connection": source.connection, "options": source.options})
+        member = await asyncio.create_subprocess_exec(
+            sys.executable,
+            "-m",
+            "tests.integration.connectors.reader_process",
+            setting,
+            stdout=asyncio.subprocess.PIPE,
+            limit=16 * 1024 * 1024,
+        )
+        assert member.stdout is not None
+        printed = asyncio.create_task(member.stdout.readline())
+        try:
+            async with asyncio.timeout(LIMIT_SECONDS):
+                while not printed.done():
+                    await write_to_all()
+                    await asyncio.wait([printed], timeout=0.2)
+                await write_to_all()
+        finally:
+            member.kill()
+            await member.wait()
+        batch = json.loads(await printed)
+        return [body.encode() for body in batch["bodies"]], {partition for _, partition, _ in batch["breakpoint"]}
+
     async def test_a_consumer_that_is_closed_refuses_further_calls(self) -> None:
         async with self.source() as source:
             async with opened(self.reader(source)) as reader:
@@ -197,3 +275,10 @@ def _wait_for_commit(group: str, topic: str) -> None:
     places = [TopicPartition(topic, partition) for partition in range(2)]
     with closing(consumer):
         wait_until(lambda: sum(place.offset for place in consumer.committed(places, timeout=LIMIT_SECONDS)) == 1)
+
+
+def _has_committed(group: str, topic: str, offsets: Sequence[int]) -> bool:
+    """Whether the group's positions are these, by the partition."""
+    places = [TopicPartition(topic, partition) for partition in range(len(offsets))]
+    with closing(Consumer({"bootstrap.servers": KAFKA, "group.id": group})) as consumer:
+        return [place.offset for place in consumer.committed(places, timeout=LIMIT_SECONDS)] == list(offsets)
