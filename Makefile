@@ -78,7 +78,7 @@ generated-check: install frontend/node_modules/.package-lock.json
 	after=$$(git ls-files -s -- $(GENERATED); git diff -- $(GENERATED)); \
 	[ "$$before" = "$$after" ] || { echo "Generated files are out of date: run 'make generated'."; exit 1; }
 
-GENERATED := frontend/src/lib/api docs/connectors docs/operations/settings.md backend/manager_api/generated
+GENERATED := frontend/src/lib/api docs/connectors docs/operations/settings.md docs/reference/survival.md backend/manager_api/generated
 
 .PHONY: api-client
 api-client: install frontend/node_modules/.package-lock.json  ## Generate the OpenAPI document and the TypeScript client
@@ -90,7 +90,7 @@ docs: install  ## Build the documentation's site, which the console serves at /d
 	$(BIN)/python -m backend.runtime.documentation
 
 .PHONY: reference
-reference: install  ## Generate the reference pages of connectors and settings
+reference: install  ## Generate the reference pages of connectors, settings and what survives
 	$(BIN)/python -m backend.runtime.reference docs
 
 .PHONY: proto

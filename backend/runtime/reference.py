@@ -1,4 +1,5 @@
-"""Generates the reference pages of connector types and of settings from their declarations: ``make reference``."""
+"""Generates the reference pages of connector types, of settings and of what survives from declarations:
+``make reference``."""
 
 import ast
 import inspect
@@ -13,6 +14,7 @@ from typing import Any
 from pydantic import BaseModel, SecretStr
 
 from backend.domain.connector import Connector, connectors
+from backend.runtime.survival import survival_page
 from backend.settings import ROOT, SECTIONS, variables
 
 _SETTINGS = """# Settings
@@ -25,6 +27,7 @@ embedded installation needs."""
 def main(docs: Path) -> None:
     _write_connectors(docs / "connectors")
     (docs / "operations/settings.md").write_text(settings_page())
+    (docs / "reference/survival.md").write_text(survival_page())
 
 
 def _write_connectors(folder: Path) -> None:

@@ -24,7 +24,10 @@ _TABLE_SECONDS = 60.0
 
 
 class SqlDeliverBatch(DeliverBatch[SqlConnection, SqlOutputOptions]):
-    """Writes each batch in one transaction."""
+    """Writes each batch in one transaction.
+
+    At least once: a batch whose commit was not confirmed is written again, which does no harm with upsert and delete,
+    and with insert makes a row twice where no key forbids it."""
 
     options_model = SqlOutputOptions
 
