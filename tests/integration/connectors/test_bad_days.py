@@ -269,7 +269,7 @@ async def use_it(case: Case, connection: dict[str, Any]) -> None:
         finally:
             await system.close()
     elif case.use is Export:
-        async with opened(exporter(type_name, connection, options)) as export:
+        async with asyncio.timeout(MOST_SECONDS), opened(exporter(type_name, connection, options)) as export:
             await export.begin("a.csv")
     elif case.use is Register:
         register = bind(runtime, options, lambda connector: connector.capability(Register), Register.purpose)
