@@ -1,3 +1,4 @@
+import asyncio
 import hashlib
 import hmac
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
@@ -40,8 +41,8 @@ from backend.domain.message_templates import Metadata, get_in_step
 from backend.domain.reasons import Reason
 from backend.network.http_client import HttpClient, HttpError
 
-ANSWER_SECONDS = 30.0
-"""A server that sends nothing for this long has failed."""
+ANSWER_SECONDS = 25.0
+"""A server whose answer is not there in full by then has failed."""
 _CONNECT_SECONDS = 10.0
 _ANSWER_BYTES = 16 * 1024 * 1024
 _WAIT_SECONDS = 2
@@ -72,7 +73,6 @@ class _Client:
         self._client = HttpClient(
             tls=connection.tls_settings(),
             connect_timeout=_CONNECT_SECONDS,
-            read_timeout=ANSWER_SECONDS,
             kept_bytes=_ANSWER_BYTES,
         )
 
@@ -83,7 +83,11 @@ class _Client:
         """The answer's document; None when it is empty. Raises DeliveryError."""
         url = f"{self._base}/{quote(path)}" + (f"?{urlencode(query)}" if query else "")
         try:
-            answer = await self._client.request(method, url, self._headers, body)
+            async with asyncio.timeout(ANSWER_SECONDS):
+                answer = await self._client.request(method, url, self._headers, body)
+        except TimeoutError:
+            text = f"The server did not answer in full within {ANSWER_SECONDS:g} seconds."
+            raise DeliveryError(Reason.TIMEOUT, text, retryable=True) from None
         except HttpError as error:
             retryable = error.kind != Reason.FORBIDDEN
             raise FieldError.at(error.field or "url", error.kind, f"The server: {error}", retryable=retryable) from None

@@ -196,7 +196,7 @@ def _exports(pipeline: Pipeline, now: datetime) -> None:
         },
     }
     shown = [[f'"A-{number}"', str(3.5 + number), '"Ana"'] for number in range(5)]
-    for back in range(30):
+    for back in reversed(range(30)):
         made = now - timedelta(hours=back)
         number, rows = 30 - back, 30 * _rate(made)
         stored = {

@@ -162,9 +162,10 @@ def _export_unstored(rule: AlertRule) -> Iterator[Finding]:
     before = datetime.now(UTC) - timedelta(minutes=rule.threshold)
     for pipeline_id, outputs in unstored_files(names, made_before=before).items():
         for files in outputs:
+            counted = "1 file" if files.count == 1 else f"{files.count:,} files"
             yield (
                 f"{pipeline_id}/{files.output}",
-                f"{names[pipeline_id]}: {files.count:,} files of the output {files.output} could not be stored for "
+                f"{names[pipeline_id]}: {counted} of the output {files.output} could not be stored for "
                 f"more than {rule.threshold:g} minutes; the oldest is of {files.since:%Y-%m-%d %H:%M} UTC. "
                 f"{files.error}",
             )
@@ -190,6 +191,8 @@ def _breaker_open(rule: AlertRule) -> Iterator[Finding]:
 
 def _job_down(rule: AlertRule) -> Iterator[Finding]:
     for job in SparkJob.objects.filter(desired=SparkJob.Desired.RUNNING):
+        if job.is_starting(None):
+            continue
         if job.status != SparkJob.Status.RUNNING:
             yield job.name, f"The Spark application {job.name} is {job.get_status_display().lower()}."
         elif job.problem:

@@ -49,7 +49,6 @@ export function ExportTable({ files, onShow }: { files: Export[]; onShow: (id: s
           isStill: true,
         },
         { name: 'created', title: t('exports.created'), cell: ({ created_at }) => <Time at={created_at} />, isStill: true },
-        { name: 'committed', title: t('exports.committed'), cell: ({ committed_at }) => <Time at={committed_at} />, isStill: true },
       ]}
     />
   )
