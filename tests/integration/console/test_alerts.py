@@ -139,6 +139,18 @@ def test_a_job_that_is_down(workspace: Workspace) -> None:
     job.delete()
 
 
+def test_a_job_that_starts_is_not_down(workspace: Workspace) -> None:
+    AlertRule.objects.all().delete()
+    job = SparkJob.objects.create(name="plane", stages=["adapting"], status="starting")
+    make_rule(workspace, "job_down")
+    alerts_evaluate()
+    assert opened() == []
+    SparkJob.objects.filter(pk=job.pk).update(failures=2)
+    alerts_evaluate()
+    assert opened() == ["The Spark application plane is starting."]
+    job.delete()
+
+
 def test_a_stage_that_makes_no_progress_and_lost_messages(workspace: Workspace) -> None:
     SparkJob.objects.all().delete()
     assert workspace.alert_rules.filter(kind="job_down").exists()  # by default
