@@ -294,7 +294,8 @@ class _Parts:
         try:
             found = resolver.lookup(reference)
         except Unresolvable:
-            raise ValueError(f"the reference {reference} cannot be followed") from None
+            text = f"the reference {reference} cannot be followed. Copy that definition into $defs instead"
+            raise ValueError(text) from None
         return self._part(found.contents, found.resolver)
 
     def _size(self, pattern: str) -> int:

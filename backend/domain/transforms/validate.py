@@ -64,8 +64,10 @@ class Validate(Transform):
     @classmethod
     def _check_schema(cls, schema: dict[str, Any]) -> dict[str, Any]:
         try:
-            _validator(schema)
+            jsonschema_rs.meta.validate(schema)
+            # The work is counted first: to compile a schema that doubles it may take the library half a minute.
             schema_work(schema)
+            _validator(schema)
         except limits.TooLargeError:
             raise
         except (ValueError, TypeError) as error:
