@@ -34,6 +34,7 @@ def objects(workspace: Workspace, client: APIClient, settings: Any) -> dict[str,
         "api-keys/{id}": f"api-keys/{key.pk}",
         "members/{id}": f"members/{member.pk}",
         "jobs/{name}": f"jobs/{job_ensure_default().name}",
+        "{message_id}": "0198a7e5-0000-7000-8000-000000000000",
     }
 
 
