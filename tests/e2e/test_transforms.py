@@ -42,9 +42,8 @@ def test_dry_run_and_spark_make_the_same_of_a_message(installation: Installation
         installation.create(f"pipelines/{pipeline['id']}/publish/", {})
         pipelines[case_name] = pipeline["id"]
         if "input" in case:
-            status, tried = installation.api(
-                "POST", f"pipelines/{pipeline['id']}/dry-run/", {"body": case["input"], "config": config}
-            )
+            sample = {"body": case["input"], "content_type": _body(case)[1], "config": config}
+            status, tried = installation.api("POST", f"pipelines/{pipeline['id']}/dry-run/", sample)
             assert status == 200, tried
             if "error" in case:
                 assert tried["error"].startswith(case["error"]), case_name
