@@ -14,11 +14,13 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
+from backend.domain.stages import SYNDICATING
 from backend.exports import stager
 from backend.settings import Settings, platform_settings
 from spark_jobs.jobs import exporter
 from spark_jobs.streaming.stop_channel import StopChannel
 from tests.integration import input_jobs
+from tests.integration.delivery_jobs import BILLING, BillingJob, DeliveryJob
 from tests.integration.input_jobs import InputJob
 
 
@@ -63,6 +65,14 @@ class TaskProcess:
         self._output.close()
 
 
+def _job(stage: str) -> Any:
+    if stage in input_jobs.STAGES:
+        return InputJob(stage)
+    if stage == SYNDICATING.name:
+        return DeliveryJob()
+    return BillingJob() if stage == BILLING else importlib.import_module(f"spark_jobs.jobs.{stage}")
+
+
 def _run(job: Any, port: int, fatal: str) -> None:
     def at(step: str) -> None:
         if step == fatal:
@@ -75,7 +85,7 @@ def _main(stage: str) -> None:
     stager._OLDEST_SECONDS = 0.5
     exporter._CLAIM_SECONDS = exporter._CLEAN_SECONDS = 0.2
     exporter._RENEW_SECONDS = 0.5
-    job = InputJob(stage) if stage in input_jobs.STAGES else importlib.import_module(f"spark_jobs.jobs.{stage}")
+    job = _job(stage)
     while line := sys.stdin.readline():
         port, *fatal = line.split()
         child = os.fork()
