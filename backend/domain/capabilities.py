@@ -209,7 +209,7 @@ class InputRecord(msgspec.Struct, frozen=True):
     ``identity`` names it within the pipeline, so that reading it again makes a message with the same id; without it
     each reading makes a new one. ``key`` is the record's own ordering key, which the pipeline's overrides. ``source``
     is the topic, table or file that it came from, and ``headers`` are what came with it: names, which may be repeated,
-    and values, if they have any.
+    and values, if they have any. A record with a ``fault``, a sentence, becomes a dead letter that says it.
     """
 
     body: bytes
@@ -218,6 +218,7 @@ class InputRecord(msgspec.Struct, frozen=True):
     identity: str = ""
     source: str = ""
     headers: Sequence[SourceHeader] = ()
+    fault: str = ""
 
 
 class Batch(msgspec.Struct, frozen=True):

@@ -251,8 +251,8 @@ class InputReader:
             self._update(breakpoint=json.dumps(batch.breakpoint))
 
     def _record(self, maker: MessageMaker, record: InputRecord, received_at: str) -> Record:
-        """The message, or a dead letter when the body is too large or not JSON as declared: a bad record does not stop
-        the input."""
+        """The message, or a dead letter when the record has a fault, or its body is too large or not JSON as declared:
+        a bad record does not stop the input."""
         make = functools.partial(
             maker.make,
             record.body,
@@ -260,15 +260,17 @@ class InputReader:
             message_id=_message_id(self.lease.pipeline_id, record.identity),
             key=record.key,
         )
+        stage = self._services.stage.name
         try:
             limits.check_body(len(record.body))
-            headers = source_fields(record.source, record.headers)
-            return Record.of(maker.topic, make(record.content_type, headers=headers))
+            message = make(record.content_type, headers=source_fields(record.source, record.headers))
+            if record.fault:
+                return dead_letter(message, stage=stage, reason=Reason.UNFIT_VALUE, error=record.fault)
+            return Record.of(maker.topic, message)
         except json.InvalidJsonError as error:
             reason, text = Reason.NOT_JSON, f"The input returned a record that is not JSON: {error}"
         except limits.TooLargeError as error:
             reason, text = Reason.TOO_LARGE, f"The input returned a record that is too large. {error}"
-        stage = self._services.stage.name
         return dead_letter(make("application/octet-stream"), stage=stage, reason=reason, error=text)
 
     def _failure(self, error: Exception) -> str:

@@ -22,6 +22,7 @@ from backend.manager_api.leases import InputLease, Progress
 from backend.telemetry.recorder import Recorder
 from spark_jobs.streaming import input_reader
 from spark_jobs.streaming.input_reader import InputReader, ReaderServices
+from tests.infra import FILES_ROOT
 from tests.waiting import LIMIT_SECONDS
 
 SECRET = "planted-password-of-lines"
@@ -230,3 +231,25 @@ async def test_an_oversized_record_is_set_aside_as_it_fits_into_kafka_and_readin
         assert record.size <= limits.RECORD_BYTES
         assert body.startswith(record.value)
     assert set_aside[0].value == oversized[0]  # it still fits whole
+
+
+async def test_a_row_that_does_not_fit_its_columns_is_set_aside_and_reading_goes_on() -> None:
+    folder = FILES_ROOT / str(uuid4())
+    folder.mkdir()
+    (folder / "orders.csv").write_bytes(b"id,n\n1,2\nx,3\n4,5\n")
+    connector = RuntimeConnector(type="local_files", connection={"folder": folder.name})
+    manager = Manager(connector, format={"type": "csv", "types": {"id": "integer"}}, settle_seconds=0)
+    kafka = Kafka()
+    await reader_of(manager, Reading.BATCHING, kafka).run()
+    [progress] = manager.completed
+    assert (progress.failure, progress.rows) == ("", 3)
+    first, set_aside, last = kafka.records
+    assert [record.value for record in (first, last)] == [b'{"id":1,"n":"2"}', b'{"id":4,"n":"5"}']
+    headers = dict(set_aside.headers)
+    assert set_aside.topic == routing.DEAD_LETTER
+    assert set_aside.value == b'{"id":"x","n":"3"}'
+    assert headers[names.DEAD_STAGE] == b"input_batching"
+    assert headers[names.DEAD_REASON] == Reason.UNFIT_VALUE.encode()
+    assert headers[names.DEAD_ERROR] == (
+        b"File orders.csv, line 3: the value of column 'id' is not of the type integer."
+    )

@@ -119,10 +119,11 @@ async def test_csv_without_header_and_with_another_dialect(folder: Folder) -> No
 @pytest.mark.parametrize(
     ("body", "named"),
     [
-        (b"a,b\n1,2\n1\n", "Line 3 has 1 values instead of 2"),
+        (b"a,b\n1,2\n1", "line 3: the number of values is 1 instead of 2"),
+        (b"a,b\n1\n1,2\n", "line 2: the number of values is 1 instead of 2"),
         (b'a,b\n1,2\n1,"x\n', "unexpected end of data"),
         (b"a,b\n1,2\n1,\xff\n", "can't decode byte"),
-        (b"a,b\n1,2\nx,2\n", "Line 3: the value of column 'a' is not of the type integer"),
+        (b"a,b\nx,2\n1,2\n", "line 2: the value of column 'a' is not of the type integer"),
         (b"a,a\n1,2\n", "several columns with the name 'a'"),
         (b"b,c\n1,2\n", "no column 'a'"),
         (gzip.compress(b"a,b\n1,2\n" * 1000)[:-10], "Truncated compressed stream"),
@@ -141,6 +142,20 @@ async def test_a_csv_file_that_is_at_fault_is_named(folder: Folder, body: bytes,
     folder.put("next.csv", b"a,b\n9,9\n")
     assert await folder.read(csv, bad_files="skip") == [{"a": 9, "b": "9"}]
     assert await folder.read(csv) == []
+
+
+async def test_a_csv_row_that_does_not_fit_is_set_aside_and_the_others_are_read(folder: Folder) -> None:
+    folder.put("a.csv", b"a,b\n1,2\nx,y\n3\n4,5,6\n7,8\n")
+    reader = folder.reader({"type": "csv", "types": {"a": "integer"}})
+    records, breakpoint = await read_all(reader)
+    assert [(json.loads(record.body), record.fault) for record in records] == [
+        ({"a": 1, "b": "2"}, ""),
+        ({"a": "x", "b": "y"}, "File a.csv, line 3: the value of column 'a' is not of the type integer."),
+        (["3"], "File a.csv, line 4: the number of values is 1 instead of 2."),
+        (["4", "5", "6"], "File a.csv, line 5: the number of values is 3 instead of 2."),
+        ({"a": 7, "b": "8"}, ""),
+    ]
+    assert await read_all(reader, breakpoint) == ([], breakpoint)
 
 
 @every_compression

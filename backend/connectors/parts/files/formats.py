@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterator
 from decimal import Decimal, InvalidOperation
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import ConfigDict, Field, model_validator
 
@@ -26,17 +26,24 @@ class BadFileError(Exception):
     """The contents of a file are at fault; the message says how."""
 
 
+class Row(NamedTuple):
+    document: bytes
+    """JSON."""
+    fault: str = ""
+    """What is wrong with a row that does not fit the file's columns; the document is then what could be read of it."""
+
+
 class Format(StrictModel, ABC):
     @abstractmethod
-    def rows(self, file: io.RawIOBase, skip: int) -> Iterator[bytes]:
-        """The rows after the first ``skip`` ones, as JSON. Whatever is raised is about the file's contents, except
-        what the file's own methods raise."""
+    def rows(self, file: io.RawIOBase, skip: int) -> Iterator[Row]:
+        """The rows after the first ``skip`` ones. Whatever is raised is about the file's contents, except what the
+        file's own methods raise."""
 
     def estimated_rows(self, file: io.RawIOBase, size: int) -> float:
         """About how many rows a file of that size has, as its beginning lets expect. Raises what ``rows`` does."""
         rows = sample = 0
         for row in self.rows(file, 0):
-            rows, sample = rows + 1, sample + len(row)
+            rows, sample = rows + 1, sample + len(row.document)
             if file.tell() >= _SAMPLE_BYTES or sample >= _SAMPLE_ROW_BYTES:
                 return rows * size / file.tell()
         return rows
@@ -45,14 +52,14 @@ class Format(StrictModel, ABC):
 class _Streamed(Format, ABC):
     """A format that is read from the beginning; compression is recognized by the content."""
 
-    def rows(self, file: io.RawIOBase, skip: int) -> Iterator[bytes]:
+    def rows(self, file: io.RawIOBase, skip: int) -> Iterator[Row]:
         sized = SizedRows(decompressed(file))
         for row in itertools.islice(self._rows(io.BufferedReader(sized, 64 * 1024)), skip, None):
             yield row
             sized.row_ended()
 
     @abstractmethod
-    def _rows(self, file: io.BufferedReader) -> Iterator[bytes]: ...
+    def _rows(self, file: io.BufferedReader) -> Iterator[Row]: ...
 
 
 class Csv(_Streamed):
@@ -75,7 +82,7 @@ class Csv(_Streamed):
     types: dict[str, Literal["text", "integer", "number", "boolean", "json"]] = Field(
         default_factory=dict,
         description="Types of columns by their names. The others are text. An empty value of another type than text "
-        "becomes null.",
+        "becomes null. A row with a value that is not of its type becomes a dead letter.",
         examples=[{"id": "integer"}],
     )
     quote: str = Field(
@@ -97,11 +104,12 @@ class Csv(_Streamed):
             raise ValueError("The delimiter and the quote have to be different characters.")
         return self
 
-    def _rows(self, file: io.BufferedReader) -> Iterator[bytes]:
+    def _rows(self, file: io.BufferedReader) -> Iterator[Row]:
         csv.field_size_limit(MOST_ROW_BYTES)
         encoding = {"utf-8": "utf-8-sig", "windows-1252": "cp1252"}.get(self.encoding, self.encoding)
+        text = _Lines(io.TextIOWrapper(file, encoding, newline=""))
         lines = csv.reader(
-            io.TextIOWrapper(file, encoding, newline=""),
+            text,
             delimiter="\t" if self.delimiter == "tab" else self.delimiter,
             quotechar=self.quote or None,
             quoting=csv.QUOTE_MINIMAL if self.quote else csv.QUOTE_NONE,
@@ -113,14 +121,19 @@ class Csv(_Streamed):
             return
         columns = self._columns(first)
         readers = [_CSV_TYPES[self.types.get(column, "text")] for column in columns]
+        fits = False
         for row in rows if self.header else itertools.chain([first], rows):
-            if len(row) != len(columns):
-                raise BadFileError(f"Line {lines.line_num} has {len(row)} values instead of {len(columns)}.")
             try:
                 document = {name: read(value) for name, read, value in zip(columns, readers, row, strict=True)}
             except (ValueError, InvalidOperation):
-                raise BadFileError(self._wrong_value(columns, row, lines.line_num)) from None
-            yield json.dumps(document)
+                fault = f"line {lines.line_num}: {self._fault(columns, row)}"
+                # Where no row fits, the file has other columns, and where the last line has no end, it is incomplete.
+                if not fits or not text.ended:
+                    raise BadFileError(fault) from None
+                yield Row(json.dumps(dict(zip(columns, row, strict=True)) if len(row) == len(columns) else row), fault)
+            else:
+                fits = True
+                yield Row(json.dumps(document))
 
     def _columns(self, first: list[str]) -> list[str]:
         columns = first if self.header else self.columns or [f"column_{number + 1}" for number in range(len(first))]
@@ -130,14 +143,28 @@ class Csv(_Streamed):
             raise BadFileError(f"There is no column {min(unknown)!r}, which has a type; there are {columns!s:.1000}.")
         return columns
 
-    def _wrong_value(self, columns: list[str], row: list[str], line: int) -> str:
+    def _fault(self, columns: list[str], row: list[str]) -> str:
+        if len(row) != len(columns):
+            return f"the number of values is {len(row)} instead of {len(columns)}"
         for column, value in zip(columns, row, strict=True):
             kind = self.types.get(column, "text")
             try:
                 _CSV_TYPES[kind](value)
             except (ValueError, InvalidOperation):
-                return f"Line {line}: the value of column {column!r} is not of the type {kind}."
+                return f"the value of column {column!r} is not of the type {kind}"
         raise AssertionError
+
+
+class _Lines(Iterator[str]):
+    def __init__(self, lines: Iterator[str]) -> None:
+        self._lines = lines
+        self.ended = False
+        """The last line had an end, so that it was written as a whole."""
+
+    def __next__(self) -> str:
+        line = next(self._lines)
+        self.ended = line.endswith(("\n", "\r"))
+        return line
 
 
 def _number(text: str) -> Decimal:
@@ -169,6 +196,10 @@ _CSV_TYPES: dict[str, Callable[[str], Any]] = {
 }
 
 
+def _row(document: Any) -> Row:
+    return Row(json.dumps(document))
+
+
 class JsonLines(_Streamed):
     """A JSON document on each line."""
 
@@ -176,7 +207,7 @@ class JsonLines(_Streamed):
 
     type: Literal["json_lines"] = "json_lines"
 
-    def _rows(self, file: io.BufferedReader) -> Iterator[bytes]:
+    def _rows(self, file: io.BufferedReader) -> Iterator[Row]:
         first = True
         for line in iter(lambda: file.readline(MOST_ROW_BYTES), b""):
             # A line in the midst that is not JSON becomes a dead letter as any message does. The first one says that
@@ -186,9 +217,9 @@ class JsonLines(_Streamed):
                     json.loads(line.strip() or b"null")
                 except json.InvalidJsonError as error:
                     raise BadFileError(f"A line is not JSON: {error}") from None
-            if row := line.strip():
+            if document := line.strip():
                 first = False
-                yield row
+                yield Row(document)
 
 
 class Json(_Streamed):
@@ -198,18 +229,18 @@ class Json(_Streamed):
 
     type: Literal["json"] = "json"
 
-    def _rows(self, file: io.BufferedReader) -> Iterator[bytes]:
+    def _rows(self, file: io.BufferedReader) -> Iterator[Row]:
         import ijson
 
         if _first_character(file) == b"[":
-            yield from map(json.dumps, ijson.items(file, "item", use_float=False))
+            yield from map(_row, ijson.items(file, "item", use_float=False))
             return
         document = file.read()
         try:
             json.loads(document)
         except json.InvalidJsonError as error:
             raise BadFileError(f"It is not JSON: {error}") from None
-        yield document.strip()
+        yield Row(document.strip())
 
 
 def _first_character(file: io.BufferedReader) -> bytes:
@@ -230,7 +261,7 @@ class Parquet(Format):
 
         return float(parquet.ParquetFile(pyarrow.PythonFile(file, mode="r")).metadata.num_rows)
 
-    def rows(self, file: io.RawIOBase, skip: int) -> Iterator[bytes]:
+    def rows(self, file: io.RawIOBase, skip: int) -> Iterator[Row]:
         import pyarrow
         from pyarrow import parquet
 
@@ -245,7 +276,7 @@ class Parquet(Format):
                 continue
             for batch in table.iter_batches(_PARQUET_ROWS, row_groups=[group], use_threads=False):
                 for row in _readable(batch.slice(min(skip, batch.num_rows))).to_pylist(maps_as_pydicts="strict"):
-                    yield json.dumps(row)
+                    yield _row(row)
                 skip = max(0, skip - batch.num_rows)
 
 
@@ -280,10 +311,10 @@ class Avro(_Streamed):
 
     type: Literal["avro"] = "avro"
 
-    def _rows(self, file: io.BufferedReader) -> Iterator[bytes]:
+    def _rows(self, file: io.BufferedReader) -> Iterator[Row]:
         from backend.domain.avro.files import read_file
 
-        yield from map(json.dumps, read_file(file))
+        yield from map(_row, read_file(file))
 
 
 FileFormat = Annotated[Csv | JsonLines | Json | Parquet | Avro, Field(discriminator="type")]

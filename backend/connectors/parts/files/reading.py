@@ -15,7 +15,7 @@ from typing import Annotated, Any, ClassVar, Literal, NamedTuple, TypeVar
 
 from pydantic import AfterValidator, Field
 
-from backend.connectors.parts.files.formats import FileFormat, Format
+from backend.connectors.parts.files.formats import FileFormat, Format, Row
 from backend.connectors.parts.files.progress import Progress
 from backend.connectors.parts.files.sources import StoredSource
 from backend.connectors.parts.files.store import UNFINISHED, FileStore, StoredFile, limited
@@ -234,11 +234,12 @@ class ReadFiles(ReadBatch[ConnectionT, ReadFilesOptions]):
         progress.finished(file)
         yield []  # so that it is remembered even if it has no rows
 
-    def _record(self, file: StoredFile, number: int, body: bytes) -> InputRecord:
+    def _record(self, file: StoredFile, number: int, row: Row) -> InputRecord:
         identity = json.dumps([file.name, file.version, number]).decode()
-        return InputRecord(body, identity=identity, source=file.name)
+        fault = row.fault and f"File {file.name}, {row.fault}."
+        return InputRecord(row.document, identity=identity, source=file.name, fault=fault)
 
-    async def _rows(self, file: StoredFile, skip: int) -> AsyncGenerator[list[bytes], None]:
+    async def _rows(self, file: StoredFile, skip: int) -> AsyncGenerator[list[Row], None]:
         """Batches of rows, which are parsed in this reader's thread."""
         taken = skip
         async with self._store.opened(file) as read_range:
@@ -258,14 +259,14 @@ class ReadFiles(ReadBatch[ConnectionT, ReadFilesOptions]):
                 source.cancel()
 
 
-def _batch(rows: Iterator[bytes]) -> tuple[list[bytes], Exception | None]:
+def _batch(rows: Iterator[Row]) -> tuple[list[Row], Exception | None]:
     """The next rows; when one cannot be read, also the exception."""
-    batch: list[bytes] = []
+    batch: list[Row] = []
     size = 0
     try:
         for row in itertools.islice(rows, _BATCH_ROWS):
             batch.append(row)
-            size += len(row)
+            size += len(row.document)
             if size >= _BATCH_BYTES:
                 break
     except Exception as error:
