@@ -1,14 +1,15 @@
 """Screens documents that come from outside before anything else looks at them.
 
 What PostgreSQL, JSON or the stack of Python cannot hold is refused once, with its path, instead of wherever it happens
-to be met: the character U+0000 and unpaired surrogates (RFC 8259 8.2), numbers out of range, names that an object has
-twice (RFC 8259 4), and documents nested too deep or of too many values.
+to be met: the character U+0000 and unpaired surrogates (RFC 8259 8.2), numbers out of range or of more digits than are
+kept, names that an object has twice (RFC 8259 4), and documents nested too deep or of too many values.
 """
 
 import json
 import math
 import re
 from collections.abc import Iterator
+from decimal import Decimal, DecimalException
 from typing import Any
 
 from backend.domain import limits
@@ -23,7 +24,12 @@ _MOST_ERRORS = 20
 _UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
 DEEP = f"This is nested more than {limits.DEPTH} deep."
 _OUT_OF_RANGE = "This number is out of range."
+_INEXACT = "This number has more digits than can be kept: write it as a text, or with fewer digits."
 _REPEATED = "This name occurs more than once in its object: keep one of them."
+
+
+class Rounded(float):
+    """A number that the document has with more digits."""
 
 
 class Repeating(dict[str, Any]):
@@ -46,7 +52,11 @@ def load_json(text: bytes) -> Any:
     which is empty for the whole document."""
     try:
         document = json.loads(
-            text.decode("utf-8-sig"), object_pairs_hook=object_of, parse_int=_integer, parse_constant=_constant
+            text.decode("utf-8-sig"),
+            object_pairs_hook=object_of,
+            parse_int=_integer,
+            parse_float=decimal_number,
+            parse_constant=_constant,
         )
     except UnicodeDecodeError:
         raise ConfigError({"": ["This is not UTF-8."]}) from None
@@ -57,6 +67,16 @@ def load_json(text: bytes) -> Any:
         raise ConfigError({"": [DEEP]}) from None
     check(document)
     return document
+
+
+def decimal_number(text: str) -> float:
+    """The number, as ``check`` wants it to be."""
+    number = float(text)
+    try:
+        is_kept = not math.isfinite(number) or Decimal(text) == Decimal(repr(number))
+    except DecimalException:  # its exponent is out of any range
+        is_kept = False
+    return number if is_kept else Rounded(number)
 
 
 def check(document: Any, *prefix: str) -> None:
@@ -97,6 +117,8 @@ def _faults(document: Any, prefix: tuple[str, ...]) -> Iterator[tuple[tuple[str,
         elif isinstance(value, float):
             if not math.isfinite(value):
                 yield path, _OUT_OF_RANGE
+            elif isinstance(value, Rounded):
+                yield path, _INEXACT
         elif isinstance(value, dict | list):
             if len(path) - len(prefix) >= limits.DEPTH:
                 yield path[: len(prefix) + 3], DEEP

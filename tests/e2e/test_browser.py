@@ -243,6 +243,31 @@ def test_steps_are_tried_on_a_message_and_kept_by_an_example(page: Page, install
         expect(dialog.get_by_role("alert").filter(has_text="fails. Message 1: ")).to_be_visible()
 
 
+def test_long_numbers_of_a_configuration_keep_their_digits(page: Page, installation: Installation) -> None:
+    sign_in(page, installation)
+    connector = installation.create(
+        "connectors/", {"name": name(), "type": "http", "connection": {"url": "http://[::1]:9"}}
+    )
+    steps = [{"type": "set", "path": "n", "value": 2**53 + 1}]
+    outputs = [{"name": "o", "connector": connector["id"]}]
+    pipeline = installation.create("pipelines/", {"name": name(), "config": {"transforms": steps, "outputs": outputs}})
+    page.goto(f"/pipelines/{pipeline['id']}/edit")
+    page.get_by_role("group", name="Flow of messages").get_by_role("button", name="Set n").click()
+    value = page.locator("#config_transforms_0_value")
+    expect(value).to_have_value("9007199254740993")
+    value.fill("0.12345678901234567891")
+    expect(page.get_by_text("A number has more digits than can be kept.").first).to_be_visible()
+    value.fill('{"most": 18446744073709551615}')
+    page.get_by_text("YAML", exact=True).click()
+    yaml = page.get_by_role("textbox", name="Configuration as YAML")
+    expect(yaml).to_have_value(re.compile("most: 18446744073709551615\n"))
+    yaml.fill(yaml.input_value().replace("18446744073709551615", "-9223372036854775807"))
+    page.get_by_role("button", name="Save").click()
+    expect(page.get_by_role("button", name="Publish version 2")).to_be_visible()
+    saved = installation.api("GET", f"pipelines/{pipeline['id']}/")[1]
+    assert saved["config"]["transforms"][0]["value"] == {"most": -9223372036854775807}
+
+
 async def _person(_: web.Request) -> web.Response:
     return web.json_response({"name": "Ana"})
 

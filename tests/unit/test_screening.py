@@ -2,6 +2,7 @@ import json
 from typing import Any
 
 import pytest
+import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -41,6 +42,8 @@ def test_a_document_is_loaded_as_it_is_or_has_what_cannot_be_stored(document: An
         (r'{"a": {"x\u0000": 1}}', "a.x\\x00", "U+0000"),
         ('{"a": {"b": 1, "b": 2}}', "a.b", "more than once"),
         ('{"a": 1e400}', "a", "out of range"),
+        ('{"a": 0.12345678901234567891}', "a", "more digits than can be kept"),
+        ('{"a": [1e-99999999999999999999]}', "a.0", "more digits than can be kept"),
         ('{"a": NaN}', "a", "out of range"),
         ('{"a": [-Infinity]}', "a.0", "out of range"),
         (f'{{"a": {"9" * 5000}}}', "a", "out of range"),
@@ -59,6 +62,14 @@ def test_what_nothing_can_hold_is_refused_at_its_path(text: str | bytes, path: s
     assert part in errors[path][0]
 
 
+@pytest.mark.parametrize(
+    "text", ["0.1", "1.10", "1e16", "-2.5E-3", "0.30000000000000004", "5e-324", "9007199254740993", "0e0"]
+)
+def test_numbers_that_are_kept_pass(text: str) -> None:
+    assert screening.load_json(text.encode()) == json.loads(text)
+    assert load_all(f"a: {text}") == [{"a": yaml.safe_load(text)}]
+
+
 def test_surrogates_in_pairs_and_the_deepest_allowed_document_pass() -> None:
     deepest = "[" * limits.DEPTH + "]" * limits.DEPTH
     assert screening.load_json(deepest.encode()) == json.loads(deepest)
@@ -74,6 +85,7 @@ def test_errors_are_not_without_number() -> None:
     [
         ("a: 1\nb:\n  c: 1\n  c: 2\n", "f.yaml", "the name c occurs more than once in its object"),
         ("a: .inf", "f.yaml.a", "out of range"),
+        ("a: [1.5, +12_345_678_901_234_567.5]", "f.yaml.a.1", "more digits than can be kept"),
         ('a: "x\\0"', "f.yaml.a", "U+0000"),
         ("a: 2024-13-45", "f.yaml", "This is not YAML"),
         (f"a: {'9' * 5000}", "f.yaml", "This is not YAML"),

@@ -1,5 +1,6 @@
 """YAML texts as documents."""
 
+import math
 from typing import Any
 
 import yaml
@@ -11,7 +12,8 @@ _MERGE = "tag:yaml.org,2002:merge"
 
 
 class _Loader(yaml.SafeLoader):
-    """Refuses names that an object has twice, of which PyYAML keeps the last without a word (YAML 1.2.2, 3.2.1.1)."""
+    """Refuses names that an object has twice, of which PyYAML keeps the last without a word (YAML 1.2.2, 3.2.1.1), and
+    knows which numbers it rounds."""
 
     def compose_mapping_node(self, anchor: dict[Any, yaml.Node]) -> yaml.MappingNode:
         node = super().compose_mapping_node(anchor)
@@ -24,6 +26,15 @@ class _Loader(yaml.SafeLoader):
                 raise yaml.MarkedYAMLError(problem=text, problem_mark=key.start_mark)
             seen.add((key.tag, key.value))
         return node
+
+    def construct_yaml_float(self, node: yaml.ScalarNode) -> float:
+        number: float = super().construct_yaml_float(node)
+        text = node.value.replace("_", "")
+        is_decimal = math.isfinite(number) and ":" not in text  # a colon is between digits to the base of 60
+        return screening.decimal_number(text) if is_decimal else number
+
+
+_Loader.add_constructor("tag:yaml.org,2002:float", _Loader.construct_yaml_float)
 
 
 def load_all(text: str, source: str = "") -> list[Any]:

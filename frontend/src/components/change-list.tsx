@@ -3,6 +3,7 @@ import { useTranslation } from 'react-i18next'
 
 import { DataTable } from '@/components/data-table'
 import type { components } from '@/lib/api/schema'
+import { toJson } from '@/lib/json'
 
 type Change = components['schemas']['Change']
 
@@ -32,7 +33,7 @@ export function ChangeList({ changes }: { changes: Change[] }) {
 
 function Value({ value }: { value: unknown }) {
   if (value === null || value === undefined) return '–'
-  const text = typeof value === 'string' ? value : JSON.stringify(value, null, 1)
+  const text = typeof value === 'string' ? value : toJson(value, 1)
   return (
     <Code style={{ whiteSpace: 'pre-wrap', overflowWrap: 'anywhere' }} bg="transparent" p={0}>
       {text}

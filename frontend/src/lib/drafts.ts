@@ -1,5 +1,6 @@
 import type { RJSFSchema } from '@rjsf/utils'
 
+import { parseJson, toJson } from '@/lib/json'
 import { childrenOf, shapesOf } from '@/lib/json-schema'
 
 /** What the server sends in place of a stored secret; sent back, it keeps the secret. */
@@ -59,7 +60,7 @@ export function writeDraft(storage: Storage | undefined, place: DraftPlace, draf
     guarded(() => {
       if (!storage) return false
       dropOld(storage, draft.at)
-      storage.setItem(keyOf(place), JSON.stringify(draft))
+      storage.setItem(keyOf(place), toJson(draft))
       return true
     }) ?? false
   )
@@ -77,7 +78,7 @@ function dropOld(storage: Storage, now: number) {
 }
 
 function freshDraft(text: string | null | undefined, now: number): Draft | undefined {
-  const draft = guarded(() => JSON.parse(text ?? '') as unknown)
+  const draft = guarded(() => parseJson(text ?? ''))
   return isDraft(draft) && now - draft.at < keptMilliseconds ? draft : undefined
 }
 

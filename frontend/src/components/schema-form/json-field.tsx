@@ -3,13 +3,15 @@ import type { FieldProps } from '@rjsf/utils'
 import { useState } from 'react'
 import { useTranslation } from 'react-i18next'
 
+import { InexactNumberError, parseJson, toJson } from '@/lib/json'
+
 /** Any JSON value, typed as JSON. What is no JSON yet is kept as it was typed, with an error. */
 export function JsonField({ fieldPathId, schema, formData, required, rawErrors, name, onChange }: FieldProps) {
   const { t } = useTranslation()
   // Where null is what an empty field means, it is shown as one.
   const isEmpty = formData === undefined || (formData === null && schema.default === null)
-  const [text, setText] = useState(isEmpty ? '' : JSON.stringify(formData))
-  const isBroken = text.trim() !== '' && !parsed(text)
+  const [text, setText] = useState(isEmpty ? '' : toJson(formData))
+  const { problem } = parsed(text)
   return (
     <JsonInput
       id={fieldPathId.$id}
@@ -20,21 +22,21 @@ export function JsonField({ fieldPathId, schema, formData, required, rawErrors, 
       minRows={1}
       value={text}
       placeholder='"text", 42, true, ["a", "b"]'
-      error={isBroken ? t('form.notJson') : rawErrors?.join(' ')}
+      error={problem ? t(problem) : rawErrors?.join(' ')}
       onChange={(next) => {
         setText(next)
-        const json = parsed(next)
-        onChange(next.trim() === '' ? undefined : json ? json.value : next, fieldPathId.path)
+        onChange(parsed(next).value, fieldPathId.path)
       }}
     />
   )
 }
 
-/** In an object, since null is a value too. */
-function parsed(text: string): { value: unknown } | undefined {
+/** The value, which is undefined for an empty text; or the text itself and what is wrong with it. */
+function parsed(text: string): { value: unknown; problem?: 'form.notJson' | 'form.inexactNumber' } {
+  if (text.trim() === '') return { value: undefined }
   try {
-    return { value: JSON.parse(text) as unknown }
-  } catch {
-    return undefined
+    return { value: parseJson(text) }
+  } catch (error) {
+    return { value: text, problem: error instanceof InexactNumberError ? 'form.inexactNumber' : 'form.notJson' }
   }
 }

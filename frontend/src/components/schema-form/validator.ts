@@ -1,6 +1,8 @@
 import { Validator } from '@cfworker/json-schema'
 import type { RJSFSchema, ValidatorType } from '@rjsf/utils'
 
+import { toJson } from '@/lib/json'
+
 /**
  * Only chooses between the variants of a field; the server validates. It interprets schemas,
  * since the Content-Security-Policy forbids validators that compile them to code.
@@ -17,5 +19,5 @@ export const validator: ValidatorType = {
 
 /** JSON knows no undefined, which the form has for a field that is not filled in yet. */
 function asJson(value: unknown): unknown {
-  return value === undefined ? null : (JSON.parse(JSON.stringify(value)) as unknown)
+  return value === undefined ? null : (JSON.parse(toJson(value)) as unknown)
 }

@@ -1,5 +1,6 @@
 import createClient, { type Middleware } from 'openapi-fetch'
 
+import { parseJson, toJson } from '@/lib/json'
 import { serverText, serverTextsLoaded } from '@/lib/texts'
 
 import { Problem, type ProblemBody } from './problem'
@@ -41,10 +42,15 @@ export function linkTo(path: string, query: Record<string, string>): string {
   return `${path}?${new URLSearchParams({ ...query, ...(workspace && { workspace }) })}`
 }
 
-export const api = createClient<paths>({ baseUrl: '/' })
+export const api = createClient<paths>({ baseUrl: '/', bodySerializer: toJson })
 api.use(conventions)
 
 /** The data of an answer; error answers have become a Problem before this. */
 export async function dataOf<T>(answer: Promise<{ data?: T }>): Promise<T> {
   return (await answer).data as T
+}
+
+/** The same of an answer that was asked for as a text: with every digit of the numbers in configurations. */
+export async function exactDataOf<T>(answer: Promise<{ data?: string }>): Promise<T> {
+  return parseJson((await answer).data ?? 'null') as T
 }

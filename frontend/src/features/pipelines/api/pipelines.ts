@@ -1,9 +1,10 @@
 import { useMutation, useQueries, useQuery, useQueryClient, type UseQueryResult } from '@tanstack/react-query'
 import { useEffect, useRef, useState } from 'react'
 
-import { api, dataOf } from '@/lib/api/client'
+import { api, dataOf, exactDataOf } from '@/lib/api/client'
 import type { components } from '@/lib/api/schema'
 import { inTurn, type Progress } from '@/features/pipelines/in-turn'
+import { toJson } from '@/lib/json'
 import { pipelineKeys as keys, type Pipeline } from '@/lib/queries/pipelines'
 
 /** A configuration that is being edited: the server is the one to say what it lacks. */
@@ -22,7 +23,7 @@ const byId = (id: string) => ({ params: { path: { id } } })
 export function usePipeline(id: string | undefined) {
   return useQuery({
     queryKey: keys.one(id ?? ''),
-    queryFn: () => dataOf(api.GET('/api/v1/pipelines/{id}/', byId(id ?? ''))),
+    queryFn: () => exactDataOf<Pipeline>(api.GET('/api/v1/pipelines/{id}/', { ...byId(id ?? ''), parseAs: 'text' })),
     enabled: id !== undefined,
     refetchInterval: (query) => (query.state.data?.provisioning?.state === 'provisioning' ? 2000 : false),
   })
@@ -36,6 +37,9 @@ export function usePipelineSchema() {
     staleTime: Infinity,
   })
 }
+
+export type Version = components['schemas']['Version']
+export type Change = components['schemas']['Change']
 
 export type Activity = components['schemas']['Activity']
 
@@ -100,7 +104,7 @@ export function useVersions(id: string, isWanted = true) {
   return useQuery({
     enabled: isWanted,
     queryKey: keys.part(id, 'versions'),
-    queryFn: () => dataOf(api.GET('/api/v1/pipelines/{id}/versions/', byId(id))),
+    queryFn: () => exactDataOf<Version[]>(api.GET('/api/v1/pipelines/{id}/versions/', { ...byId(id), parseAs: 'text' })),
   })
 }
 
@@ -109,9 +113,10 @@ export function useVersionChanges(id: string, number: number, since: number) {
   return useQuery({
     queryKey: [...keys.part(id, 'changes'), number, since],
     queryFn: () =>
-      dataOf(
+      exactDataOf<Change[]>(
         api.GET('/api/v1/pipelines/{id}/versions/{number}/changes/', {
           params: { path: { id, number }, query: { since } },
+          parseAs: 'text',
         }),
       ),
   })
@@ -168,7 +173,7 @@ interface Tried {
 /** What a configuration makes of a message, without calling external APIs. */
 export function useDryRun(id: string, tried: Tried) {
   return useQuery({
-    queryKey: [...keys.part(id, 'dry-run'), tried],
+    queryKey: [...keys.part(id, 'dry-run'), toJson(tried)],
     queryFn: () => dataOf(api.POST('/api/v1/pipelines/{id}/dry-run/', { ...byId(id), body: { ...asSent(tried), call_apis: false } })),
     enabled: tried.body !== '',
     retry: false,
@@ -187,7 +192,7 @@ export function useCallApis(id: string) {
 /** What a configuration makes of a received message, and how that differs from what was delivered of it. */
 export function useReplay(id: string, message: string, config: Config) {
   return useQuery({
-    queryKey: [...keys.part(id, 'replay'), message, config],
+    queryKey: [...keys.part(id, 'replay'), message, toJson(config)],
     queryFn: () =>
       dataOf(
         api.POST('/api/v1/pipelines/{id}/messages/{message_id}/replay/', {
@@ -203,7 +208,7 @@ export function useReplay(id: string, message: string, config: Config) {
 /** Whether a configuration keeps to its examples. */
 export function useCheckedExamples(id: string, config: Config) {
   return useQuery({
-    queryKey: [...keys.part(id, 'examples'), config],
+    queryKey: [...keys.part(id, 'examples'), toJson(config)],
     queryFn: () => dataOf(api.POST('/api/v1/pipelines/{id}/check-examples/', { ...byId(id), body: asSent({ config }) })),
     retry: false,
     placeholderData: (before) => before,

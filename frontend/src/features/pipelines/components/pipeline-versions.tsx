@@ -15,6 +15,7 @@ import {
   type InputChange,
 } from '@/features/pipelines/api/pipelines'
 import type { components } from '@/lib/api/schema'
+import { toJson } from '@/lib/json'
 import type { Pipeline } from '@/lib/queries/pipelines'
 import { useMay } from '@/lib/queries/session'
 
@@ -166,7 +167,7 @@ function VersionDetail({ pipeline, version }: { pipeline: Pipeline; version: Ver
         </>
       )}
       <Code block style={{ whiteSpace: 'pre-wrap', overflowWrap: 'anywhere' }}>
-        {JSON.stringify(version.config, null, 2)}
+        {toJson(version.config, 2)}
       </Code>
     </Stack>
   )

@@ -4,8 +4,10 @@ import { useState } from 'react'
 import { useTranslation } from 'react-i18next'
 
 import { DataTable } from '@/components/data-table'
+import { toastFailed } from '@/components/toasts'
 import { useCheckedExamples, type Config, type DryRun } from '@/features/pipelines/api/pipelines'
 import type { components } from '@/lib/api/schema'
+import { InexactNumberError, parseJson } from '@/lib/json'
 
 export type Example = components['schemas']['Example']
 
@@ -64,7 +66,13 @@ export function PlaygroundExamples({ pipeline, config, examples, message, outcom
         {outcome && message && !outcome.steps.some((step) => step.passed_over) && !outcome.results.some((result) => result.is_base64) && (
           <Keep
             taken={examples.map((example) => example.name)}
-            onKeep={(name) => onChange([...examples, kept(name, message, outcome)])}
+            onKeep={(name) => {
+              try {
+                onChange([...examples, kept(name, message, outcome)])
+              } catch (error) {
+                toastFailed(error instanceof InexactNumberError ? t('playground.inexactAnswer') : error)
+              }
+            }}
           />
         )}
       </Stack>
@@ -112,9 +120,9 @@ function Keep({ taken, onKeep }: { taken: string[]; onKeep: (name: string) => vo
   )
 }
 
-/** What was seen becomes what is expected, with what the APIs answered. */
+/** What was seen becomes what is expected, with what the APIs answered. Throws an InexactNumberError. */
 function kept(name: string, input: string, outcome: DryRun): Example {
-  const answers = outcome.calls.filter((call) => !call.error).map((call) => [call.name, JSON.parse(call.answer) as unknown])
+  const answers = outcome.calls.filter((call) => !call.error).map((call) => [call.name, parseJson(call.answer)])
   return {
     name,
     input,

@@ -1,9 +1,11 @@
 import { Textarea } from '@mantine/core'
 import { useState } from 'react'
 import { useTranslation } from 'react-i18next'
-import { parse, stringify } from 'yaml'
 
 import type { Config } from '@/features/pipelines/api/pipelines'
+import { InexactNumberError } from '@/lib/json'
+
+import { parseYaml, toYaml } from './config-yaml'
 
 interface Props {
   config: Config
@@ -13,19 +15,19 @@ interface Props {
 /** The whole configuration as YAML, in step with the picture. */
 export function ConfigText({ config, onChange }: Props) {
   const { t } = useTranslation()
-  const [text, setText] = useState(() => stringify(config))
+  const [text, setText] = useState(() => toYaml(config))
   const [given, setGiven] = useState(config)
   const [problem, setProblem] = useState('')
   if (given !== config) {
     // It was changed in the picture.
     setGiven(config)
-    setText(stringify(config))
+    setText(toYaml(config))
     setProblem('')
   }
   const change = (next: string) => {
     setText(next)
     try {
-      const read: unknown = parse(next)
+      const read = parseYaml(next)
       if (typeof read !== 'object' || read === null || Array.isArray(read)) {
         setProblem(t('flow.noMapping'))
         return
@@ -34,7 +36,7 @@ export function ConfigText({ config, onChange }: Props) {
       setGiven(read as Config)
       onChange(read as Config)
     } catch (error) {
-      setProblem(error instanceof Error ? error.message : String(error))
+      setProblem(error instanceof InexactNumberError ? t('form.inexactNumber') : String(error))
     }
   }
   return (

@@ -9,6 +9,7 @@ import { Flow } from '@/features/pipelines/flow'
 import { useVersions, type Config } from '@/features/pipelines/api/pipelines'
 import { eventName, eventsOf, stepNumber, stepRates } from '@/features/pipelines/events'
 import { count, perSecond } from '@/lib/format'
+import { toJson } from '@/lib/json'
 import { useLive } from '@/lib/live'
 import { useOutputs } from '@/lib/queries/outputs'
 import type { Pipeline } from '@/lib/queries/pipelines'
@@ -161,7 +162,7 @@ function Detail({ pipeline, path, part, rates, last24 = {}, output }: DetailProp
 /** What is configured at a part, without what was left as it is by default. */
 function Settings({ value }: { value: Part['value'] }) {
   const { t } = useTranslation()
-  const entries = Object.entries(value).filter(([name, set]) => name !== 'connector' && set !== null && JSON.stringify(set) !== '{}')
+  const entries = Object.entries(value).filter(([name, set]) => name !== 'connector' && set !== null && toJson(set) !== '{}')
   return (
     <Card withBorder>
       <Title order={3} size="h6" mb="xs">
@@ -179,10 +180,10 @@ function Settings({ value }: { value: Part['value'] }) {
               <Table.Td style={{ overflowWrap: 'anywhere' }}>
                 {typeof set === 'object' ? (
                   <Code block style={{ whiteSpace: 'pre-wrap' }}>
-                    {JSON.stringify(set, null, 1)}
+                    {toJson(set, 1)}
                   </Code>
                 ) : (
-                  <Text size="sm">{typeof set === 'string' ? set : JSON.stringify(set)}</Text>
+                  <Text size="sm">{typeof set === 'string' ? set : toJson(set)}</Text>
                 )}
               </Table.Td>
             </Table.Tr>

@@ -1,4 +1,5 @@
 import type { Config } from '@/features/pipelines/api/pipelines'
+import { toJson } from '@/lib/json'
 
 export type PartKind = 'input' | 'step' | 'index' | 'stream' | 'output'
 
@@ -68,7 +69,7 @@ export function summaryOf(step: Value): string {
   const paths = [step.path, step.paths, step.of].flat().filter((path) => typeof path === 'string' && path !== '')
   const subject = paths.join(', ') || [step.expression, step.format, step.name].find((text) => typeof text === 'string') || ''
   const condition = typeof step.condition === 'string' ? ` ${step.condition.replaceAll('_', ' ')}` : ''
-  const value = step.value === undefined || step.value === null ? '' : `${condition ? ' ' : ' = '}${JSON.stringify(step.value)}`
+  const value = step.value === undefined || step.value === null ? '' : `${condition ? ' ' : ' = '}${toJson(step.value)}`
   const target = typeof step.to === 'string' && step.to ? ` → ${step.to}` : ''
   return `${subject}${condition}${value}${target}`.trim()
 }
