@@ -146,6 +146,13 @@ class ExportPolicy(StrictModel):
         examples=["America/Sao_Paulo"],
         json_schema_extra=ADVANCED,
     )
+    empty_files: bool = Field(
+        False,
+        title="Files without messages",
+        description="At a time of the schedule at which there are no messages, stores a file without any, so that who "
+        "fetches files can tell this from a delay.",
+        json_schema_extra=ADVANCED,
+    )
     columns: list[ExportColumn] = Field(
         default_factory=list,
         max_length=500,
@@ -201,6 +208,13 @@ class ExportPolicy(StrictModel):
             raise ValueError(
                 "A file would never be complete: set a limit of messages, bytes or minutes, or a schedule."
             )
+        if self.empty_files and self.schedule is None:
+            raise ValueError("Files without messages need a schedule, which says when there is one.")
+        if self.empty_files and self.is_typed and not (self.columns and all(column.type for column in self.columns)):
+            raise ValueError(
+                "Files without messages need columns with types in Parquet and Avro: there are no values to choose "
+                "types by."
+            )
         if self.format == "avro" and self.compression == "gzip":
             raise ValueError("Avro files cannot be compressed with gzip: choose zstd or none.")
         if self.format not in _TYPED and any(column.type for column in self.columns):
@@ -236,13 +250,17 @@ class ExportPolicy(StrictModel):
         due = self.next_due(oldest)
         return due is not None and due <= now
 
+    def next_scheduled(self, after: datetime) -> datetime | None:
+        """The first time of the schedule after that one; None without a schedule."""
+        return None if self.schedule is None else next(CronSim(self.schedule, after.astimezone(self.zone)))
+
     def next_due(self, oldest: datetime) -> datetime | None:
         """When what waits since ``oldest`` becomes a file at the latest; None when only its amount decides."""
         ends = []
         if self.minutes is not None:
             ends.append(oldest + timedelta(minutes=self.minutes))
-        if self.schedule is not None:
-            ends += [next(CronSim(self.schedule, oldest.astimezone(self.zone)))]
+        if (scheduled := self.next_scheduled(oldest)) is not None:
+            ends.append(scheduled)
         return min(ends, default=None)
 
     def file_name(

@@ -62,7 +62,8 @@ class _Text(Encoder):
         return self._compressor.compress(text) if self._compressor else text
 
     def finish(self) -> bytes:
-        return self._compressor.flush() if self._compressor else b""
+        begin = self.add([])  # a file without rows has a header, too
+        return begin + self._compressor.flush() if self._compressor else begin
 
 
 def _compressor(compression: str) -> Any:
@@ -93,7 +94,7 @@ class _CsvRows:
         written = io.StringIO()
         # The end of lines also decides which characters make Python's writer quote a value.
         writer = csv.writer(written, delimiter=self._policy.delimiter, lineterminator="\r\n")
-        if not self._begun:
+        if not self._begun and (rows or self._columns):
             writer.writerow([self._cell(column.title) for column in self._columns])
             self._begun = True
         names, columns, plain, cell = self._names, self._columns, self._plain, self._cell

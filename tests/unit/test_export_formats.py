@@ -70,6 +70,23 @@ def test_csv(compression: str) -> None:
     assert (rows[0]["flag"], rows[1]["big"], rows[3]["exact"]) == ("true", str(2**63), "0.1234567890123456789")
 
 
+@pytest.mark.parametrize("compression", ["none", "gzip", "zstd"])
+def test_files_without_messages_have_the_header_of_their_columns(compression: str) -> None:
+    columns = [{"path": "nested.a", "name": "a"}, {"path": "text"}]
+    assert plain(written([], format="csv", compression=compression, columns=columns), compression) == b"a,text\r\n"
+    assert plain(written([], format="csv", compression=compression), compression) == b""
+    assert plain(written([], format="jsonl", compression=compression), compression) == b""
+
+
+def test_typed_files_without_messages_have_their_schema() -> None:
+    columns = [{"path": "n", "type": "integer"}, {"path": "at", "type": "timestamp"}]
+    table = pq.read_table(io.BytesIO(written([], format="parquet", columns=columns)))
+    assert (table.num_rows, table.column_names) == (0, ["n", "at"])
+    reader: Any = fastavro.reader(io.BytesIO(written([], format="avro", columns=columns)))
+    assert [field["name"] for field in reader.writer_schema["fields"]] == ["n", "at"]
+    assert list(reader) == []
+
+
 def test_csv_with_columns_and_another_delimiter() -> None:
     columns = [{"path": "nested.a", "name": "a"}, {"path": "text"}]
     data = written(staged(ROWS[:1]), format="csv", columns=columns, delimiter=";", header=False, message_fields=True)

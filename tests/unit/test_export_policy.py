@@ -31,6 +31,12 @@ NOON = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
         ({"schedule": "every day"}, "not a cron expression"),
         ({"schedule": "0 0 30 2 *"}, "not a cron expression"),
         ({"timezone": "Mars"}, "no time zone"),
+        ({"empty_files": True}, "need a schedule"),
+        ({"empty_files": True, "schedule": "0 3 * * *", "format": "avro"}, "need columns with types"),
+        (
+            {"empty_files": True, "schedule": "0 3 * * *", "format": "parquet", "columns": [{"path": "a"}]},
+            "need columns with types",
+        ),
         ({"marker": "{name}"}, "has to differ from the file's"),
         ({"marker": "{number}.done"}, "no placeholder {number}"),
         ({"marker": "done/{name}"}, "without folders"),

@@ -100,6 +100,49 @@ def exports_form(*, only: tuple[UUID, str] | None = None) -> list[Export]:
         return made
 
 
+def empty_files_form() -> list[Export]:
+    """Makes exports without messages of published outputs that want them, where a time of the schedule has passed and
+    no file was made since then. Of several such times there is one file, for the first."""
+    wanted = {"outputs": [{"files": {"empty_files": True}}]}
+    made: list[Export] = []
+    for pipeline in Pipeline.objects.filter(published__config__contains=wanted).select_related("published"):
+        with transaction.atomic(), connection.cursor() as cursor:
+            cursor.execute("SELECT pg_advisory_xact_lock(%s)", [_LOCK])
+            made += _empty_files(pipeline, timezone.now())
+    return made
+
+
+def _empty_files(pipeline: Pipeline, now: datetime) -> list[Export]:
+    assert pipeline.published is not None
+    version = pipeline.published.number
+    try:
+        config = pipeline.published.load()
+    except UnreadableConfigError as error:
+        log.warning("Files without messages of pipeline %s wait: %s", pipeline.pk, error)
+        return []
+    return [
+        _export(_File(), (pipeline.pk, output.name, version), pipeline, Target(policy, output.connector), now)
+        for output in config.outputs
+        if (policy := output.file_policy).empty_files and _is_file_missing(pipeline, output.name, policy, now)
+    ]
+
+
+def _is_file_missing(pipeline: Pipeline, output: str, policy: ExportPolicy, now: datetime) -> bool:
+    """Whether a time of the schedule has passed since the last file of the output, or since its version was published,
+    and no messages wait that will make one."""
+    files = Export.objects.filter(pipeline_id=pipeline.pk, output=output)
+    publications = pipeline.provisionings.filter(version=pipeline.published)
+    since = [
+        files.aggregate(last=Max("created_at"))["last"],
+        publications.aggregate(last=Max("created_at"))["last"],
+    ]
+    due = policy.next_scheduled(max(filter(None, since), default=now))
+    if due is None or due > now:
+        return False
+    waiting = StagedPart.objects.filter(pipeline_id=pipeline.pk, output=output, taken__lt=F("rows"))
+    return not waiting.filter(staged_at__lte=due).exists()
+
+
 def _form(group: Mapping[str, Any], pipeline: Pipeline | None, *, everything: bool) -> list[Export]:
     now = timezone.now()
     names = (group["pipeline_id"], group["output"], group["version"])

@@ -40,9 +40,9 @@ def unstored_files(
     return files
 
 
-def is_anything_staged() -> bool:
-    """Whether messages of any workspace are staged, so that files of them have to be stored, or parts to be removed."""
-    return StagedPart.objects.exists()
+def is_anything_to_store() -> bool:
+    """Whether any workspace has files to be stored, messages that are staged for them, or parts to be removed."""
+    return StagedPart.objects.exists() or Export.objects.filter(due_at__isnull=False).exists()
 
 
 def waiting_of(workspace: Workspace) -> list[dict[str, Any]]:

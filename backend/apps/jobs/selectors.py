@@ -13,7 +13,7 @@ from django.db.models import BooleanField, ExpressionWrapper, Q
 from django.db.models.expressions import Combinable
 from django.db.models.functions import Now
 
-from backend.apps.exports.selectors import is_anything_staged
+from backend.apps.exports.selectors import is_anything_to_store
 from backend.apps.jobs import spark
 from backend.apps.jobs.models import SparkJob
 from backend.apps.jobs.services import LEASE, heartbeat
@@ -140,7 +140,7 @@ def _problems_of(job: SparkJob, beat: dict[str, Any] | None) -> dict[str, str]:
 def stage_demands() -> dict[str, Demand]:
     """Why stages are needed, whatever runs; those that nothing in the database needs are left out."""
     demands = dict.fromkeys(stages_needed(), Demand.PIPELINES)
-    if is_anything_staged():
+    if is_anything_to_store():
         demands.setdefault(EXPORTER.name, Demand.FILES)
     return demands
 

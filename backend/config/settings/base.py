@@ -141,6 +141,11 @@ CELERY_BEAT_SCHEDULE = {
         "schedule": 60.0,
         "options": {"expires": 30},
     },
+    "files without messages": {
+        "task": "backend.apps.exports.tasks.empty_files_form",
+        "schedule": 30.0,
+        "options": {"expires": 30},
+    },
     "collections": {
         "task": "backend.apps.collections.tasks.collections_maintain",
         "schedule": 30.0,

@@ -19,6 +19,7 @@ from django.utils import timezone
 
 from backend.apps.connectors.models import Connector
 from backend.apps.exports import services
+from backend.apps.exports.forming import empty_files_form
 from backend.apps.exports.models import Export, StagedPart
 from backend.apps.exports.services import export_abort, export_retry
 from backend.apps.pipelines.models import Pipeline
@@ -110,6 +111,22 @@ async def test_files_hold_every_message_once(running: RunningManager, exporter: 
         assert export.preview is not None
         assert export.preview["rows"][0][-1] == 'ação, "ü"\nand more'
     assert not [path for path in (VAR / "staging" / str(pipeline.pk)).rglob("*") if path.is_file()]
+
+
+async def test_a_file_without_messages_is_stored_with_its_header(
+    running: RunningManager, exporter: TaskProcess, tmp_path: Path
+) -> None:
+    columns = [{"path": "id"}, {"path": "total"}]
+    yearly = {"schedule": "0 0 1 1 *", "empty_files": True, "name": "{number}", "message_fields": False}
+    pipeline, _ = await prepared(tmp_path, 0, format="csv", columns=columns, marker="{stem}.done", **yearly)
+    await pipeline.provisionings.aupdate(created_at=timezone.now() - timedelta(days=400))
+    await sync_to_async(empty_files_form)()
+    async with exporter.running():
+        [export] = await committed(pipeline, 1)
+    assert (tmp_path / "00000001.csv").read_bytes() == b"id,total\r\n"
+    assert (tmp_path / "00000001.done").exists()
+    assert export.manifest is not None
+    assert (export.manifest["rows"], export.manifest["first_message_id"]) == (0, "")
 
 
 @pytest.mark.parametrize("type", ["local_files", pytest.param("toy_store", marks=pytest.mark.long)])

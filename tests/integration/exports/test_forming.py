@@ -8,7 +8,7 @@ from uuid import uuid4
 import pytest
 from django.utils import timezone
 
-from backend.apps.exports.forming import exports_form
+from backend.apps.exports.forming import empty_files_form, exports_form
 from backend.apps.exports.models import Export, StagedPart, StagingPosition
 from backend.apps.exports.retention import exports_remove
 from backend.apps.exports.services import (
@@ -96,6 +96,37 @@ def test_what_has_waited_long_enough_becomes_a_file(tmp_path: Path) -> None:
     assert exports_form() == []
     part(pipeline, 8, age=timedelta(minutes=6))
     assert slices(exports_form()) == [[(0, 3), (0, 7)], [(7, 1)]]
+
+
+def test_at_a_scheduled_time_without_messages_there_is_one_file_without_any(tmp_path: Path) -> None:
+    pipeline = storing_pipeline(tmp_path, schedule="0 0 1 1 *", empty_files=True)
+    storing_pipeline(tmp_path / "other", schedule="0 0 1 1 *")
+    assert empty_files_form() == []  # no time of the schedule has passed since it was published
+    pipeline.provisionings.update(created_at=timezone.now() - timedelta(days=400))
+    [empty] = empty_files_form()
+    assert (empty.pipeline_id, empty.rows, empty.slices, empty.state) == (pipeline.pk, 0, [], Export.State.STAGED)
+    assert empty_files_form() == []
+    # Messages that wait at that time make the file.
+    Export.objects.update(created_at=timezone.now() - timedelta(days=400))
+    part(pipeline, 3, age=timedelta(days=400))
+    assert empty_files_form() == []
+    assert [export.rows for export in exports_form()] == [3]
+    assert empty_files_form() == []
+    # Those that have come since then are for the next time.
+    Export.objects.update(created_at=timezone.now() - timedelta(days=400))
+    part(pipeline, 3)
+    assert exports_form() == []
+    assert [export.rows for export in empty_files_form()] == [0]
+
+
+def test_a_failed_file_without_messages_can_be_retried(tmp_path: Path) -> None:
+    pipeline = storing_pipeline(tmp_path, schedule="0 0 1 1 *", empty_files=True)
+    pipeline.provisionings.update(created_at=timezone.now() - timedelta(days=400))
+    empty_files_form()
+    export, held = claimed()
+    export_fail(**held, reason="forbidden", error="The folder is not writable.", retryable=False)
+    retried = export_retry(export=export, actor=actor(pipeline), use_current_version=False)
+    assert (retried.state, claimed()[0].pk) == (Export.State.STAGED, export.pk)
 
 
 def test_versions_do_not_share_a_file_and_former_ones_are_completed(tmp_path: Path) -> None:
