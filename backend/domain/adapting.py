@@ -40,22 +40,19 @@ class Adaptation:
             results = [replace(r, body=self.write(r.document), content_type=CONTENT_TYPE) for r in results]
             for result in results:
                 limits.check_body(len(result.body))
+        is_filtered = topic == routing.FILTER or routing.FILTER in moved.slip
+        if len(results) == 1:  # nearly always; a single record keeps the limits that a message has
+            return [self._record(topic, moved, moved.id, results[0], is_filtered)]
         records, made = [], limits.FanOut(limits.TRANSACTION_BYTES)
-        for one, result in _messages(moved, results):
-            indexed = self._indexed(one, result) if routing.FILTER in (topic, *moved.slip) else one
-            records.append(Record.of(topic, indexed))
-            if len(results) > 1:  # a single record keeps the limits that a message has
-                made.add(records[-1].size)
+        for number, result in enumerate(results):
+            record = self._record(topic, moved, child_message_id(message.id, number), result, is_filtered)
+            made.add(record.size)
+            records.append(record)
         return records
 
-    def _indexed(self, message: Message, result: Result) -> Message:
-        return replace(message, extra=message.extra | {INDEX: index_of(self.index, result.document).decode()})
-
-
-def _messages(message: Message, results: Sequence[Result]) -> list[tuple[Message, Result]]:
-    """A message for each result: the same message for a single result, child messages for several."""
-    ids = [message.id] if len(results) == 1 else [child_message_id(message.id, n) for n in range(len(results))]
-    return [
-        (replace(message, id=id, body=result.body, content_type=result.content_type), result)
-        for id, result in zip(ids, results, strict=True)
-    ]
+    def _record(self, topic: str, message: Message, id: str, result: Result, is_filtered: bool) -> Record:
+        extra = message.extra
+        if is_filtered:
+            extra = extra | {INDEX: index_of(self.index, result.document).decode()}
+        one = replace(message, id=id, body=result.body, content_type=result.content_type, extra=extra)
+        return Record.of(topic, one)

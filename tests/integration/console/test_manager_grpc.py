@@ -34,7 +34,8 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 
 @pytest.fixture
-async def client(running: RunningManager) -> AsyncIterator[ConfigClient]:
+async def client(running: RunningManager, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[ConfigClient]:
+    monkeypatch.setattr(config_client, "_CALL_SECONDS", LIMIT_SECONDS)  # callers try again; these tests count the calls
     await sync_to_async(snapshot_rewrite)()
     started = ConfigClient(manager_address=MANAGER_ADDRESS, service_token=SERVICE_TOKEN, redis_url=REDIS_URL)
     await started.start()
@@ -50,7 +51,7 @@ def make_published() -> tuple[Workspace, Pipeline]:
 
 
 async def eventually(condition: Any) -> None:
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(LIMIT_SECONDS):
         while not condition():
             await asyncio.sleep(0.01)
 
