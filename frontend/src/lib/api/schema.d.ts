@@ -3022,6 +3022,12 @@ export interface components {
              */
             timezone: string;
             /**
+             * Files without messages
+             * @description At a time of the schedule at which there are no messages, stores a file without any, so that who fetches files can tell this from a delay.
+             * @default false
+             */
+            empty_files: boolean;
+            /**
              * Columns
              * @description Columns of the file; without any, all fields of the messages.
              */
