@@ -18,7 +18,7 @@ from backend.settings import KafkaSettings
 from spark_jobs.kafka_options import kafka_options
 from tests.infra import VAR
 from tests.kafka_cluster import USERS, KafkaCluster
-from tests.waiting import LIMIT_SECONDS
+from tests.waiting import LIMIT_SECONDS, wait_until
 
 TOPIC = "own"
 
@@ -131,4 +131,5 @@ def test_existing_topics_get_their_config_and_what_cannot_be_changed_is_named(cl
     assert "HEADRACE_TOPIC_PARTITIONS asks for 2" in problems[0]
     assert "1 replica(s)" in problems[1]
     resource = ConfigResource(ResourceType.TOPIC, "kept")
-    assert admin.describe_configs([resource])[resource].result()["retention.ms"].value == "2000000"
+    # A broker tells the new value once the controller's change has reached it.
+    wait_until(lambda: admin.describe_configs([resource])[resource].result()["retention.ms"].value == "2000000")
