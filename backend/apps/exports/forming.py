@@ -131,12 +131,8 @@ def _is_file_missing(pipeline: Pipeline, output: str, policy: ExportPolicy, now:
     """Whether a time of the schedule has passed since the last file of the output, or since its version was published,
     and no messages wait that will make one."""
     files = Export.objects.filter(pipeline_id=pipeline.pk, output=output)
-    publications = pipeline.provisionings.filter(version=pipeline.published)
-    since = [
-        files.aggregate(last=Max("created_at"))["last"],
-        publications.aggregate(last=Max("created_at"))["last"],
-    ]
-    due = policy.next_scheduled(max(filter(None, since), default=now))
+    last = files.aggregate(last=Max("created_at"))["last"]
+    due = policy.next_scheduled(max(filter(None, [last, pipeline.published_at]), default=now))
     if due is None or due > now:
         return False
     waiting = StagedPart.objects.filter(pipeline_id=pipeline.pk, output=output, taken__lt=F("rows"))

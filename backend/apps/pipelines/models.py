@@ -18,6 +18,7 @@ class Pipeline(models.Model):
     workspace = models.ForeignKey(Workspace, on_delete=models.CASCADE, related_name="pipelines")
     name = models.CharField(max_length=100)
     published = models.ForeignKey("PipelineVersion", on_delete=models.PROTECT, null=True, blank=True, related_name="+")
+    published_at = models.DateTimeField(null=True, help_text="When that version was published.")
     paused = models.BooleanField(default=False)
     failure = models.TextField(blank=True)
     created_at = models.DateTimeField(auto_now_add=True)

@@ -6,6 +6,7 @@ from typing import Any
 from uuid import UUID
 
 from django.db import transaction
+from django.utils import timezone
 from pydantic import ValidationError
 
 from backend.apps.audit.services import audit_record
@@ -110,14 +111,16 @@ def pipeline_publish(*, pipeline: Pipeline, actor: User, note: str = "") -> Pipe
         if saga.is_needed(validated):
             return _provision(pipeline, version=newest, config=validated, actor=actor, before=before, after=after)
         registrations.registrations_release(pipeline_id=pipeline.pk, config=validated)
-        return _change("publish", pipeline, actor, before, after, published=newest)
+        return _change("publish", pipeline, actor, before, after, published=newest, published_at=timezone.now())
 
 
 def provisionings_advance() -> None:
     """Continues provisioning, and publishes the versions for which it is complete."""
 
     def publish(provisioning: Provisioning, config: PipelineConfig) -> None:
-        Pipeline.objects.filter(pk=provisioning.pipeline_id).update(published=provisioning.version)
+        Pipeline.objects.filter(pk=provisioning.pipeline_id).update(
+            published=provisioning.version, published_at=timezone.now()
+        )
         registrations.registrations_release(pipeline_id=provisioning.pipeline_id, config=config)
         _notify(provisioning.pipeline_id)
 

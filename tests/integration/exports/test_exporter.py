@@ -119,7 +119,7 @@ async def test_a_file_without_messages_is_stored_with_its_header(
     columns = [{"path": "id"}, {"path": "total"}]
     yearly = {"schedule": "0 0 1 1 *", "empty_files": True, "name": "{number}", "message_fields": False}
     pipeline, _ = await prepared(tmp_path, 0, format="csv", columns=columns, marker="{stem}.done", **yearly)
-    await pipeline.provisionings.aupdate(created_at=timezone.now() - timedelta(days=400))
+    await Pipeline.objects.filter(pk=pipeline.pk).aupdate(published_at=timezone.now() - timedelta(days=400))
     await sync_to_async(empty_files_form)()
     async with exporter.running():
         [export] = await committed(pipeline, 1)

@@ -102,7 +102,7 @@ def test_at_a_scheduled_time_without_messages_there_is_one_file_without_any(tmp_
     pipeline = storing_pipeline(tmp_path, schedule="0 0 1 1 *", empty_files=True)
     storing_pipeline(tmp_path / "other", schedule="0 0 1 1 *")
     assert empty_files_form() == []  # no time of the schedule has passed since it was published
-    pipeline.provisionings.update(created_at=timezone.now() - timedelta(days=400))
+    Pipeline.objects.update(published_at=timezone.now() - timedelta(days=400))
     [empty] = empty_files_form()
     assert (empty.pipeline_id, empty.rows, empty.slices, empty.state) == (pipeline.pk, 0, [], Export.State.STAGED)
     assert empty_files_form() == []
@@ -121,7 +121,7 @@ def test_at_a_scheduled_time_without_messages_there_is_one_file_without_any(tmp_
 
 def test_a_failed_file_without_messages_can_be_retried(tmp_path: Path) -> None:
     pipeline = storing_pipeline(tmp_path, schedule="0 0 1 1 *", empty_files=True)
-    pipeline.provisionings.update(created_at=timezone.now() - timedelta(days=400))
+    Pipeline.objects.update(published_at=timezone.now() - timedelta(days=400))
     empty_files_form()
     export, held = claimed()
     export_fail(**held, reason="forbidden", error="The folder is not writable.", retryable=False)
