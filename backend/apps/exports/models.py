@@ -107,6 +107,11 @@ class Export(models.Model):
     def __str__(self) -> str:
         return self.path
 
+    @property
+    def can_be_written(self) -> bool:
+        """Whether its messages are kept, so that it can be written from the beginning; it may have none."""
+        return not self.rows or bool(self.slices)
+
 
 class StoredName(models.Model):
     """Name of a file whose export was removed by retention, so that no other file takes it and replaces this one."""

@@ -152,7 +152,7 @@ def export_retry(*, export: Export, actor: User, use_current_version: bool) -> E
             raise ConflictError("Only a failed or an aborted export can be retried.")
         if _is_locked(export):
             raise ConflictError("What was written of this export is being removed. Try again in a moment.")
-        if export.rows and not export.slices:
+        if not export.can_be_written:
             raise ConflictError("The staged messages of this aborted export are not kept any more.")
         if use_current_version:
             _use_current_version(export)

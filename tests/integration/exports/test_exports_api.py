@@ -1,6 +1,7 @@
 """Exports by REST."""
 
 from collections.abc import Callable
+from datetime import timedelta
 from pathlib import Path
 from uuid import uuid4
 
@@ -11,6 +12,7 @@ from rest_framework.test import APIClient
 from backend.apps.connectors.models import Connector
 from backend.apps.connectors.services import connector_update
 from backend.apps.connectors.signals import HEARD_AFTER
+from backend.apps.exports.forming import empty_files_form
 from backend.apps.exports.models import Export, StagedPart
 from backend.apps.exports.services import (
     export_claim,
@@ -22,6 +24,7 @@ from backend.apps.exports.services import (
     uploads_left,
     uploads_unknown,
 )
+from backend.apps.pipelines.models import Pipeline
 from backend.apps.workspaces.models import Role, User, Workspace
 from tests import factories
 from tests.integration.exports.stores import storing_pipeline
@@ -92,6 +95,23 @@ def test_one_file_has_its_manifest_and_first_rows(client: APIClient, pipeline_id
     shown = client.get(f"/api/v1/exports/{stored().pk}/").json()
     assert shown["manifest"] == {"rows": 5, "bytes": 77}
     assert shown["preview"] == {"columns": ["a"], "rows": [["1"]]}
+
+
+def test_a_failed_file_without_messages_is_shown_as_one_that_can_be_retried(
+    client: APIClient, workspace: Workspace, tmp_path: Path
+) -> None:
+    storing_pipeline(tmp_path, workspace, schedule="0 0 1 1 *", empty_files=True)
+    Pipeline.objects.update(published_at=timezone.now() - timedelta(days=400))
+    [export] = empty_files_form()
+    claimed = export_claim(holder="test")
+    assert claimed is not None
+    assert claimed.token is not None
+    failure = {"reason": "forbidden", "error": "The store refuses the file.", "retryable": False}
+    export_fail(export_id=export.pk, token=claimed.token, **failure)
+    [shown] = client.get("/api/v1/exports/").json()["results"]
+    assert (shown["state"], shown["rows"], shown["can_retry"]) == ("failed", 0, True)
+    retried = client.post(f"/api/v1/exports/{export.pk}/retry/", {"version": "original"}, format="json")
+    assert retried.json()["state"] == "staged"
 
 
 def test_a_file_can_be_made_of_what_there_is(client: APIClient, pipeline_id: str) -> None:

@@ -41,7 +41,7 @@ class ExportSerializer(serializers.ModelSerializer):
         return export.manifest["bytes"] if export.manifest else None
 
     def get_can_retry(self, export: Export) -> bool:
-        return export.state in (Export.State.FAILED, Export.State.ABORTED) and bool(export.slices)
+        return export.state in (Export.State.FAILED, Export.State.ABORTED) and export.can_be_written
 
 
 class ExportPreviewSerializer(serializers.Serializer):
