@@ -36,7 +36,7 @@ export function ConfigText({ config, onChange }: Props) {
       setGiven(read as Config)
       onChange(read as Config)
     } catch (error) {
-      setProblem(error instanceof InexactNumberError ? t('form.inexactNumber') : String(error))
+      setProblem(error instanceof InexactNumberError ? t('form.inexactNumber') : error instanceof Error ? error.message : String(error))
     }
   }
   return (
