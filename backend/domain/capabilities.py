@@ -9,7 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
+from typing import Any, ClassVar, Generic, NamedTuple, Self, TypeVar
 
 import msgspec
 
@@ -121,7 +121,7 @@ class DeliveryError(Exception):
         self.about_message = about_message
         self.option = option
 
-    def without(self, secrets: Sequence[str]) -> "DeliveryError":
+    def without(self, secrets: Sequence[str]) -> Self:
         """The same error with a mask in place of each secret."""
         return type(self)(
             self.reason,

@@ -7,6 +7,8 @@ size and digits; lists and objects are equal if all in them is.
 from decimal import Decimal
 from typing import Any
 
+from backend.domain.numbers import as_written
+
 SCALARS = frozenset({"boolean", "text", "number"})
 
 
@@ -23,7 +25,7 @@ def kind_of(value: Any) -> str:
 def exact(value: Any) -> Any:
     """With each float as the decimal that was written, since messages are read that way and 1.1 must equal 1.1."""
     if isinstance(value, float):
-        return Decimal(repr(value))
+        return as_written(value)
     if isinstance(value, list):
         return [exact(element) for element in value]
     return {name: exact(element) for name, element in value.items()} if isinstance(value, dict) else value

@@ -14,6 +14,7 @@ from typing import Any
 
 from backend.domain import limits
 from backend.domain.errors import ConfigError
+from backend.domain.numbers import as_written
 
 VALUES = 500_000
 """Limit of a document's values. An alias of YAML counts as what it stands for."""
@@ -73,7 +74,7 @@ def decimal_number(text: str) -> float:
     """The number, as ``check`` wants it to be."""
     number = float(text)
     try:
-        is_kept = not math.isfinite(number) or Decimal(text) == Decimal(repr(number))
+        is_kept = not math.isfinite(number) or Decimal(text) == as_written(number)
     except DecimalException:  # its exponent is out of any range
         is_kept = False
     return number if is_kept else Rounded(number)

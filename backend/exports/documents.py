@@ -10,6 +10,7 @@ from backend.domain import json, paths
 from backend.domain.capabilities import DeliveryError
 from backend.domain.export_policy import ColumnType, ExportPolicy
 from backend.domain.message_maker import is_json
+from backend.domain.numbers import is_double
 from backend.domain.reasons import Reason
 
 MESSAGE_ID = "_message_id"
@@ -182,7 +183,7 @@ def _kind(value: Any) -> str:
     kind = _KINDS.get(type(value), "json")
     if kind == "integer" and not -_LARGEST_EXACT_INT <= value <= _LARGEST_EXACT_INT:
         return "large" if -_LARGEST_INT <= value < _LARGEST_INT else "exact"
-    if kind == "number" and len(value.as_tuple().digits) > _EXACT_DIGITS and Decimal(repr(float(value))) != value:
+    if kind == "number" and len(value.as_tuple().digits) > _EXACT_DIGITS and not is_double(value):
         return "exact"
     return kind
 

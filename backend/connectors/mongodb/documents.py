@@ -12,6 +12,7 @@ from decimal import Decimal
 from typing import Any, Literal
 
 from backend.domain import json, paths
+from backend.domain.numbers import is_double
 
 Format = Literal["plain", "extended"]
 BsonType = Literal["date", "object_id", "decimal"]
@@ -93,9 +94,8 @@ def _from_plain(value: Any) -> Any:
         case list():
             return [_from_plain(part) for part in value]
         case Decimal():
-            as_float = float(value)
             # A double where it says the same, as for 0.1.
-            return as_float if Decimal(repr(as_float)) == value else _decimal(value)
+            return float(value) if is_double(value) else _decimal(value)
         case bool():
             return value
         case int():

@@ -1,3 +1,6 @@
+from collections.abc import Sequence
+from typing import Self
+
 from backend.domain.capabilities import DeliveryError
 
 
@@ -7,9 +10,14 @@ class FieldError(DeliveryError):
     field: str | None = None
 
     @classmethod
-    def at(cls, field: str, reason: str, message: str, *, retryable: bool = True) -> "FieldError":
+    def at(cls, field: str, reason: str, message: str, *, retryable: bool = True) -> Self:
         error = cls(reason, message, retryable=retryable)
         error.field = field
+        return error
+
+    def without(self, secrets: Sequence[str]) -> Self:
+        error = super().without(secrets)
+        error.field = self.field
         return error
 
 

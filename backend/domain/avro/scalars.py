@@ -14,6 +14,8 @@ from datetime import date, datetime, time
 from decimal import Decimal
 from typing import Any
 
+from backend.domain.numbers import as_written
+
 _NOT_FINITE = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 _MOST_FLOAT_DIGITS = 7
 """Any decimal of so many digits reads back from a float as it was."""
@@ -95,7 +97,7 @@ def _floating(name: str, holds: Callable[[Decimal, float], bool], rounded: Calla
             number = math.inf
         if math.isinf(number):
             raise MisfitError(f"it is out of the range of a {name}")
-        if not holds(Decimal(repr(value)) if isinstance(value, float) else Decimal(value), number):
+        if not holds(as_written(value), number):
             raise MisfitError(f"it has more digits than a {name} holds")
         return number
 
@@ -108,7 +110,7 @@ def _floating(name: str, holds: Callable[[Decimal, float], bool], rounded: Calla
 
 
 def _double_holds(value: Decimal, number: float) -> bool:
-    return value == Decimal(repr(number))
+    return value == as_written(number)
 
 
 def _float_holds(value: Decimal, number: float) -> bool:

@@ -16,6 +16,7 @@ from backend.domain import limits
 from backend.domain.connect_sql import expressions as e
 from backend.domain.connect_sql import types as t
 from backend.domain.connect_sql.translation import Scope, Translator, member_named
+from backend.domain.numbers import as_written
 from backend.domain.patterns import check_pattern, pattern_size
 
 Row = Mapping[str, Any]
@@ -54,8 +55,7 @@ def fitted(value: Any, type: e.Type | None) -> Any:
         return float(value)
     if isinstance(type, e.DecimalType):
         try:
-            exact = Decimal(repr(value)) if isinstance(value, float) else Decimal(value)
-            rounded = exact.quantize(Decimal(1).scaleb(-type.scale), context=_EXACT)
+            rounded = as_written(value).quantize(Decimal(1).scaleb(-type.scale), context=_EXACT)
         except InvalidOperation:
             return None
         return rounded if rounded.adjusted() < type.precision - type.scale else None
@@ -303,7 +303,7 @@ def _rounded(value: Any, digits: int = 0) -> Any:
     """Half away from zero."""
     if isinstance(value, float) and not math.isfinite(value):
         return value
-    exact = Decimal(repr(value)) if isinstance(value, float) else Decimal(value)
+    exact = as_written(value)
     if -int(exact.as_tuple().exponent) <= digits:
         return value
     return type(value)(exact.quantize(Decimal(1).scaleb(-digits), context=_EXACT))

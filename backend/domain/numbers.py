@@ -1,0 +1,13 @@
+"""Numbers as they are written: a double stands for the shortest decimal that is read as it."""
+
+from decimal import Decimal
+
+
+def as_written(number: int | float | Decimal) -> Decimal:
+    """The number as a decimal, without rounding: 0.1 for the double nearest to 0.1."""
+    return Decimal(repr(number)) if isinstance(number, float) else Decimal(number)
+
+
+def is_double(number: Decimal) -> bool:
+    """Whether a double keeps every digit of the number, which is finite."""
+    return as_written(float(number)) == number
