@@ -112,6 +112,8 @@ def test_pages_come_back_after_a_network_cut_without_a_reload(
     expect(page.get_by_role("table").get_by_text(made)).to_be_visible()
     expect(state).to_have_text("Live")
     page.get_by_role("link", name="Pipelines", exact=True).click()
+    # The connector has the same name, and is a link of the page before.
+    expect(page.get_by_role("heading", name="Pipelines", level=1)).to_be_visible()
     page.get_by_role("link", name=made).first.click()
     expect(page.get_by_role("heading", name=made)).to_be_visible()
     assert pipeline in page.url
