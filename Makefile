@@ -186,7 +186,7 @@ bench-lists: install frontend  ## Measure the lists of 500 pipelines and 100,000
 	$(BIN)/python -m tests.bench.lists
 
 .PHONY: bench-connectors
-bench-connectors: install  ## Measure SQL inputs, files and leases, compared with a peer (PEER=binary); writes tests/bench/results/connectors.md
+bench-connectors: install  ## Measure SQL inputs and outputs, files and leases, compared with a peer (PEER=binary); writes tests/bench/results/connectors.md
 	$(BIN)/python -m tests.bench.connectors $(if $(PEER),--peer $(PEER))
 
 .PHONY: new-connector

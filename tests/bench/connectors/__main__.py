@@ -10,27 +10,30 @@ from pathlib import Path
 
 from tests import infra  # noqa: F401  # sets the environment, before anything reads it
 
-ROWS, MESSAGES, INPUTS = 5_000_000, 10_000_000, 1_000
+ROWS, WRITTEN, MESSAGES, INPUTS = 5_000_000, 1_000_000, 10_000_000, 1_000
 
 
 def main() -> None:
-    from tests.bench.connectors import export_files, leased_inputs, report, sql_input
+    from tests.bench.connectors import export_files, leased_inputs, report, sql_input, sql_output
     from tests.bench.connectors.platform import running_platform
 
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--peer", type=Path, help="Benthos's binary; without it, only Headrace is measured")
     parser.add_argument("--scale", type=float, default=1.0, help="share of the full sizes, such as 0.02")
     parser.add_argument("--rounds", type=int, default=3, help="runs of each engine, in turns")
-    parser.add_argument("--only", choices=["table", "files", "leases"], action="append")
+    parser.add_argument("--only", choices=["table", "upserts", "files", "leases"], action="append")
     parser.add_argument("--keep", action="store_true", help="print the result without storing it")
     arguments = parser.parse_args()
-    parts = arguments.only or ["table", "files", "leases"]
+    parts = arguments.only or ["table", "upserts", "files", "leases"]
     rows, inputs = int(ROWS * arguments.scale), int(INPUTS * arguments.scale)
     messages = export_files.whole_parts(int(MESSAGES * arguments.scale))
     results = report.Results()
     with running_platform() as platform:
         if "table" in parts:
             results.table = sql_input.compare(platform, arguments.peer, rows, arguments.rounds)
+        if "upserts" in parts:
+            written = int(WRITTEN * arguments.scale)
+            results.upserts = sql_output.compare(platform, arguments.peer, written, arguments.rounds)
         if "files" in parts:
             results.files = export_files.compare(arguments.peer, messages, arguments.rounds)
         if "leases" in parts:

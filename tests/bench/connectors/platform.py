@@ -179,7 +179,8 @@ def _manager() -> Iterator[None]:
 
 @contextmanager
 def running_slot(kind: str) -> Iterator[Measured]:
-    """A task that reads inputs (``input``) or stores files (``exporter``), once it has started."""
+    """A task that reads inputs (``input``), delivers (``syndicating``) or stores files (``exporter``), once it has
+    started."""
     channel = StopChannel("127.0.0.1", platform_settings().service_token)
     command = [sys.executable, "-m", "tests.bench.connectors.slot", kind, str(channel.address[1])]
     with (infra.VAR / f"{kind}.log").open("ab") as log:

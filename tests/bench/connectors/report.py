@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from tests.bench.connectors import export_files, leased_inputs, peer, sql_input
+from tests.bench.connectors import export_files, leased_inputs, peer, sql_input, sql_output
 from tests.bench.machine import machine
 
 RESULTS = Path(__file__).parents[1] / "results/connectors.md"
@@ -16,6 +16,7 @@ RESULTS = Path(__file__).parents[1] / "results/connectors.md"
 @dataclass
 class Results:
     table: list[sql_input.Run] = field(default_factory=list)
+    upserts: list[sql_output.Run] = field(default_factory=list)
     files: list[export_files.Run] = field(default_factory=list)
     leases: leased_inputs.Result | None = None
 
@@ -27,6 +28,8 @@ class Results:
         ]
         if self.table:
             sections.append(_table(self.table))
+        if self.upserts:
+            sections.append(_upserts(self.upserts))
         if self.files:
             sections.append(_files(self.files))
         if self.leases:
@@ -56,8 +59,31 @@ def _ratios(named: dict[tuple[str, int], list[Any]], size: int, rate: Callable[[
 
 
 def _table(runs: list[sql_input.Run]) -> str:
-    def rate(run: sql_input.Run) -> float:
-        return run.rows / run.seconds
+    return f"""## A table of PostgreSQL into Kafka
+
+Rows of eight columns, about 200 bytes as JSON. Headrace reads them by the growing number `id`, waits until
+transactions that could still commit earlier rows have ended, gives each message an id, headers and the row's key, and
+keeps how far it has come. The peer's `sql_select` reads the table once, with a key, and keeps no position: what is new
+costs it another reading of everything. Both wait for all in-sync replicas and compress with lz4.
+
+{_rows(runs)}"""
+
+
+def _upserts(runs: list[sql_output.Run]) -> str:
+    return f"""## Messages of Kafka into a table of PostgreSQL
+
+The same rows as JSON, each inserted and then updated once, in batches of 500 over four connections, into a table with a
+primary key. Headrace keeps the order of the messages of each key, writes each batch by one statement, counts, bills and
+logs each message, and commits its outcome with its offset in one transaction of Kafka. The peer's `sql_insert` executes
+a prepared statement for each message, in a transaction for each batch. Measured from the first commit of offsets to the
+last.
+
+{_rows(runs)}"""
+
+
+def _rows(runs: Sequence[sql_input.Run | sql_output.Run]) -> str:
+    def rate(run: Any) -> float:
+        return float(run.rows / run.seconds)
 
     named = _by_name(runs)
     lines = [
@@ -68,14 +94,7 @@ def _table(runs: list[sql_input.Run]) -> str:
         for (name, size), of in named.items()
     ]
     rows = "\n".join(lines)
-    return f"""## A table of PostgreSQL into Kafka
-
-Rows of eight columns, about 200 bytes as JSON. Headrace reads them by the growing number `id`, waits until
-transactions that could still commit earlier rows have ended, gives each message an id, headers and the row's key, and
-keeps how far it has come. The peer's `sql_select` reads the table once, with a key, and keeps no position: what is new
-costs it another reading of everything. Both wait for all in-sync replicas and compress with lz4.
-
-| engine | rows | runs | s | rows/s | CPU s per million | of PostgreSQL and Kafka | peak MiB |
+    return f"""| engine | rows | runs | s | rows/s | CPU s per million | of PostgreSQL and Kafka | peak MiB |
 |---|---|---|---|---|---|---|---|
 {rows}
 

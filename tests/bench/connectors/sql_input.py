@@ -9,7 +9,7 @@ from backend.domain import routing
 from tests.bench.connectors import peer
 from tests.bench.connectors.platform import PEERS_TOPIC, SOURCE, Platform, running_slot, source_connection, until
 
-_TABLE = """
+TABLE = """
 CREATE TABLE {table} (
     id bigint PRIMARY KEY, customer text NOT NULL, country text NOT NULL, total numeric(12, 2) NOT NULL,
     items int NOT NULL, paid boolean NOT NULL, created_at timestamptz NOT NULL, note text
@@ -59,7 +59,7 @@ def compare(platform: Platform, binary: Path | None, rows: int, rounds: int) -> 
 
 def make_table(table: str, rows: int) -> None:
     with source_connection() as connection:
-        connection.execute(_TABLE.format(table=table))
+        connection.execute(TABLE.format(table=table))
         connection.execute(_ROWS.format(table=table, first=1, last=rows))
         # Neither engine is to wait for what PostgreSQL still has to write.
         connection.execute(f"VACUUM ANALYZE {table}")

@@ -1,0 +1,161 @@
+"""Messages of Kafka into a table of PostgreSQL, by its key."""
+
+import sys
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from confluent_kafka import ConsumerGroupTopicPartitions, Producer
+from confluent_kafka.admin import AdminClient
+
+from backend.domain import json, routing
+from backend.domain.message import Message, new_message_id, utc_now
+from backend.domain.stages import SYNDICATING
+from tests import infra
+from tests.bench.connectors import peer
+from tests.bench.connectors.platform import (
+    PEERS_TOPIC,
+    SOURCE,
+    Measured,
+    Platform,
+    make_topics,
+    running_slot,
+    source_connection,
+    until,
+)
+from tests.bench.connectors.sql_input import TABLE
+
+_WRITES = 2
+"""Of each row: it is inserted, and then updated."""
+_BATCH_MESSAGES = 500
+_CONNECTIONS = 4
+
+
+@dataclass
+class Run:
+    """``rows`` are those that were written in the seconds, and ``size`` how many there were. ``cpu`` is in seconds: of
+    the engine, and of PostgreSQL and Kafka. ``peak`` is MiB of the engine."""
+
+    engine: str
+    size: int
+    rows: int
+    seconds: float
+    cpu: float
+    servers_cpu: float
+    peak: float
+
+
+def compare(platform: Platform, binary: Path | None, messages: int, rounds: int) -> list[Run]:
+    """In turns."""
+    make_topics(*(topic for topic in routing.TOPICS if topic != routing.INPUT))
+    runs: list[Run] = []
+    for _ in range(rounds):
+        runs.append(run_headrace(platform, messages))
+        if binary is not None:
+            runs.append(run_peer(binary, platform, messages))
+        print(*runs[-2:], sep="\n", file=sys.stderr, flush=True)
+    return runs
+
+
+def run_headrace(platform: Platform, messages: int) -> Run:
+    from backend.apps.pipelines.services import pipeline_publish
+    from tests import factories
+
+    workspace = factories.make_workspace()
+    with _table() as table, platform.appended(routing.ADAPTED, messages):
+        connector = factories.make_connector(workspace, type="sql", **SOURCE)
+        options = {"table": table, "key": ["id"], "connections": _CONNECTIONS}
+        batch = {"messages": _BATCH_MESSAGES, "seconds": 0.2}
+        output = factories.output(connector, options=options, batch=batch, queue=_CONNECTIONS * _BATCH_MESSAGES)
+        pipeline = factories.make_pipeline(workspace, outputs=[output])
+        pipeline_publish(pipeline=pipeline, actor=factories.admin_of(workspace))
+        done = _committed(SYNDICATING.group, routing.ADAPTED)
+        _fill(routing.ADAPTED, messages, str(pipeline.pk))
+        with running_slot("syndicating") as slot:
+            run = _timed("Headrace", messages, done, slot, platform)
+        _check(table, messages)
+    return run
+
+
+def run_peer(binary: Path, platform: Platform, messages: int) -> Run:
+    group = f"peer-{uuid.uuid4().hex[:8]}"
+    with _table() as table, platform.appended(PEERS_TOPIC, messages):
+        _fill(PEERS_TOPIC, messages, "")
+        done = _committed(group, PEERS_TOPIC)
+        config = peer.topic_to_table(PEERS_TOPIC, group, table, _BATCH_MESSAGES, _CONNECTIONS)
+        with peer.running(binary, config) as process:
+            run = _timed(peer.NAME, messages, done, process, platform)
+        _check(table, messages)
+    return run
+
+
+@contextmanager
+def _table() -> Iterator[str]:
+    table = f"written_{uuid.uuid4().hex[:8]}"
+    with source_connection() as connection:
+        connection.execute(TABLE.format(table=table))
+        connection.execute("CHECKPOINT")
+    yield table
+    with source_connection() as connection:
+        connection.execute(f"DROP TABLE {table}")
+
+
+def _fill(topic: str, messages: int, pipeline: str) -> None:
+    producer = Producer({"bootstrap.servers": infra.KAFKA, "linger.ms": 20, "compression.type": "lz4"})
+    for number in range(messages):
+        row = number // _WRITES
+        body = json.dumps(
+            {
+                "id": row,
+                "customer": f"Customer {row % 9973}",
+                "country": ("BR", "PT", "DE")[row % 3],
+                "total": f"{row % 100_000 / 100:.2f}",
+                "items": number % _WRITES,
+                "paid": row % 2 == 0,
+                "created_at": "2026-01-01T00:00:00Z",
+                "note": 'says "hello", and more',
+            }
+        )
+        key = str(row).encode()
+        message = Message(new_message_id(), pipeline, 1, key, body, "application/json", utc_now(), ())
+        while True:
+            try:
+                producer.produce(topic, body, key, headers=message.headers())
+                break
+            except BufferError:
+                producer.poll(0.1)
+    producer.flush()
+
+
+def _committed(group: str, topic: str) -> Callable[[], int]:
+    """How many messages of the topic the group has committed since now."""
+    admin = AdminClient({"bootstrap.servers": infra.KAFKA})
+
+    def committed() -> int:
+        [future] = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)]).values()
+        offsets = future.result().topic_partitions
+        return sum(max(0, part.offset) for part in offsets if part.topic == topic)
+
+    before = committed()
+    return lambda: committed() - before
+
+
+def _timed(engine: str, messages: int, done: Callable[[], int], process: Measured, platform: Platform) -> Run:
+    """From the first commit that is seen to the last."""
+    until(lambda: done() > 0)
+    first, began, servers_cpu = done(), time.monotonic(), platform.servers_cpu()
+    with process.used() as used:
+        until(lambda: done() >= messages)
+    seconds, servers_cpu = time.monotonic() - began, platform.servers_cpu() - servers_cpu
+    return Run(engine, messages, messages - first, seconds, used.cpu, servers_cpu, used.peak)
+
+
+def _check(table: str, messages: int) -> None:
+    """Every row is there, as its last message has it."""
+    with source_connection() as connection:
+        counted: Any = connection.execute(f"SELECT count(*), min(items) FROM {table}").fetchone()
+    assert counted == (messages // _WRITES, _WRITES - 1)
