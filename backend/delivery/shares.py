@@ -11,7 +11,7 @@ import math
 import statistics
 import time
 from collections.abc import Collection
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from backend.resilience.bulkhead import Bulkhead
 
@@ -25,7 +25,9 @@ _LONGEST_STEP_SECONDS = 0.2
 _USUAL_PACE_SECONDS = 2.0
 _SLOW_SECONDS = 1.0
 _STUCK_SECONDS = 3.0
-_SLOWER_THAN_OTHERS = 4
+_CERTAINLY_STUCK_SECONDS = 10.0
+_FAR_FROM_USUAL = 4
+"""So many times what most parties have."""
 
 
 class Window:
@@ -156,9 +158,9 @@ class Share:
         return self._seconds_queued >= _SLOW_SECONDS and self.drain_seconds > _SLOW_SECONDS
 
     @property
-    def is_stuck(self) -> bool:
-        """Whether no message has ended for seconds, and others are queued."""
-        return self._room.waiting > 0 and self._seconds_stuck >= _STUCK_SECONDS
+    def stuck_seconds(self) -> float:
+        """For how long no message has ended while others are queued."""
+        return self._seconds_stuck if self._room.waiting else 0.0
 
     def evict_queue(self) -> None:
         """What is queued becomes dead letters, to be delivered later."""
@@ -187,12 +189,20 @@ class Party(Protocol):
         """Whether the queue needs more than a second."""
 
     @property
-    def is_stuck(self) -> bool:
-        """Whether nothing moves."""
+    def stuck_seconds(self) -> float:
+        """For how long nothing has moved."""
 
     def measure(self) -> None: ...
 
     def evict_queue(self) -> None: ...
+
+
+class _Amount(NamedTuple):
+    messages: float
+    bytes: float
+
+    def is_exceeded_by(self, party: Party) -> bool:
+        return party.in_flight > self.messages or party.bytes_in_flight > self.bytes
 
 
 def make_room(window: Window, parties: Collection[Party], *, is_alone: bool, is_late: bool) -> None:
@@ -200,8 +210,11 @@ def make_room(window: Window, parties: Collection[Party], *, is_alone: bool, is_
 
     A party that ``is_alone`` may fill the window, since nobody else waits then; others that were seen within the last
     minutes may wait unseen, behind what was read. After an outage all queues are long though nothing is slow, so a
-    party is slow only if its queue needs far longer than those of most parties; and while the task itself has more to
-    do than it can (``is_late``), only if it is slower than the others, too.
+    party is slow only if its queue needs far longer than those of most parties.
+
+    While the task itself has more to do than it can (``is_late``), messages of everybody wait, and few end. What most
+    parties have is no excess then; a party is slow only if it is slower than the others, too, and one that has no more
+    than they is stuck only after a longer time.
     """
     for party in parties:
         party.measure()
@@ -210,9 +223,24 @@ def make_room(window: Window, parties: Collection[Party], *, is_alone: bool, is_
         return
     usual_drain = statistics.median_low([party.drain_seconds for party in parties])
     slow_pace = statistics.fmean(party.usual_pace for party in active) / 2 if is_late else math.inf
-    share = _SHARED / len(active)
+    share = _share(window, len(active))
+    excess = _excess(active, share) if is_late else share
     for party in active:
-        has_more = party.in_flight > share * window.messages or party.bytes_in_flight > share * window.bytes
-        is_slower = party.drain_seconds > _SLOWER_THAN_OTHERS * usual_drain and party.usual_pace < slow_pace
-        if has_more and (party.is_stuck or (party.is_behind and is_slower)):
+        if excess.is_exceeded_by(party):
+            is_slower = party.drain_seconds > _FAR_FROM_USUAL * usual_drain and party.usual_pace < slow_pace
+            is_hindrance = party.stuck_seconds >= _STUCK_SECONDS or (party.is_behind and is_slower)
+        else:
+            is_hindrance = share.is_exceeded_by(party) and party.stuck_seconds >= _CERTAINLY_STUCK_SECONDS
+        if is_hindrance:
             party.evict_queue()
+
+
+def _share(window: Window, parties: int) -> _Amount:
+    return _Amount(_SHARED * window.messages / parties, _SHARED * window.bytes / parties)
+
+
+def _excess(active: Collection[Party], share: _Amount) -> _Amount:
+    """Of each measure the share, or what is far from usual if that is more."""
+    messages = statistics.median_low([party.in_flight for party in active])
+    bytes_ = statistics.median_low([party.bytes_in_flight for party in active])
+    return _Amount(max(share.messages, _FAR_FROM_USUAL * messages), max(share.bytes, _FAR_FROM_USUAL * bytes_))

@@ -1,6 +1,7 @@
 """A message's configuration, for stages that cannot work without it."""
 
 import asyncio
+import math
 import time
 from collections.abc import Awaitable, Callable
 from typing import Any, Protocol, TypeVar
@@ -49,7 +50,7 @@ class ConfigQueue:
 
     def __init__(self, evicted: set[_Task]) -> None:
         self.bytes_in_flight = 0
-        self.is_stuck = False
+        self.stuck_seconds = 0.0
         self._tasks: list[_Task] = []
         self._evicted = evicted
 
@@ -116,7 +117,8 @@ class WaitingConfig:
             if queue is None:
                 queue = queues[pipeline_id] = ConfigQueue(self._evicted)
                 is_late = pipeline_id in self._unavailable or now - since > _SLOW_SECONDS
-                queue.is_stuck = is_late and len(self._served) > (pipeline_id in self._served)
+                if is_late and len(self._served) > (pipeline_id in self._served):
+                    queue.stuck_seconds = math.inf
             queue.add(task, len(message.body))
         return list(queues.values())
 

@@ -102,6 +102,34 @@ async def test_where_most_hang_those_that_do_are_evicted(run: Callable[..., obje
     assert good.evicted == 0
 
 
+async def test_a_busy_task_evicts_nobody_for_what_all_have(
+    run: Callable[..., object],
+) -> None:
+    """Of each output hardly a message ends in a second, some by chance fewer than others."""
+    window = Window(WINDOW)
+    outputs = [Output(window, 10, 0.2 if number % 10 == 0 else 0.6) for number in range(180)]
+    await run(window, outputs, 8, is_late=True)
+    assert not any(output.evicted for output in outputs)
+
+
+async def test_one_that_hangs_beside_them_is_evicted(run: Callable[..., object]) -> None:
+    window = Window(WINDOW)
+    hanging = Output(window, 60, 0)
+    outputs = [Output(window, 10, 0.2 if number % 10 == 0 else 0.6) for number in range(180)]
+    await run(window, [hanging, *outputs], 4, is_late=True)
+    assert hanging.evicted == 52
+    assert not any(output.evicted for output in outputs)
+
+
+async def test_where_most_hang_those_that_do_are_evicted_also_by_a_busy_task(run: Callable[..., object]) -> None:
+    window = Window(WINDOW)
+    hanging = [Output(window, 400, 0) for _ in range(4)]
+    good = Output(window, 10, 2)
+    await run(window, [*hanging, good], 11, is_late=True)
+    assert [output.evicted for output in hanging] == [392] * 4
+    assert good.evicted == 0
+
+
 async def test_a_task_that_was_stopped_takes_nobody_for_stuck(
     run: Callable[..., object], monkeypatch: pytest.MonkeyPatch
 ) -> None:
