@@ -104,7 +104,7 @@ class Platform:
             deleted.result(30)
 
 
-def make_topics(*names: str) -> None:
+def _make_topics(*names: str) -> None:
     topics = [NewTopic(name, PARTITIONS, 1, config={"max.message.bytes": str(limits.TOPIC_BYTES)}) for name in names]
     admin = AdminClient({"bootstrap.servers": infra.KAFKA})
     for created in admin.create_topics(topics).values():
@@ -144,7 +144,7 @@ def running_platform() -> Iterator[Platform]:
         for server in (postgresql, source, redis, kafka, seaweedfs_server()):
             server.start()
             running.callback(server.stop)
-        make_topics(routing.INPUT, PEERS_TOPIC)
+        _make_topics(*routing.TOPICS, PEERS_TOPIC)
         running.enter_context(_manager())
         assert kafka.process is not None
         assert source.process is not None
