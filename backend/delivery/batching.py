@@ -17,6 +17,9 @@ from backend.domain.message import Message
 from backend.domain.records import Attempt
 from backend.resilience.bulkhead import Bulkhead
 
+_WORTH_SENDING = 0.25
+"""The part of a full batch that is sent beside others when no more can join: batches that were split stay large."""
+
 
 @dataclass(eq=False, slots=True)
 class Pending:
@@ -46,11 +49,15 @@ class Batcher:
     """Gathers what is delivered through one client. Used and closed on one event loop.
 
     ``slots`` bounds the batches in flight, with those of other clients of the same output; the batch's first attempt
-    holds the slot that was taken for it, which ``send`` gives back.
+    holds the slot that was taken for it, which ``send`` gives back. While ``is_full`` no message can join before others
+    have ended, so that a batch would wait in vain to fill; ``check`` has to follow when it becomes true.
     """
 
-    def __init__(self, policy: BatchPolicy, *, atomic: bool, slots: Bulkhead, send: Send) -> None:
+    def __init__(
+        self, policy: BatchPolicy, *, atomic: bool, slots: Bulkhead, send: Send, is_full: Callable[[], bool]
+    ) -> None:
         self._policy = policy
+        self._is_full = is_full
         self._atomic = atomic
         self._slots = slots
         self._send = send
@@ -70,6 +77,10 @@ class Batcher:
         if self._is_due() or len(self._pending) == 1:
             self._changed.set()
         return pending.outcome
+
+    def check(self) -> None:
+        """Whether a batch is due may have changed."""
+        self._changed.set()
 
     def flush(self) -> None:
         """What is waiting now is sent without waiting for its batch to fill."""
@@ -100,7 +111,12 @@ class Batcher:
             or len(self._pending) >= policy.messages
             or self._bytes >= policy.bytes
             or time.monotonic() - self._pending[0].since >= policy.seconds
+            or self._waits_in_vain()
         )
+
+    def _waits_in_vain(self) -> bool:
+        is_worth_sending = not self._running or len(self._pending) >= _WORTH_SENDING * self._policy.messages
+        return is_worth_sending and self._is_full()
 
     async def _run(self) -> None:
         while True:
@@ -114,7 +130,11 @@ class Batcher:
                 continue
             task = asyncio.ensure_future(self._send(batch, self._settle))
             self._running.add(task)
-            task.add_done_callback(self._running.discard)
+            task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Future[None]) -> None:
+        self._running.discard(task)
+        self._changed.set()
 
     async def _until_due(self) -> None:
         while not self._is_due():

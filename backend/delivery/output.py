@@ -147,8 +147,11 @@ class Output(Share):
     # -- room, client and order ------------------------------------------------
 
     async def _send_with_room(self, delivery: Delivery) -> Outcome:
-        if delivery.room is not None and not await delivery.room:
-            return _saturated("The output was slow while others waited; the message is redelivered automatically.")
+        if delivery.room is not None:
+            if (batcher := self._batchers.get(delivery.client)) is not None:
+                batcher.check()
+            if not await delivery.room:
+                return _saturated("The output was slow while others waited; the message is redelivered automatically.")
         if delivery.slot is not None:
             delivery.slot.acquire()
         try:
@@ -278,7 +281,9 @@ class Output(Share):
                 client, gate=self._gate, slots=self._slots, recorder=self._recorder, obstacle=self._obstacle
             )
             policy = client.runtime.config.batch or BatchPolicy.model_validate({})
-            batcher = Batcher(policy, atomic=client.atomic, slots=self._slots, send=sender.send)
+            batcher = Batcher(
+                policy, atomic=client.atomic, slots=self._slots, send=sender.send, is_full=lambda: self.is_full
+            )
             self._batchers[client] = batcher
         return batcher
 

@@ -162,6 +162,11 @@ class Share:
         """For how long no message has ended while others are queued."""
         return self._seconds_stuck if self._room.waiting else 0.0
 
+    @property
+    def is_full(self) -> bool:
+        """Whether no message is admitted before others have ended."""
+        return self._room.waiting > 0
+
     def evict_queue(self) -> None:
         """What is queued becomes dead letters, to be delivered later."""
         self._room.evict_queue()

@@ -434,6 +434,21 @@ async def test_order_holds_in_batches_behind_a_former_versions_message(engine: D
     assert b"".join(inbox.bodies).split() == [b'"former"', b'"other"', b'"second"', b'"third"']
 
 
+async def test_a_batch_that_cannot_fill_is_not_waited_for(engine: DeliveryEngine, known: Known) -> None:
+    """The output has no room for so many messages at the same time."""
+    connector = scripted("out")
+    batch = {"messages": 40, "seconds": 60}
+    pipeline = known.publish(str(uuid.uuid4()), 1, connector, queue=40, batch=batch)
+    sends = [asyncio.ensure_future(engine.deliver(message(pipeline), f"0:{n}")) for n in range(100)]
+    async with asyncio.timeout(LIMIT_SECONDS):
+        while len(receiver_of(connector["out"]).received) < 80:
+            await asyncio.sleep(0.01)
+        while not all(one.done() for one in sends):  # with the last of them a batch could fill
+            engine.flush()
+            await asyncio.sleep(0.01)
+    assert len(receiver_of(connector["out"]).received) == 100
+
+
 def store(known: Known) -> str:
     """A pipeline with an output that stores files."""
     return known.publish(
