@@ -10,7 +10,7 @@ from pathlib import Path
 
 from tests import infra  # noqa: F401  # sets the environment, before anything reads it
 
-ROWS, WRITTEN, MESSAGES, INPUTS = 5_000_000, 200_000, 10_000_000, 1_000
+ROWS, WRITTEN, MESSAGES, INPUTS = 5_000_000, 500_000, 10_000_000, 1_000
 
 
 def main() -> None:

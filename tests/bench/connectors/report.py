@@ -78,7 +78,13 @@ batches with several of one key, counts, bills and logs each message, and commit
 transaction of Kafka. The peer's `sql_insert` fails for ever at a batch with two messages of one key, so there is none.
 Measured from the first commit of offsets to the last.
 
-{_rows(runs)}"""
+{_rows(runs)}
+
+Rows that were not as their last message has them: {_outdated(runs)}."""
+
+
+def _outdated(runs: Sequence[sql_output.Run]) -> str:
+    return ", ".join(f"{run.outdated:,} ({run.engine})" for run in runs)
 
 
 def _rows(runs: Sequence[sql_input.Run | sql_output.Run]) -> str:
