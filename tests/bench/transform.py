@@ -10,14 +10,14 @@ import random
 import statistics
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
 
 import psutil
-from confluent_kafka import ConsumerGroupTopicPartitions, Producer, TopicPartition
+from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 from confluent_kafka.cimpl import NewTopic
 from pydantic import TypeAdapter
@@ -29,6 +29,7 @@ from backend.domain.filters.index import PredicateIndex
 from backend.domain.message import Message, new_message_id, utc_now
 from tests.bench.machine import machine
 from tests.bench.neighbour import RATE, SECONDS, WARM_UP_SECONDS, Latency, measure
+from tests.bench.topics import Filling, fill
 from tests.installation import Installation, temporary_installation
 from tests.ports import free_ports
 
@@ -74,16 +75,8 @@ def body(n: int) -> bytes:
     return json.dumps(document).encode()
 
 
-def fill(kafka: str, topic: str, headers: Callable[[], Any]) -> None:
-    producer = Producer({"bootstrap.servers": kafka, "linger.ms": 20, "compression.type": "lz4"})
-    for n in range(MESSAGES):
-        while True:
-            try:
-                producer.produce(topic, body(n), str(n).encode(), headers=headers())
-                break
-            except BufferError:
-                producer.poll(0.1)
-    producer.flush()
+def records(headers: Callable[[], Any]) -> Iterator[Filling]:
+    return (Filling(body(n), str(n).encode(), headers()) for n in range(MESSAGES))
 
 
 def ends(admin: AdminClient, topic: str) -> int:
@@ -129,7 +122,7 @@ def headrace(installation: Installation) -> Result:
         return message.headers()
 
     before = committed(admin, "headrace-adapting_transformer", routing.TRANSFORMER)
-    fill(kafka, routing.TRANSFORMER, headers)
+    fill(kafka, routing.TRANSFORMER, records(headers))
     _set_running(installation, "start", "running")
     return timed(
         "Headrace",
@@ -164,7 +157,7 @@ def benthos(folder: Path, installation: Installation) -> Result:
     source, target = f"peer-in-{time.time_ns()}", f"peer-out-{time.time_ns()}"
     for future in admin.create_topics([NewTopic(source, 2, 1), NewTopic(target, 2, 1)]).values():
         future.result()
-    fill(kafka, source, lambda: None)
+    fill(kafka, source, records(lambda: None))
     changes = {
         "127.0.0.1:19092": kafka,
         "peer_tin": source,

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from backend.domain import json, routing
@@ -29,6 +29,7 @@ from tests.bench.connectors.platform import (
     until,
 )
 from tests.bench.connectors.sql_input import TABLE
+from tests.bench.topics import Filling, fill
 
 _WRITES = 2
 """Of each row: all are inserted, and then all updated, since the peer refuses batches with two messages of one key."""
@@ -77,7 +78,7 @@ def run_headrace(platform: Platform, messages: int) -> Run:
         pipeline = factories.make_pipeline(workspace, outputs=[output])
         pipeline_publish(pipeline=pipeline, actor=factories.admin_of(workspace))
         done = _committed(SYNDICATING.group, routing.ADAPTED)
-        _fill(routing.ADAPTED, messages, str(pipeline.pk))
+        fill(infra.KAFKA, routing.ADAPTED, _records(messages, str(pipeline.pk)))
         with running_slot("syndicating") as slot:
             run = _timed("Headrace", messages, done, slot, platform)
         run.outdated = _outdated(table, messages)
@@ -89,7 +90,7 @@ def run_peer(binary: Path, platform: Platform, messages: int) -> Run:
     group = f"peer-{uuid.uuid4().hex[:8]}"
     with _table() as table, platform.appended(PEERS_TOPIC, messages):
         done = _committed(group, PEERS_TOPIC)
-        _fill(PEERS_TOPIC, messages, "")
+        fill(infra.KAFKA, PEERS_TOPIC, _records(messages, ""))
         config = peer.topic_to_table(PEERS_TOPIC, group, table, _BATCH_MESSAGES, _CONNECTIONS)
         with peer.running(binary, config) as process:
             run = _timed(peer.NAME, messages, done, process, platform)
@@ -108,8 +109,7 @@ def _table() -> Iterator[str]:
         connection.execute(f"DROP TABLE {table}")
 
 
-def _fill(topic: str, messages: int, pipeline: str) -> None:
-    producer = Producer({"bootstrap.servers": infra.KAFKA, "linger.ms": 20, "compression.type": "lz4"})
+def _records(messages: int, pipeline: str) -> Iterator[Filling]:
     rows = messages // _WRITES
     for number in range(messages):
         write, row = divmod(number, rows)
@@ -127,13 +127,7 @@ def _fill(topic: str, messages: int, pipeline: str) -> None:
         )
         key = str(row).encode()
         message = Message(new_message_id(), pipeline, 1, key, body, "application/json", utc_now(), ())
-        while True:
-            try:
-                producer.produce(topic, body, key, headers=message.headers())
-                break
-            except BufferError:
-                producer.poll(0.1)
-    producer.flush()
+        yield Filling(body, key, message.headers())
 
 
 def _committed(group: str, topic: str) -> Callable[[], int]:
