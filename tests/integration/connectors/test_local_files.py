@@ -1,6 +1,6 @@
 """The connector of local files."""
 
-import time
+import threading
 import uuid
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -45,10 +45,20 @@ class TestLocalFiles(FilesCases, ReadBatchSuite, ExportSuite):
         if not hangs:
             yield store
             return
-        with pytest.MonkeyPatch.context() as patch:  # as on a file server that does not answer
+        given_up = threading.Event()
+
+        def hang(*_: Any, **__: Any) -> int:
+            """As on a file server that does not answer."""
+            given_up.wait()
+            raise TimeoutError
+
+        with pytest.MonkeyPatch.context() as patch:
             patch.setattr(stores, "CALL_SECONDS", 0.1)
-            patch.setattr(local_files, "_walked", lambda *_, **__: time.sleep(0.5))
-            yield store
+            patch.setattr(local_files, "_walked", hang)
+            try:
+                yield store
+            finally:
+                given_up.set()
 
     def unreachable(self) -> dict[str, Any]:
         return {"folder": "no/such/folder"}
