@@ -17,7 +17,7 @@ import httptools
 _OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 
 
-_NUMBER = re.compile(rb'"number": ?"(\d{12})"')
+NUMBER = re.compile(rb'"number": ?"(\d{12})"')
 
 
 def numbered(number: int) -> bytes:
@@ -67,7 +67,7 @@ class _Delivery(asyncio.Protocol):
         self._body += body
 
     def on_message_complete(self) -> None:
-        match = _NUMBER.search(self._body)
+        match = NUMBER.search(self._body)
         self._body = b""
         self._transport.write(_OK)
         if match is None:

@@ -1,8 +1,10 @@
-"""Two hundred outputs behind one lane task, twenty of which hang: the others do not wait for them."""
+"""Two hundred outputs behind one lane task, twenty of which hang: the others do not wait for them.
+
+A receiver that takes seconds to answer, as on a busy machine, may have messages set aside as well, which the platform
+redelivers by itself; few, and none is lost."""
 
 import asyncio
 import json
-import statistics
 import subprocess
 import sys
 import time
@@ -14,17 +16,21 @@ from typing import Any
 
 import pytest
 import redis
-from confluent_kafka import Producer
+from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
+from backend.domain import message as names
+from backend.domain import routing
 from backend.domain.message import Message, new_message_id, utc_now
+from backend.domain.reasons import Reason
 from backend.manager_api import snapshot as stored
 from backend.settings import ROOT, platform_settings
 from spark_jobs.streaming.stop_channel import StopChannel
-from tests.bench.load import Times, numbered, receive
+from tests.bench.load import NUMBER, Times, numbered, receive
 from tests.bench.machine import machine
 from tests.infra import KAFKA, REDIS_URL, VAR, Server
+from tests.integration.kafka_ends import end_offset
 from tests.waiting import LIMIT_SECONDS
 
 OUTPUTS = 200
@@ -111,15 +117,47 @@ class Load:
         self._producer.flush(LIMIT_SECONDS)
 
 
-async def all_received(times: Times, seconds: float) -> None:
+class SetAside:
+    """Messages for outputs that do not hang which became dead letters, to be redelivered soon."""
+
+    def __init__(self, tenants: Tenants) -> None:
+        self.numbers: set[int] = set()
+        self._others = {pipeline.encode() for pipeline in tenants.others}
+        self._consumer = Consumer({"bootstrap.servers": KAFKA, "group.id": tenants.topic})
+        self._consumer.assign([TopicPartition(routing.DEAD_LETTER, 0, end_offset(routing.DEAD_LETTER))])
+
+    def read(self) -> None:
+        for record in self._consumer.consume(1000, 0):
+            headers: dict[str, Any] = dict(record.headers() or ())
+            number = NUMBER.search(record.value() or b"")
+            if number is not None and headers[names.PIPELINE] in self._others:
+                assert headers[names.DEAD_REASON].decode() == Reason.OUTPUT_SATURATED
+                self.numbers.add(int(number[1]))
+
+    def close(self) -> None:
+        self._consumer.close()
+
+
+@dataclass
+class Measured:
+    """Of messages for outputs that do not hang."""
+
+    latencies: list[float]
+    """Milliseconds from Kafka to the receiver, in ascending order."""
+    set_aside: int
+
+
+async def all_ended(times: Times, set_aside: SetAside, seconds: float) -> None:
     async with asyncio.timeout(seconds):
-        while len(times.received) < len(times.sent):
+        while times.sent.keys() - times.received.keys() - set_aside.numbers:
+            set_aside.read()
             await asyncio.sleep(0.02)
 
 
-async def latencies(tenants: Tenants, seconds: float, config: dict[str, Any], *, patience: float) -> list[list[float]]:
-    """Milliseconds from Kafka to the receiver for those that do not hang: without the others, and beside them."""
+async def measure(tenants: Tenants, seconds: float, config: dict[str, Any], *, patience: float) -> list[Measured]:
+    """Without the outputs that hang, and beside them."""
     times = Times()
+    set_aside = SetAside(tenants)
     good, url = await receive(times)
     # Accepts connections and requests, and never answers.
     hanging = await asyncio.get_running_loop().create_server(asyncio.Protocol, "127.0.0.1", 0)
@@ -128,42 +166,49 @@ async def latencies(tenants: Tenants, seconds: float, config: dict[str, Any], *,
     try:
         for index in range(len(tenants.others)):
             load.send_to_other(index)  # opens every client
-        await all_received(times, LIMIT_SECONDS)
+        await all_ended(times, set_aside, LIMIT_SECONDS)
         measured = []
         for with_hanging in (False, True):
             times.begin()
             await load.run(seconds, with_hanging=with_hanging)
-            await all_received(times, patience)
-            measured.append(times.latencies(times.sent))
+            await all_ended(times, set_aside, patience)
+            ended_otherwise = times.sent.keys() - times.received.keys()
+            measured.append(Measured(times.latencies(times.sent), len(ended_otherwise)))
         return measured
     finally:
         channel.stop()
         good.close()
         hanging.close()
+        set_aside.close()
 
 
 @pytest.mark.parametrize("config", [DEFAULTS, LARGEST], ids=["defaults", "largest"])
 async def test_outputs_that_hang_do_not_hold_up_others(tenants: Tenants, config: dict[str, Any]) -> None:
     # Their attempts end after two minutes, so nobody who waited for one would come in time.
-    _, beside = await latencies(tenants, 8.0, config | {"timeout_seconds": 120}, patience=80)
-    assert beside[-1] < 80_000
+    _, beside = await measure(tenants, 8.0, config | {"timeout_seconds": 120}, patience=80)
+    assert beside.latencies[-1] < 80_000
+    assert beside.set_aside < 0.1 * len(beside.latencies)
 
 
 @pytest.mark.long
 async def test_measured(tenants: Tenants) -> None:
     """``make bench-fairness``."""
-    alone, beside = await latencies(tenants, 40.0, DEFAULTS, patience=60)
+    alone, beside = await measure(tenants, 40.0, DEFAULTS, patience=60)
     rows = [
-        f"| {name} | {len(values):,} | {statistics.median(values):.1f} | {values[int(len(values) * 0.95)]:.1f} "
-        f"| {values[int(len(values) * 0.99)]:.1f} | {values[-1]:.1f} |"
-        for name, values in (("without outputs that hang", alone), ("beside 20 that hang", beside))
+        f"| {name} | {len(measured.latencies):,} | {_at(measured, 0.5):.1f} | {_at(measured, 0.95):.1f} "
+        f"| {_at(measured, 0.99):.1f} | {measured.latencies[-1]:.1f} | {measured.set_aside:,} |"
+        for name, measured in (("without outputs that hang", alone), ("beside 20 that hang", beside))
     ]
     RESULTS.write_text(
         f"# Fairness\n\n`make bench-fairness`: one lane task, {OUTPUTS} outputs, {HANGING} of which hang (no answer "
         f"within 10 s, no breaker), each group with {RATE // 2} messages/s. Milliseconds from Kafka to the receiver of "
-        "the outputs that do not hang.\n\n"
-        "| | messages | p50 | p95 | p99 | longest |\n|---|---|---|---|---|---|\n"
+        "the outputs that do not hang; messages that were set aside are redelivered later.\n\n"
+        "| | messages | p50 | p95 | p99 | longest | set aside |\n|---|---|---|---|---|---|---|\n"
         + "\n".join(rows)
         + f"\n\n{machine()}\n"
     )
-    assert beside[int(len(beside) * 0.99)] < 200
+    assert _at(beside, 0.99) < 200
+
+
+def _at(measured: Measured, part: float) -> float:
+    return measured.latencies[int(len(measured.latencies) * part)]
