@@ -28,9 +28,6 @@ ADMINS = {"Create API key"}
 
 _ALLOWED: dict[str, set[str]] = {"viewer": set(), "operator": OPERATORS, "editor": OPERATORS | EDITORS}
 _ALL = OPERATORS | EDITORS | ADMINS
-_LATER = {"Open circuit breaker", "Plan", "Restore as draft"}
-"""Those that a page offers after a further step, such as a typed text or an opened version."""
-
 
 @dataclass
 class Things:
@@ -85,6 +82,8 @@ def offered(page: Page, paths: list[str]) -> dict[str, set[str]]:
     for path in paths:
         requests.goto(path)
         expect(page.locator("[aria-busy=true]")).to_have_count(0)
+        if path == "/config-files":
+            page.get_by_role("textbox", name="YAML").fill("pipelines: []")  # nothing can be planned before
         texts = page.locator("#content button:enabled, #content a[href]").all_inner_texts()
         found[path] = {re.sub(r" [\d,]+$", "", text.strip()) for text in texts} & _ALL
     return found
@@ -99,12 +98,12 @@ def test_nobody_sees_a_button_that_the_server_would_refuse(
     refused = {path: names - _ALLOWED[role] for path, names in found.items() if names - _ALLOWED[role]}
     assert refused == {}
     # What a role may do is offered somewhere: the names above are those that the buttons have.
-    assert set().union(*found.values()) >= _ALLOWED[role] - _LATER
+    assert set().union(*found.values()) >= _ALLOWED[role]
 
 
 def test_an_admin_sees_what_all_others_see_and_more(page: Page, installation: Installation, things: Things) -> None:
     sign_in(page, installation)
-    assert set().union(*offered(page, things.pages).values()) >= _ALL - _LATER
+    assert set().union(*offered(page, things.pages).values()) >= _ALL
 
 
 def test_a_viewer_is_told_where_a_page_is_not_for_them_and_refused_by_the_server(

@@ -49,10 +49,12 @@ export const theme = createTheme({
   cursorType: 'pointer',
   respectReducedMotion: true,
   components: {
-    // Choosing what is chosen already must not undo the choice; where nothing is a choice, `clearable` says so.
     // The smallest buttons are still large enough to be hit.
     Button: { vars: (_: unknown, { size }: { size?: string }) => ({ root: size === 'compact-xs' ? { '--button-height': '26px', '--button-padding-x': '10px' } : {} }) },
+    // Choosing what is chosen already must not undo the choice; where nothing is a choice, `clearable` says so.
     Select: { defaultProps: { allowDeselect: false } },
+    // It stands for content that is loading, which assistive technology is told.
+    Skeleton: { defaultProps: { 'aria-busy': true } },
   },
 })
 

@@ -8,7 +8,7 @@ const Form = lazy(async () => ({ default: (await import('./schema-form')).Schema
 /** A form made of a JSON Schema, whose library is loaded when the first one is shown. */
 export function SchemaForm(props: ComponentProps<typeof Loaded>) {
   return (
-    <Suspense fallback={<Skeleton height={320} aria-busy />}>
+    <Suspense fallback={<Skeleton height={320} />}>
       <Form {...props} />
     </Suspense>
   )
