@@ -9,4 +9,4 @@ class ChangeStreamsConfig(AppConfig):
         from backend.apps.collections.selectors import streams_fed_by
         from backend.apps.connectors.dependents import dependents_register
 
-        dependents_register(streams_fed_by)
+        dependents_register("connector", streams_fed_by)

@@ -1,24 +1,38 @@
 """What depends on a connector. An app whose objects use connectors registers a finder for them in ``ready``."""
 
 from collections.abc import Callable, Iterable
-from typing import Protocol
+from dataclasses import dataclass
+from typing import Literal, Protocol
+from uuid import UUID
 
 from backend.apps.connectors.models import Connector
 
+DependentKind = Literal["alert_rule", "connector", "pipeline", "registration"]
 
-class Dependent(Protocol):
+
+class _Found(Protocol):
+    pk: UUID
     name: str
 
 
-FindDependents = Callable[[Connector], Iterable[Dependent]]
+FindDependents = Callable[[Connector], Iterable[_Found]]
 
-_finders: list[FindDependents] = []
-
-
-def dependents_register(find: FindDependents) -> None:
-    _finders.append(find)
+_finders: list[tuple[DependentKind, FindDependents]] = []
 
 
-def dependents_of(connector: Connector) -> list[str]:
-    """The names of everything that uses the connector."""
-    return [dependent.name for find in _finders for dependent in find(connector)]
+@dataclass(frozen=True)
+class Dependent:
+    """Something that uses a connector, which cannot be deleted then."""
+
+    kind: DependentKind
+    id: UUID
+    name: str
+
+
+def dependents_register(kind: DependentKind, find: FindDependents) -> None:
+    _finders.append((kind, find))
+
+
+def dependents_of(connector: Connector) -> list[Dependent]:
+    """Everything that uses the connector."""
+    return [Dependent(kind, found.pk, found.name) for kind, find in _finders for found in find(connector)]

@@ -123,7 +123,9 @@ def connector_update(
 def connector_delete(*, connector: Connector, actor: User) -> None:
     """Raises ConflictError while anything uses the connector."""
     if used_by := dependents_of(connector):
-        raise ConflictError(f"The connector is used by: {', '.join(used_by)}. Take it out of these first.")
+        raise ConflictError(
+            f"The connector is used by: {', '.join(one.name for one in used_by)}. Take it out of these first."
+        )
     with transaction.atomic():
         audit_record(
             action="connector.delete",

@@ -15,6 +15,6 @@ class MonitoringConfig(AppConfig):
         from backend.apps.pipelines.statuses import statuses_register
         from backend.apps.workspaces.models import Workspace
 
-        dependents_register(alert_rules_using)
+        dependents_register("alert_rule", alert_rules_using)
         statuses_register(statuses_of)
         post_save.connect(alert_rules_create_default, sender=Workspace, dispatch_uid="default-alert-rules")

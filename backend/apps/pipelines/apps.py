@@ -10,5 +10,5 @@ class PipelinesConfig(AppConfig):
         from backend.apps.connectors.dependents import dependents_register
         from backend.apps.pipelines.selectors import leftovers_in, pipelines_using
 
-        dependents_register(pipelines_using)
-        dependents_register(leftovers_in)
+        dependents_register("pipeline", pipelines_using)
+        dependents_register("registration", leftovers_in)

@@ -64,6 +64,7 @@ def pipelines_using(connector: Connector) -> QuerySet[Pipeline]:
 class Leftover:
     """A deleted pipeline's registration, by the name under which a connector's dependents are shown."""
 
+    pk: UUID
     name: str
 
 
@@ -71,7 +72,9 @@ def leftovers_in(connector: Connector) -> list[Leftover]:
     """What is still to be removed from the connector's system."""
     leaving = Registration.objects.filter(connector=connector).exclude(remove_at=None)
     return [
-        Leftover(f"{registration.name}, which is being removed from it ({registration.error or 'soon'})")
+        Leftover(
+            registration.pk, f"{registration.name}, which is being removed from it ({registration.error or 'soon'})"
+        )
         for registration in leaving
     ]
 

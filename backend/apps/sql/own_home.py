@@ -120,7 +120,7 @@ class OwnHome(Home):
             trace=connector_failure(connector),
             topics=[one.topic for one in brought],
             warnings=[f"{one.table}: {one.problem}" for one in brought if one.problem],
-            used_by=dependents_of(connector),
+            used_by=[dependent.name for dependent in dependents_of(connector)],
         )
 
     def drop(self, name: str) -> list[str]:

@@ -104,7 +104,8 @@ def test_a_name_is_used_once(client: APIClient) -> None:
 def test_a_connector_in_use_is_not_deleted(client: APIClient, workspace: Workspace) -> None:
     connector = factories.make_connector(workspace)
     pipeline = factories.make_pipeline(workspace, connector)
-    assert client.get(f"{URL}{connector.pk}/used-by/").json() == [{"name": pipeline.name}]
+    user = {"kind": "pipeline", "id": str(pipeline.pk), "name": pipeline.name}
+    assert client.get(f"{URL}{connector.pk}/used-by/").json() == [user]
     answer = client.delete(f"{URL}{connector.pk}/")
     assert answer.status_code == 409
     assert pipeline.name in answer.json()["detail"]

@@ -1,8 +1,9 @@
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, get_args
 
 from rest_framework import serializers
 
+from backend.apps.connectors.dependents import DependentKind
 from backend.apps.connectors.models import Connector
 from backend.apps.connectors.selectors import connection_shown, connector_failure
 from backend.apps.connectors.services import connection_validate
@@ -60,8 +61,11 @@ class ConnectorSerializer(DocumentSerializer):
 
 
 class ConnectorUserSerializer(serializers.Serializer):
-    """A pipeline, an alert rule or a query that uses a connector, which cannot be deleted then."""
+    """What uses a connector, which cannot be deleted then: a pipeline, an alert rule, a connector that reads from it,
+    or what a deleted pipeline has registered in its system and is still to be removed."""
 
+    kind = serializers.ChoiceField(get_args(DependentKind))
+    id = serializers.UUIDField()
     name = serializers.CharField()
 
 

@@ -71,8 +71,7 @@ class ConnectorViewSet(ETagViewSet[Connector]):
     @action(detail=True, url_path="used-by", pagination_class=None, filter_backends=[])
     def used_by(self, request: Request, pk: str) -> Response:
         """What uses the connector."""
-        names = dependents_of(self.get_object())
-        return Response(ConnectorUserSerializer([{"name": name} for name in names], many=True).data)
+        return Response(ConnectorUserSerializer(dependents_of(self.get_object()), many=True).data)
 
     @extend_schema(request=SavedConnectionTestSerializer, responses=TestResultSerializer)
     @action(detail=True, methods=["post"])

@@ -1613,7 +1613,7 @@ export interface components {
             /** Format: uuid */
             readonly id: string;
             name: string;
-            kind: components["schemas"]["KindEnum"];
+            kind: components["schemas"]["AlertRuleKindEnum"];
             /**
              * Format: double
              * @description Its meaning depends on the kind; breaker_open, job_down and registration do not use it.
@@ -1629,9 +1629,21 @@ export interface components {
             email?: string;
             enabled?: boolean;
         };
+        /**
+         * @description * `failure_rate` - More than this share of deliveries failed, in per cent
+         *     * `dead_letter_age` - A dead letter has waited for longer than this, in minutes
+         *     * `dead_letters_expire` - Dead letters lose their bodies within this time, in hours
+         *     * `export_unstored` - A file could not be stored for longer than this, in minutes
+         *     * `stage_lag` - More than this many messages wait before a stage
+         *     * `breaker_open` - A circuit breaker is open
+         *     * `job_down` - A Spark application or a part of it does not run, or messages were lost
+         *     * `registration` - What a pipeline made in another system is in danger, or endangers that system
+         * @enum {string}
+         */
+        AlertRuleKindEnum: "failure_rate" | "dead_letter_age" | "dead_letters_expire" | "export_unstored" | "stage_lag" | "breaker_open" | "job_down" | "registration";
         AlertRuleRequest: {
             name: string;
-            kind: components["schemas"]["KindEnum"];
+            kind: components["schemas"]["AlertRuleKindEnum"];
             /**
              * Format: double
              * @description Its meaning depends on the kind; breaker_open, job_down and registration do not use it.
@@ -2287,10 +2299,24 @@ export interface components {
                 [key: string]: components["schemas"]["Capability"];
             };
         };
-        /** @description A pipeline, an alert rule or a query that uses a connector, which cannot be deleted then. */
+        /**
+         * @description What uses a connector, which cannot be deleted then: a pipeline, an alert rule, a connector that reads from it,
+         *     or what a deleted pipeline has registered in its system and is still to be removed.
+         */
         ConnectorUser: {
+            kind: components["schemas"]["ConnectorUserKindEnum"];
+            /** Format: uuid */
+            id: string;
             name: string;
         };
+        /**
+         * @description * `alert_rule` - alert_rule
+         *     * `connector` - connector
+         *     * `pipeline` - pipeline
+         *     * `registration` - registration
+         * @enum {string}
+         */
+        ConnectorUserKindEnum: "alert_rule" | "connector" | "pipeline" | "registration";
         /**
          * Copy
          * @description Copies a field to another place.
@@ -3516,18 +3542,6 @@ export interface components {
              */
             on_missing: components["schemas"]["OnMissingEnum"];
         };
-        /**
-         * @description * `failure_rate` - More than this share of deliveries failed, in per cent
-         *     * `dead_letter_age` - A dead letter has waited for longer than this, in minutes
-         *     * `dead_letters_expire` - Dead letters lose their bodies within this time, in hours
-         *     * `export_unstored` - A file could not be stored for longer than this, in minutes
-         *     * `stage_lag` - More than this many messages wait before a stage
-         *     * `breaker_open` - A circuit breaker is open
-         *     * `job_down` - A Spark application or a part of it does not run, or messages were lost
-         *     * `registration` - What a pipeline made in another system is in danger, or endangers that system
-         * @enum {string}
-         */
-        KindEnum: "failure_rate" | "dead_letter_age" | "dead_letters_expire" | "export_unstored" | "stage_lag" | "breaker_open" | "job_down" | "registration";
         /** @description Sent once a second. All numbers are absolute. */
         LiveNews: {
             /**

@@ -1,7 +1,10 @@
 import { useMutation, useQuery, useQueryClient } from '@tanstack/react-query'
 
 import { api, dataOf } from '@/lib/api/client'
+import type { components } from '@/lib/api/schema'
 import { connectorKeys as keys } from '@/lib/queries/connectors'
+
+export type ConnectorUser = components['schemas']['ConnectorUser']
 
 export interface ConnectorDraft {
   name: string
@@ -50,10 +53,23 @@ export function useUsers(id: string | undefined) {
   return useQuery({ queryKey: [...keys.one(id ?? ''), 'used-by'], queryFn: () => usersOf(id ?? ''), enabled: id !== undefined })
 }
 
-/** The names of what uses a connector, which cannot be deleted then. */
-export async function usersOf(id: string): Promise<string[]> {
-  const users = await dataOf(api.GET('/api/v1/connectors/{id}/used-by/', { params: { path: { id } } }))
-  return users.map(({ name }) => name)
+/** What uses a connector, which cannot be deleted then. */
+export function usersOf(id: string): Promise<ConnectorUser[]> {
+  return dataOf(api.GET('/api/v1/connectors/{id}/used-by/', { params: { path: { id } } }))
+}
+
+/** The address of its page; what is still to be removed from a system has none. */
+export function pageOf({ kind, id }: ConnectorUser): string | undefined {
+  switch (kind) {
+    case 'pipeline':
+      return `/pipelines/${id}`
+    case 'connector':
+      return `/connectors/${id}/edit`
+    case 'alert_rule':
+      return '/alerts'
+    case 'registration':
+      return undefined
+  }
 }
 
 /** By connector, how many pipelines use it and its last error; those that none uses are left out. */

@@ -1,8 +1,8 @@
 import { Alert, Anchor, Button, Card, Fieldset, Grid, Group, Stack, Text, TextInput, Title } from '@mantine/core'
 import { IconAlertTriangle, IconCircleCheck } from '@tabler/icons-react'
-import { useMemo, useState } from 'react'
+import { Fragment, useMemo, useState } from 'react'
 import { useTranslation } from 'react-i18next'
-import { useNavigate, useParams } from 'react-router'
+import { Link, useNavigate, useParams } from 'react-router'
 
 import { useDraft } from '@/components/draft'
 import { Page } from '@/components/page'
@@ -12,11 +12,13 @@ import { Empty, Loaded } from '@/components/states'
 import { toastDone, toastFailed } from '@/components/toasts'
 import { useUnsaved } from '@/components/unsaved-guard'
 import {
+  pageOf,
   useConnector,
   useSaveConnector,
   useTestConnector,
   useUsers,
   type ConnectorDraft,
+  type ConnectorUser,
 } from '@/features/connectors/api/connectors'
 import { Problem, type FieldErrors } from '@/lib/api/problem'
 import { below } from '@/lib/error-paths'
@@ -236,7 +238,7 @@ function About({ type, id }: { type: ConnectorType; id: string | undefined }) {
               {t('connectors.usedBy')}
             </Text>
             <Text size="sm" c={users.data.length ? undefined : 'dimmed'}>
-              {users.data.slice(0, usersShown).join(', ') || t('connectors.usedByNone')}
+              {users.data.length ? <Users users={users.data.slice(0, usersShown)} /> : t('connectors.usedByNone')}
               {users.data.length > usersShown && ` ${t('connectors.usedByMore', { count: users.data.length - usersShown })}`}
             </Text>
           </div>
@@ -244,4 +246,22 @@ function About({ type, id }: { type: ConnectorType; id: string | undefined }) {
       </Stack>
     </Card>
   )
+}
+
+function Users({ users }: { users: ConnectorUser[] }) {
+  return users.map((user, index) => {
+    const page = pageOf(user)
+    return (
+      <Fragment key={user.id}>
+        {index > 0 && ', '}
+        {page ? (
+          <Anchor component={Link} to={page}>
+            {user.name}
+          </Anchor>
+        ) : (
+          user.name
+        )}
+      </Fragment>
+    )
+  })
 }

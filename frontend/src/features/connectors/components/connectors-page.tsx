@@ -56,7 +56,7 @@ export function ConnectorsPage() {
                   text={t('connectors.deleteText')}
                   hindrance={async () => {
                     const users = await usersOf(id)
-                    return users.length ? t('connectors.used', { names: users.join(', ') }) : undefined
+                    return users.length ? t('connectors.used', { names: users.map((user) => user.name).join(', ') }) : undefined
                   }}
                   onConfirm={() => remove.mutate(id, { onError: toastFailed })}
                 >
