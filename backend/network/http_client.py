@@ -132,8 +132,10 @@ class _Exchange:
         if settings is not self.settings:
             self._configure(settings)
         handle.setopt(pycurl.URL, url)
-        handle.unsetopt(pycurl.HTTPHEADER)  # pycurl keeps those of the previous request when it is given none
-        handle.setopt(pycurl.HTTPHEADER, [header.encode() for header in headers])
+        if headers:
+            handle.setopt(pycurl.HTTPHEADER, [header.encode() for header in headers])
+        else:
+            handle.unsetopt(pycurl.HTTPHEADER)  # pycurl keeps those of the previous request when it is given none
         if body is not None:
             handle.setopt(pycurl.POSTFIELDS, body)
         else:
@@ -203,7 +205,8 @@ class _Exchange:
     def has_all_headers(self) -> bool:
         """Whether the last answer's headers have ended; libcurl takes an answer that breaks off there for a whole one.
         Trailers follow behind the blank line."""
-        return any(line in _BLANK for line in self._last_lines())
+        lines = self.lines
+        return bool(lines) and (lines[-1] in _BLANK or any(line in _BLANK for line in self._last_lines()))
 
     def kept_headers(self) -> dict[str, str]:
         """Those of the last answer that the client asks for."""
@@ -294,6 +297,8 @@ class _Transfers:
         self._epoll = select.epoll()
         self._watched: set[int] = set()
         self._timer: asyncio.TimerHandle | None = None
+        self._is_due = False
+        """Whether the timer runs in the loop's next round."""
         self._multi = pycurl.CurlMulti()
         self._multi.setopt(pycurl.M_SOCKETFUNCTION, self._watch)
         self._multi.setopt(pycurl.M_TIMERFUNCTION, self._set_timer)
@@ -342,13 +347,17 @@ class _Transfers:
             self._epoll.register(fd, _EPOLL[what])
 
     def _set_timer(self, milliseconds: int) -> None:
+        if self._is_due and milliseconds == 0:  # asked for by each of the requests that begin together
+            return
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+        self._is_due = milliseconds == 0
         if milliseconds >= 0:
             self._timer = self._loop.call_later(milliseconds / 1000, self._act_on_time)
 
     def _act_on_time(self) -> None:
+        self._is_due = False
         self._multi.socket_action(pycurl.SOCKET_TIMEOUT, 0)
         self._settle_finished()
 

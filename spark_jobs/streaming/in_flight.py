@@ -51,7 +51,7 @@ class InFlight:
         self._bytes_to_commit = 0
         # Guards all of this; signalled when a message is done or committed.
         self._changed = threading.Condition()
-        self._waiting = 0
+        self._awaited: list[Callable[[], bool]] = []
         self._reading_ended = False
         self._commits_ended = False
         self.is_committing = False
@@ -59,13 +59,13 @@ class InFlight:
     # -- waiting
 
     def _wait(self, condition: Callable[[], bool], seconds: float | None = None) -> bool:
-        """Waits until the condition holds. A finished message only notifies when a thread waits here, since
-        that costs more than handling a message."""
-        self._waiting += 1
+        """Waits until the condition holds. A finished message only wakes threads when that is so for one of them: it
+        costs more than handling a message, and a thread that waits for room would be woken by each of hundreds."""
+        self._awaited.append(condition)
         try:
             return self._changed.wait_for(condition, seconds)
         finally:
-            self._waiting -= 1
+            self._awaited.remove(condition)
 
     def notify(self) -> None:
         """Something else that is waited for has happened."""
@@ -156,7 +156,7 @@ class InFlight:
                 self._bytes -= len(record)
                 if self._windows.get(record.partition()) is window:  # type: ignore[arg-type]
                     self._bytes_to_commit += entry.size
-            if self._waiting:
+            if any([condition() for condition in self._awaited]):
                 self._changed.notify_all()
 
     def take_done(self) -> list[Done]:

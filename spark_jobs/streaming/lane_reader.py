@@ -32,6 +32,9 @@ _ROOM = 0.875
 _MAKE_ROOM_SECONDS = 0.05
 _DRAIN_SECONDS = 20.0
 _GENERATION_SECONDS = 0.1
+_GENERATION_KEPT_SECONDS = 0.05
+"""Asking for it took as long for each of a few messages as handling one. A transaction under an older generation is
+refused and repeated."""
 
 
 def _consumer(kafka: KafkaSettings, group: str, member: str) -> Consumer:
@@ -79,6 +82,7 @@ class LaneReader:
         self._pulse = pulse
         self._stop = stop
         self._next_make_room = 0.0
+        self._generation_noted = 0.0
         self.group_metadata: Any = None
         """The consumer group's current generation, which a transaction's offsets are committed under."""
         self._consumer = _consumer(kafka, group, member)
@@ -110,12 +114,14 @@ class LaneReader:
     def _poll(self, seconds: float) -> KafkaRecord | None:
         record = self._consumer.poll(seconds)
         self._pulse.polled()
-        self._note_generation()
+        if time.monotonic() - self._generation_noted > _GENERATION_KEPT_SECONDS:
+            self._note_generation()
         return record
 
     def _note_generation(self) -> None:
-        """Called on this thread, because the client blocks all others during a poll, and at every
-        poll and rebalance, because the group's generation changes without notice."""
+        """Called on this thread, because the client blocks all others during a poll, and between polls and at every
+        rebalance, because the group's generation changes without notice."""
+        self._generation_noted = time.monotonic()
         with contextlib.suppress(RuntimeError):  # a consumer that is being closed has no metadata
             self.group_metadata = self._consumer.consumer_group_metadata()
 

@@ -214,7 +214,9 @@ class _LaneTask:
             except MalformedMessageError as error:
                 records: list[Record] | None = [self._malformed(record, error)]
             else:
-                entry.key = (message.pipeline_id, message.key)
+                # The window compares the keys of all that is open again and again; two that share a hash only wait for
+                # each other.
+                entry.key = hash((message.pipeline_id, message.key))
                 deaths = self._deadly.get(place[:2])
                 records = [self._deadly_letter(message, place, deaths)] if deaths else self._handle_now(message, place)
             if records is None:

@@ -55,7 +55,7 @@ class Progress:
 
 class Entry(msgspec.Struct):
     """One message in flight, read from ``source`` at ``read_at`` of the monotonic clock. Messages of the same ``key``
-    stay in order; ``records`` is None until it is done."""
+    stay in order; it is None until the message is begun. ``records`` is None until it is done."""
 
     offset: int
     read_at: float = 0.0
@@ -107,23 +107,26 @@ class PartitionWindow:
         """Removes messages that may be committed, as many as one transaction may write: the resulting progress (None
         when there are none) and the messages, in order for each key."""
         self.has_finished = False
+        entries = self._entries
         taken: list[Entry] = []
-        left: deque[Entry] = deque()
+        left: list[Entry] = []
         keys_left: set[Hashable] = set()
-        size = written = 0
-        while self._entries and size < _OPEN_BYTES:
+        size = written = last_left = 0
+        while entries and size < _OPEN_BYTES:
             if written > limits.TRANSACTION_BYTES:
                 self.has_finished = True
                 break
-            entry = self._entries.popleft()
+            entry = entries.popleft()
             if entry.records is not None and entry.key not in keys_left:
                 taken.append(entry)
                 written += entry.size
                 continue
-            size += _packed_size(entry.offset - left[-1].offset) if left else 0
+            offset = entry.offset
+            size += _packed_size(offset - last_left) if left else 0
             left.append(entry)
             keys_left.add(entry.key)
-        self._entries.extendleft(reversed(left))
+            last_left = offset
+        entries.extendleft(reversed(left))
         if not taken:
             return None, []
         self._end = max(self._end, taken[-1].offset + 1)

@@ -29,6 +29,7 @@ ADMINS = {"Create API key"}
 _ALLOWED: dict[str, set[str]] = {"viewer": set(), "operator": OPERATORS, "editor": OPERATORS | EDITORS}
 _ALL = OPERATORS | EDITORS | ADMINS
 
+
 @dataclass
 class Things:
     """A pipeline with an unpublished version and dead letters, and its connector."""
