@@ -214,8 +214,8 @@ class _LaneTask:
             except MalformedMessageError as error:
                 records: list[Record] | None = [self._malformed(record, error)]
             else:
-                # The window compares the keys of all that is open again and again; two that share a hash only wait for
-                # each other.
+                # Each commit looks at the keys of all open messages, whose texts are rarely in the processor's cache.
+                # Keys that share a hash only wait for each other's commit.
                 entry.key = hash((message.pipeline_id, message.key))
                 deaths = self._deadly.get(place[:2])
                 records = [self._deadly_letter(message, place, deaths)] if deaths else self._handle_now(message, place)

@@ -107,26 +107,23 @@ class PartitionWindow:
         """Removes messages that may be committed, as many as one transaction may write: the resulting progress (None
         when there are none) and the messages, in order for each key."""
         self.has_finished = False
-        entries = self._entries
         taken: list[Entry] = []
-        left: list[Entry] = []
+        left: deque[Entry] = deque()
         keys_left: set[Hashable] = set()
-        size = written = last_left = 0
-        while entries and size < _OPEN_BYTES:
+        size = written = 0
+        while self._entries and size < _OPEN_BYTES:
             if written > limits.TRANSACTION_BYTES:
                 self.has_finished = True
                 break
-            entry = entries.popleft()
+            entry = self._entries.popleft()
             if entry.records is not None and entry.key not in keys_left:
                 taken.append(entry)
                 written += entry.size
                 continue
-            offset = entry.offset
-            size += _packed_size(offset - last_left) if left else 0
+            size += _packed_size(entry.offset - left[-1].offset) if left else 0
             left.append(entry)
             keys_left.add(entry.key)
-            last_left = offset
-        entries.extendleft(reversed(left))
+        self._entries.extendleft(reversed(left))
         if not taken:
             return None, []
         self._end = max(self._end, taken[-1].offset + 1)

@@ -78,7 +78,7 @@ def person(installation: Installation, things: Things, role: str) -> str:
 
 def offered(page: Page, paths: list[str]) -> dict[str, set[str]]:
     """The buttons that are known, by page."""
-    found: dict[str, set[str]] = {}
+    buttons: dict[str, set[str]] = {}
     requests = Requests(page)
     for path in paths:
         requests.goto(path)
@@ -86,8 +86,8 @@ def offered(page: Page, paths: list[str]) -> dict[str, set[str]]:
         if path == "/config-files":
             page.get_by_role("textbox", name="YAML").fill("pipelines: []")  # nothing can be planned before
         texts = page.locator("#content button:enabled, #content a[href]").all_inner_texts()
-        found[path] = {re.sub(r" [\d,]+$", "", text.strip()) for text in texts} & _ALL
-    return found
+        buttons[path] = {re.sub(r" [\d,]+$", "", text.strip()) for text in texts} & _ALL
+    return buttons
 
 
 @pytest.mark.parametrize("role", ["viewer", "operator", "editor"])
@@ -95,11 +95,11 @@ def test_nobody_sees_a_button_that_the_server_would_refuse(
     page: Page, installation: Installation, things: Things, role: str
 ) -> None:
     sign_in(page, installation, person(installation, things, role), PASSWORD)
-    found = offered(page, things.pages)
-    refused = {path: names - _ALLOWED[role] for path, names in found.items() if names - _ALLOWED[role]}
+    buttons = offered(page, things.pages)
+    refused = {path: names - _ALLOWED[role] for path, names in buttons.items() if names - _ALLOWED[role]}
     assert refused == {}
     # What a role may do is offered somewhere: the names above are those that the buttons have.
-    assert set().union(*found.values()) >= _ALLOWED[role]
+    assert set().union(*buttons.values()) >= _ALLOWED[role]
 
 
 def test_an_admin_sees_what_all_others_see_and_more(page: Page, installation: Installation, things: Things) -> None:

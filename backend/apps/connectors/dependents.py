@@ -10,12 +10,12 @@ from backend.apps.connectors.models import Connector
 DependentKind = Literal["alert_rule", "connector", "pipeline", "registration"]
 
 
-class _Found(Protocol):
+class _User(Protocol):
     pk: UUID
     name: str
 
 
-FindDependents = Callable[[Connector], Iterable[_Found]]
+FindDependents = Callable[[Connector], Iterable[_User]]
 
 _finders: list[tuple[DependentKind, FindDependents]] = []
 
@@ -35,4 +35,4 @@ def dependents_register(kind: DependentKind, find: FindDependents) -> None:
 
 def dependents_of(connector: Connector) -> list[Dependent]:
     """Everything that uses the connector."""
-    return [Dependent(kind, found.pk, found.name) for kind, find in _finders for found in find(connector)]
+    return [Dependent(kind, user.pk, user.name) for kind, find in _finders for user in find(connector)]

@@ -53,7 +53,7 @@ export const theme = createTheme({
     Button: { vars: (_: unknown, { size }: { size?: string }) => ({ root: size === 'compact-xs' ? { '--button-height': '26px', '--button-padding-x': '10px' } : {} }) },
     // Choosing what is chosen already must not undo the choice; where nothing is a choice, `clearable` says so.
     Select: { defaultProps: { allowDeselect: false } },
-    // It stands for content that is loading, which assistive technology is told.
+    // A placeholder for content that is loading: announced as busy to assistive technology.
     Skeleton: { defaultProps: { 'aria-busy': true } },
   },
 })

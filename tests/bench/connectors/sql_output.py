@@ -158,9 +158,9 @@ def _timed(engine: str, messages: int, done: Callable[[], int], process: Measure
 def _outdated(table: str, messages: int) -> int:
     """Checks that every row is there."""
     with source_connection() as connection:
-        found: Any = connection.execute(
+        counts: Any = connection.execute(
             f"SELECT count(*), count(*) FILTER (WHERE items < {_WRITES - 1}) FROM {table}"
         ).fetchone()
-    rows, outdated = found
+    rows, outdated = counts
     assert rows == messages // _WRITES, f"There are {rows:,} rows."
     return int(outdated)
