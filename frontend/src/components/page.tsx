@@ -77,13 +77,21 @@ export function LoadedPage<T>({ query, children }: LoadedProps<T>) {
   )
 }
 
-/** After navigation the page begins at its top, and the focus is on its heading: a screen reader says where one is. */
+/** The navigation that the last page appeared after. */
+let lastArrival: string | undefined
+
+/**
+ * After navigation the page begins at its top, and the focus is on its heading: a screen reader says where one is.
+ * A page appears once more when its data have come. Whoever has gone on meanwhile, such as into the palette, keeps the focus.
+ */
 function useArrival() {
   const heading = useRef<HTMLHeadingElement>(null)
-  const isFirst = useLocation().key === 'default'
+  const { key } = useLocation()
   const wentBack = useNavigationType() === NavigationType.Pop
   useEffect(() => {
-    if (isFirst) return
+    const wentOn = key === lastArrival && document.activeElement !== document.body
+    lastArrival = key
+    if (key === 'default' || wentOn) return
     if (!wentBack) window.scrollTo(0, 0)
     heading.current?.focus({ preventScroll: true })
     // Only when the page appears, not when its filters or tabs change the address.
