@@ -238,7 +238,7 @@ def test_steps_are_tried_on_a_message_and_kept_by_an_example(page: Page, install
         page.get_by_role("button", name="Save").click()
         page.get_by_role("button", name="Publish version 2").click()
         dialog = page.get_by_role("dialog")
-        expect(dialog.get_by_role("row").filter(has_text="transforms.0")).not_to_have_count(0)
+        expect(dialog.get_by_role("row").filter(has_text="1. Call")).not_to_have_count(0)
         dialog.get_by_role("button", name="Publish").click()
         expect(dialog.get_by_role("alert").filter(has_text="fails. Message 1: ")).to_be_visible()
 

@@ -7,8 +7,16 @@ import { toJson } from '@/lib/json'
 
 type Change = components['schemas']['Change']
 
-/** What changed between two configurations: path, before, after. */
-export function ChangeList({ changes }: { changes: Change[] }) {
+interface Props {
+  changes: Change[]
+  /** What a field is called; by its path otherwise. */
+  nameOf?: (path: string) => string
+  /** How a value is shown; as it is, or as JSON otherwise. */
+  textOf?: (value: unknown) => string
+}
+
+/** What changed between two configurations: field, before, after. */
+export function ChangeList({ changes, nameOf = (path) => path, textOf = plain }: Props) {
   const { t } = useTranslation()
   if (!changes.length) {
     return (
@@ -23,20 +31,22 @@ export function ChangeList({ changes }: { changes: Change[] }) {
       rows={changes}
       keyOf={({ path }) => path}
       columns={[
-        { name: 'path', title: t('changes.field'), cell: ({ path }) => path, isLead: true },
-        { name: 'before', title: t('changes.before'), cell: ({ before }) => <Value value={before} />, isWide: true },
-        { name: 'after', title: t('changes.after'), cell: ({ after }) => <Value value={after} />, isWide: true },
+        { name: 'path', title: t('changes.field'), cell: ({ path }) => nameOf(path), isLead: true },
+        { name: 'before', title: t('changes.before'), cell: ({ before }) => <Value value={before} textOf={textOf} />, isWide: true },
+        { name: 'after', title: t('changes.after'), cell: ({ after }) => <Value value={after} textOf={textOf} />, isWide: true },
       ]}
     />
   )
 }
 
-function Value({ value }: { value: unknown }) {
+/** A value as it is written in a configuration. */
+export const plain = (value: unknown) => (typeof value === 'string' ? value : toJson(value, 1))
+
+function Value({ value, textOf }: { value: unknown; textOf: (value: unknown) => string }) {
   if (value === null || value === undefined) return '–'
-  const text = typeof value === 'string' ? value : toJson(value, 1)
   return (
     <Code style={{ whiteSpace: 'pre-wrap', overflowWrap: 'anywhere' }} bg="transparent" p={0}>
-      {text}
+      {textOf(value)}
     </Code>
   )
 }

@@ -10,25 +10,21 @@ import { ProblemList } from '@/components/problem-list'
 import { toastDone, toastFailed } from '@/components/toasts'
 import { useUnsaved } from '@/components/unsaved-guard'
 import { usePipeline, usePipelineSchema, useSavePipeline, type Config, type PipelineDraft } from '@/features/pipelines/api/pipelines'
-import { stepNumber } from '@/features/pipelines/events'
 import { Flow } from '@/features/pipelines/flow'
+import { useFieldTitles } from '@/features/pipelines/flow/field-titles'
 import { MoreParts } from '@/features/pipelines/flow/more-parts'
 import { fieldIdOf } from '@/features/pipelines/flow/part-form'
 import { PartPanel } from '@/features/pipelines/flow/part-panel'
-import { partSchema } from '@/features/pipelines/flow/part-schema'
 import { partPathOf, partsOf, withAdded, withMoved, withoutPart, withPart } from '@/features/pipelines/flow/parts'
 import { StepPicker } from '@/features/pipelines/flow/step-picker'
 import { useLooks, useTrial } from '@/features/pipelines/flow/trial'
 import { TemplateMenu } from '@/features/pipelines/flow/template-menu'
 import { TryPanel } from '@/features/pipelines/flow/try-panel'
-import { useNames } from '@/features/pipelines/flow/use-names'
 import { Problem, type FieldErrors } from '@/lib/api/problem'
 import { below } from '@/lib/error-paths'
 import { focusOn } from '@/lib/focus'
-import { titleAt } from '@/lib/json-schema'
 import type { Pipeline } from '@/lib/queries/pipelines'
 import { includes, useRole } from '@/lib/queries/session'
-import { useServerTexts } from '@/lib/texts'
 
 const ConfigText = lazy(async () => ({ default: (await import('@/features/pipelines/flow/config-text')).ConfigText }))
 
@@ -98,9 +94,6 @@ function Editor(props: EditorProps) {
     },
   })
   const { guard, release } = useUnsaved(isDirty, isKept)
-  const text = useServerTexts()
-  const schema = usePipelineSchema().data
-  const namesOf = useNames()
   const trial = useTrial(id ?? '', draft.config)
   const parts = useMemo(() => partsOf(draft.config), [draft.config])
   const part = parts.find(({ path }) => path === selected)
@@ -149,15 +142,8 @@ function Editor(props: EditorProps) {
     focusOn(field === 'name' ? nameId : fieldIdOf(field))
   }
 
-  const titleOf = (field: string) => {
-    const path = partPathOf(field)
-    const found = parts.find((one) => one.path === path)
-    if (field === 'name' || !found || !schema) return field === 'name' ? t('common.name') : field
-    const rest = field.slice(found.path.length + 1)
-    const title = rest && titleAt(partSchema(schema, found.path, found.value), rest, text)
-    const name = namesOf(found).title
-    return [found.kind === 'step' ? `${stepNumber(found)}. ${name}` : name, title].filter(Boolean).join(' › ')
-  }
+  const titles = useFieldTitles()
+  const titleOf = (field: string) => (field === 'name' ? t('common.name') : titles(draft.config, field))
 
   function submit() {
     save.mutate(draft, {

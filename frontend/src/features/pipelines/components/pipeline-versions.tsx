@@ -2,7 +2,6 @@ import { Anchor, Badge, Button, Code, Group, Modal, Select, Stack } from '@manti
 import { useState } from 'react'
 import { useTranslation } from 'react-i18next'
 
-import { ChangeList } from '@/components/change-list'
 import { DataTable } from '@/components/data-table'
 import { Loaded } from '@/components/states'
 import { Time } from '@/components/time'
@@ -10,7 +9,6 @@ import { toastDone, toastFailed } from '@/components/toasts'
 import {
   useAskInputChange,
   useReturnToVersion,
-  useVersionChanges,
   useVersions,
   type InputChange,
 } from '@/features/pipelines/api/pipelines'
@@ -20,6 +18,7 @@ import type { Pipeline } from '@/lib/queries/pipelines'
 import { useMay } from '@/lib/queries/session'
 
 import { givesUpPosition, StartsAnew } from './starts-anew'
+import { VersionChanges } from './version-changes'
 
 type Version = components['schemas']['Version']
 
@@ -148,7 +147,6 @@ export function RollBackButton({ pipeline, version }: ReturnProps) {
 function VersionDetail({ pipeline, version }: { pipeline: Pipeline; version: Version }) {
   const { t } = useTranslation()
   const [since, setSince] = useState(String(version.number - 1))
-  const changes = useVersionChanges(pipeline.id, version.number, Number(since))
   const others = Array.from({ length: pipeline.version }, (_, index) => String(index + 1))
   return (
     <Stack gap="sm">
@@ -163,7 +161,7 @@ function VersionDetail({ pipeline, version }: { pipeline: Pipeline; version: Ver
             value={since}
             onChange={(value) => value && setSince(value)}
           />
-          <Loaded query={changes}>{(differences) => <ChangeList changes={differences} />}</Loaded>
+          <VersionChanges pipeline={pipeline} number={version.number} since={Number(since)} />
         </>
       )}
       <Code block style={{ whiteSpace: 'pre-wrap', overflowWrap: 'anywhere' }}>

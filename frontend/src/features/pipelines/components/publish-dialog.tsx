@@ -3,14 +3,14 @@ import { IconAlertTriangle } from '@tabler/icons-react'
 import { useState } from 'react'
 import { useTranslation } from 'react-i18next'
 
-import { ChangeList } from '@/components/change-list'
 import { Loaded } from '@/components/states'
 import { toastDone } from '@/components/toasts'
-import { useInputChange, usePublish, useVersionChanges } from '@/features/pipelines/api/pipelines'
+import { useInputChange, usePublish } from '@/features/pipelines/api/pipelines'
 import { sentence } from '@/lib/api/problem'
 import type { Pipeline } from '@/lib/queries/pipelines'
 
 import { StartsAnew } from './starts-anew'
+import { VersionChanges } from './version-changes'
 
 interface Props {
   pipeline: Pipeline
@@ -48,7 +48,7 @@ function Content({ pipeline, onClose }: Omit<Props, 'opened'>) {
         <>
           <Restart pipeline={pipeline} />
           <Text size="sm">{t('publish.changes', { version: published })}</Text>
-          <Changes pipeline={pipeline} since={published} />
+          <VersionChanges pipeline={pipeline} number={version} since={published} />
         </>
       )}
       <Textarea
@@ -75,11 +75,6 @@ function Content({ pipeline, onClose }: Omit<Props, 'opened'>) {
       </Group>
     </Stack>
   )
-}
-
-function Changes({ pipeline, since }: { pipeline: Pipeline; since: number }) {
-  const changes = useVersionChanges(pipeline.id, pipeline.version, since)
-  return <Loaded query={changes}>{(differences) => <ChangeList changes={differences} />}</Loaded>
 }
 
 function Restart({ pipeline }: { pipeline: Pipeline }) {

@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest'
 
-import { partPathOf, partsOf, summaryOf, withAdded, withMoved, withoutPart, withPart } from './parts'
+import { partPathOf, partsOf, placeOfChange, summaryOf, withAdded, withMoved, withoutPart, withPart } from './parts'
 import { variantOf } from './part-schema'
 
 const config = {
@@ -30,6 +30,16 @@ test('a problem leads to the part that it is about', () => {
   expect(partPathOf('input')).toBe('input')
   expect(partPathOf('outputs')).toBeUndefined()
   expect(partPathOf('indexes.0')).toBeUndefined()
+})
+
+test('a change leads to its field, also where it calls elements by their names', () => {
+  expect(placeOfChange('outputs.erp.name', config)).toBe('outputs.0.name')
+  expect(placeOfChange('transforms.0.to', config)).toBe('transforms.0.to')
+  expect(placeOfChange('index.country', config)).toBe('index.0')
+  expect(placeOfChange('outputs.erp.options', config)).toBeUndefined()
+  const dotted = { outputs: [{ name: 'crm' }, { name: 'crm.eu', connector: 'c' }] }
+  expect(placeOfChange('outputs.crm.eu.connector', dotted)).toBe('outputs.1.connector')
+  expect(placeOfChange('outputs.crm', { outputs: null })).toBeUndefined()
 })
 
 test('parts are changed, added, moved and removed without touching the others', () => {

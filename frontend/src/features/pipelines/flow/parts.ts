@@ -31,6 +31,27 @@ export function partPathOf(field: string): string | undefined {
   return /^(input|index|stream_processing|(?:transforms|outputs)\.\d+)(?=\.|$)/.exec(field)?.[1]
 }
 
+/**
+ * The path by which forms know what a change's path leads to: changes call the elements of a list by their names, where
+ * each has one. None where the configuration has nothing there.
+ */
+export function placeOfChange(path: string, value: unknown): string | undefined {
+  if (path === '') return ''
+  for (const [key, child] of Object.entries((value ?? {}) as Value)) {
+    const name = calledIn(value, key, child)
+    const rest = leadsTo(path, name) ? placeOfChange(path.slice(name.length + 1), child) : undefined
+    if (rest !== undefined) return [key, rest].filter(Boolean).join('.')
+  }
+  return undefined
+}
+
+const leadsTo = (path: string, name: string) => path === name || path.startsWith(`${name}.`)
+
+const calledIn = (parent: unknown, key: string, child: unknown) => {
+  const isNamed = Array.isArray(parent) && parent.every((item) => typeof (item as Value | null)?.name === 'string')
+  return isNamed ? (child as { name: string }).name : key
+}
+
 const placeOf = (path: string) => {
   const [field = '', index] = path.split('.')
   return { field, index: index === undefined ? undefined : Number(index) }
