@@ -211,6 +211,11 @@ def test_steps_are_tried_on_a_message_and_kept_by_an_example(page: Page, install
         wait_until(lambda: installation.post(str(pipeline["id"]), {"id": 7})[0] == 202)
         page.goto(f"/pipelines/{pipeline['id']}")
         page.get_by_role("link", name="Edit").click()
+        flow = page.get_by_role("group", name="Flow of messages")
+        # Beside its form, a step shows what it makes of the newest message.
+        flow.get_by_role("button", name="Set source").click()
+        expect(page.get_by_text("After", exact=True)).to_be_visible()
+        expect(page.get_by_text('"source": ').first).to_be_visible()
         page.get_by_text("Try a message").click()
         page.get_by_label("Received message").first.click()
         page.get_by_role("option").first.click()
@@ -221,7 +226,6 @@ def test_steps_are_tried_on_a_message_and_kept_by_an_example(page: Page, install
         page.get_by_role("button", name="Add").last.click()
         expect(page.get_by_text("As expected")).to_be_visible()
         # Path fields suggest the messages' fields; an invalid step is reported at the example.
-        flow = page.get_by_role("group", name="Flow of messages")
         flow.get_by_role("button", name="Set source").click()
         expect(page.get_by_text("After", exact=True)).to_be_visible()
         path = page.locator("#config_transforms_0_path")

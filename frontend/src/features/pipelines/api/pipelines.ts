@@ -141,9 +141,12 @@ export function useAskInputChange(id: string) {
   return (number: number) => client.fetchQuery(inputChange(id, number))
 }
 
-/** The newest messages that came in. */
+export type CapturedMessage = components['schemas']['CapturedMessage']
+
+/** The newest messages that came in; none of a pipeline that is not saved yet. */
 export function useCapturedMessages(id: string) {
   return useQuery({
+    enabled: id !== '',
     queryKey: keys.part(id, 'messages'),
     queryFn: () =>
       dataOf(api.GET('/api/v1/pipelines/{id}/messages/', { params: { path: { id }, query: { limit: 20 } } })),

@@ -272,7 +272,7 @@ function Editor(props: EditorProps) {
                   sample={trial.sample}
                   onSample={trial.setSample}
                   outcome={trial.outcome}
-                  isIncorrect={Object.keys(trial.errors).length > 0}
+                  isIncorrect={trial.isIncorrect}
                   onAnswer={trial.setAnswered}
                   onExamples={(examples) => change({ ...draft.config, examples })}
                 />

@@ -4,7 +4,7 @@ import type { TFunction } from 'i18next'
 import { useMemo, useState } from 'react'
 import { useTranslation } from 'react-i18next'
 
-import { useDryRun, type Config, type DryRun } from '@/features/pipelines/api/pipelines'
+import { useCapturedMessages, useDryRun, type CapturedMessage, type Config, type DryRun } from '@/features/pipelines/api/pipelines'
 import { Problem, type FieldErrors } from '@/lib/api/problem'
 
 import type { Look } from './flow-graph'
@@ -21,6 +21,13 @@ export interface Sample {
 
 const noSample: Sample = { body: '', isBase64: false, contentType: 'application/json' }
 
+export const sampleOf = (message: CapturedMessage): Sample => ({
+  body: message.body,
+  isBase64: message.is_base64,
+  contentType: message.content_type,
+  received: message.id,
+})
+
 export const triedOf = (sample: Sample, config: Config) => ({
   body: sample.body,
   is_base64: sample.isBase64,
@@ -28,9 +35,14 @@ export const triedOf = (sample: Sample, config: Config) => ({
   config,
 })
 
-/** A message that is walked through the draft while it is edited. */
+/** A message that is walked through the draft while it is edited: the newest that came in, until another is chosen. */
 export function useTrial(id: string, config: Config) {
-  const [sample, setSample] = useState<Sample>(noSample)
+  const [chosen, setSample] = useState<Sample>()
+  const [offered, setOffered] = useState<Sample>()
+  const newest = useCapturedMessages(id).data?.[0]
+  // What comes in later does not replace what somebody is looking at.
+  if (newest && !offered) setOffered(sampleOf(newest))
+  const sample = chosen ?? offered ?? noSample
   // With the external APIs' answers, until the message or the configuration changes.
   const [answered, setAnswered] = useState<{ outcome: DryRun; sample: Sample; config: Config }>()
   const [tried] = useDebouncedValue({ sample, config }, 400)
@@ -41,7 +53,9 @@ export function useTrial(id: string, config: Config) {
     setSample,
     setAnswered: (outcome: DryRun) => setAnswered({ outcome, sample, config }),
     outcome: sample.body ? (isFresh ? answered.outcome : run.data) : undefined,
-    errors: sample.body && run.error instanceof Problem ? run.error.errors : none,
+    isIncorrect: run.error instanceof Problem,
+    // A step that was just added is not complete yet: nobody who did not choose to try it is told so before saving.
+    errors: chosen?.body && run.error instanceof Problem ? run.error.errors : none,
   }
 }
 

@@ -9,7 +9,7 @@ import { PlaygroundReplay } from '@/features/pipelines/components/playground-rep
 import { dateAndTime } from '@/lib/format'
 import { usePreferences } from '@/lib/preferences'
 
-import { triedOf, type Sample } from './trial'
+import { sampleOf, triedOf, type Sample } from './trial'
 
 interface Props {
   pipeline: string
@@ -67,7 +67,7 @@ function Message(props: { pipeline: string; sample: Sample; onChange: (sample: S
   const { sample } = props
   const choose = (id: string | null) => {
     const chosen = messages.find((message) => message.id === id)
-    if (chosen) props.onChange({ body: chosen.body, isBase64: chosen.is_base64, contentType: chosen.content_type, received: chosen.id })
+    if (chosen) props.onChange(sampleOf(chosen))
   }
   return (
     <Stack gap="sm">
@@ -79,6 +79,8 @@ function Message(props: { pipeline: string; sample: Sample; onChange: (sample: S
           value: message.id,
           label: `${dateAndTime(new Date(message.received_at), i18n.language, timeZone)}  ${message.body.slice(0, 40)}`,
         }))}
+        allowDeselect={false}
+        value={sample.received ?? null}
         onChange={choose}
       />
       <TextInput
