@@ -102,10 +102,12 @@ def exports_form(*, only: tuple[UUID, str] | None = None) -> list[Export]:
 
 def empty_files_form() -> list[Export]:
     """Makes exports without messages of published outputs that want them, where a time of the schedule has passed and
-    no file was made since then. Of several such times there is one file, for the first."""
+    no file was made since then. Of several such times there is one file, for the first. A paused pipeline takes no
+    messages, so that nobody can say that there were none."""
     wanted = {"outputs": [{"files": {"empty_files": True}}]}
     made: list[Export] = []
-    for pipeline in Pipeline.objects.filter(published__config__contains=wanted).select_related("published"):
+    wanting = Pipeline.objects.filter(published__config__contains=wanted, paused=False)
+    for pipeline in wanting.select_related("published"):
         with transaction.atomic(), connection.cursor() as cursor:
             cursor.execute("SELECT pg_advisory_xact_lock(%s)", [_LOCK])
             made += _empty_files(pipeline, timezone.now())

@@ -119,6 +119,14 @@ def test_at_a_scheduled_time_without_messages_there_is_one_file_without_any(tmp_
     assert [export.rows for export in empty_files_form()] == [0]
 
 
+def test_while_a_pipeline_is_paused_no_file_says_that_there_were_no_messages(tmp_path: Path) -> None:
+    storing_pipeline(tmp_path, schedule="0 0 1 1 *", empty_files=True)
+    Pipeline.objects.update(published_at=timezone.now() - timedelta(days=400), paused=True)
+    assert empty_files_form() == []
+    Pipeline.objects.update(paused=False)
+    assert [export.rows for export in empty_files_form()] == [0]
+
+
 def test_a_failed_file_without_messages_can_be_retried(tmp_path: Path) -> None:
     pipeline = storing_pipeline(tmp_path, schedule="0 0 1 1 *", empty_files=True)
     Pipeline.objects.update(published_at=timezone.now() - timedelta(days=400))
