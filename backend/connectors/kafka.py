@@ -8,7 +8,14 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from confluent_kafka import Message as Record
 from pydantic import Field, field_validator
 
-from backend.connectors.parts.kafka_cluster import Cluster, KafkaConnection, Topic, check_brokers, check_cluster
+from backend.connectors.parts.kafka_cluster import (
+    PATIENCE_SECONDS,
+    Cluster,
+    KafkaConnection,
+    Topic,
+    check_brokers,
+    check_cluster,
+)
 from backend.connectors.parts.source_headers import KeepHeaders, passed_on
 from backend.domain import json, limits, message_templates
 from backend.domain.capabilities import Batch, Deliver, InputRecord, Options, ReadStream, Receipt
@@ -113,6 +120,7 @@ class KafkaDeliver(Deliver[KafkaConnection, KafkaOptions]):
         settings = {
             # As large as messages may be here; the cluster has its own limit.
             "message.max.bytes": limits.TOPIC_BYTES,
+            "message.timeout.ms": int(PATIENCE_SECONDS * 1000),
             # A missing topic is reported before an attempt's default time limit ends.
             "topic.metadata.propagation.max.ms": 3000,
         }

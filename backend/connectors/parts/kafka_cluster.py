@@ -19,7 +19,7 @@ from backend.kafka.client.topic_limit import topic_limit
 from backend.network.http_client import TlsSettings
 from backend.network.outbound import ForbiddenAddressError, outbound_policy
 
-_METADATA_SECONDS = 8.0
+PATIENCE_SECONDS = 8.0
 """Less than the default time limit of a delivery, so that its error says what librdkafka reported."""
 _TRY_SECONDS = 1.0
 
@@ -146,7 +146,7 @@ class Cluster:
 
     def _listed(self, client: AsyncProducer) -> Any:
         """librdkafka retries until the time is over, also what will not get better."""
-        deadline = time.monotonic() + _METADATA_SECONDS
+        deadline = time.monotonic() + PATIENCE_SECONDS
         while True:
             try:
                 metadata = client.list_topics(_TRY_SECONDS)
@@ -166,7 +166,7 @@ class Cluster:
             raise error
         cause: KafkaError = error.args[0]
         return DeliveryError(
-            f"kafka_{cause.name().lower()}",
+            _reason(self._behind(cause) or cause),
             f"Kafka: {self.explained(cause)}.",
             retryable=cause.code() not in _FINAL_CODES,
             about_message=of_record and cause.code() in RECORD_FAULTS,
@@ -176,13 +176,17 @@ class Cluster:
         """The error, or what librdkafka reported as its cause: without a connection all calls just time out."""
         if self._token_failure:
             return self._token_failure
-        if cause.code() in _WITHOUT_CONNECTION:
-            if self._failure is None:
-                return "The brokers do not answer: check the addresses, and whether they expect encryption"
-            cause = self._failure
-        if cause.code() == KafkaError._SSL and _UNTRUSTED in cause.str():
+        known = self._behind(cause)
+        if known is None:
+            return "The brokers do not answer: check the addresses, and whether they expect encryption"
+        if known.code() == KafkaError._SSL and _UNTRUSTED in known.str():
             return _UNTRUSTED_TEXT
-        return str(cause.str()).rstrip(".")
+        return str(known.str()).rstrip(".")
+
+    def _behind(self, error: KafkaError) -> KafkaError | None:
+        """What librdkafka reported as the cause of an error that only says that there is no connection, which may be
+        nothing; any other error is its own."""
+        return self._failure if error.code() in _WITHOUT_CONNECTION else error
 
     def reached(self) -> None:
         """A broker has answered: what was reported before is over."""
@@ -225,6 +229,16 @@ _WITHOUT_CONNECTION = {
     KafkaError._MSG_TIMED_OUT,
     KafkaError._ALL_BROKERS_DOWN,
 }
+
+_REASONS = dict.fromkeys(_WITHOUT_CONNECTION, Reason.CONNECTION) | {
+    KafkaError._RESOLVE: Reason.DNS,
+    KafkaError._SSL: Reason.TLS,
+}
+
+
+def _reason(error: KafkaError) -> str:
+    """Librdkafka's own errors, as opposed to those of brokers, have names that begin with an underscore."""
+    return _REASONS.get(error.code()) or f"kafka_{error.name().lower().removeprefix('_')}"
 
 
 def check_brokers(metadata: Any) -> None:

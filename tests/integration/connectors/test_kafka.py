@@ -5,6 +5,7 @@ import socket
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import aclosing, asynccontextmanager, closing
+from functools import partial
 from typing import Any
 
 import pytest
@@ -13,9 +14,11 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 from msgspec.structs import replace
 
+from backend.delivery.client import DeliveryClient
 from backend.domain import json
 from backend.domain.capabilities import DeliveryError
-from backend.domain.message import SourceHeader, new_message_id, source_fields
+from backend.domain.message import Message, SourceHeader, new_message_id, source_fields
+from backend.domain.reasons import Reason
 from tests import infra
 from tests.infra import KAFKA
 from tests.integration.connectors.suites import DeliverSuite, ReadStreamSuite, Server, Source, opened
@@ -108,6 +111,29 @@ class TestKafka(_Kafka, DeliverSuite):
         assert (refused.retryable, refused.about_message) == (False, True)
         assert [result for result in results if isinstance(result, BaseException)] == []
         assert {json.loads(body)["n"] for body in await server.delivered()} == set(range(200))
+
+    async def test_a_broker_that_stops_is_named_and_written_to_again_when_it_is_back(self, kafka: infra.Server) -> None:
+        server = Topic({"bootstrap_servers": KAFKA}, {"topic": await make_topic()})
+        client = self.client(server.connection, server.options, timeout_seconds=10.0)
+        await client.deliver_one(message(b"1"))
+        await asyncio.to_thread(kafka.stop)
+        try:
+            with pytest.raises(DeliveryError, match=f"Kafka: .*{KAFKA}") as failed:
+                await client.deliver_one(message(b"2"))
+        finally:
+            await asyncio.to_thread(kafka.start)
+        assert (failed.value.reason, failed.value.retryable) == (Reason.CONNECTION, True)
+        await wait_until_async(partial(_is_delivered, client, message(b"3")))
+        await client.close()
+        assert await server.delivered() == [b"1", b"3"]
+
+
+async def _is_delivered(client: DeliveryClient, sent: Message) -> bool:
+    try:
+        await client.deliver_one(sent)
+    except DeliveryError:
+        return False
+    return True
 
 
 class WrittenTopic(Source):
