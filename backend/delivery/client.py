@@ -7,6 +7,7 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
+from backend.delivery.time_limit import TimeLimit
 from backend.domain.capabilities import (
     Capability,
     Collect,
@@ -38,6 +39,7 @@ class DeliveryClient:
 
     def __init__(self, runtime: RuntimeOutput) -> None:
         self.runtime = runtime
+        self._time_limit = TimeLimit(runtime.config.timeout_seconds)
         self.in_flight = 0
         self.last_used = time.monotonic()
         self.secrets: list[str] = []
@@ -62,7 +64,7 @@ class DeliveryClient:
     async def deliver(self, message: Message) -> Receipt:
         """Raises DeliveryError."""
         try:
-            async with asyncio.timeout(self.runtime.config.timeout_seconds):
+            with self._time_limit:
                 capability: Any = self._ready or await self._capability()
                 receipt: Receipt = await capability.deliver(message)
             return _checked_receipt(receipt)
@@ -93,7 +95,7 @@ class DeliveryClient:
     async def deliver_batch(self, messages: Sequence[Message]) -> Sequence[Receipt | DeliveryError]:
         """One result for each message. Raises DeliveryError when there is none."""
         try:
-            async with asyncio.timeout(self.runtime.config.timeout_seconds):
+            with self._time_limit:
                 capability: Any = self._ready or await self._capability()
                 results = await capability.deliver(messages)
             return self._checked(results, len(messages))
