@@ -130,7 +130,8 @@ def test_a_collection_whose_disk_is_not_mounted_is_not_empty(three: Gateways, re
     folder = collection_store().location(str(reading.workspace.pk), str(collection.connector.pk)).folder
     assert folder is not None
     elsewhere = folder.rename(folder.with_name("unmounted"))
-    wait_until_seen(three, reading.login, collection)
+    # A node that knows what came after it also knows that this one has been written to.
+    wait_until_seen(three, reading.login, collection, reading.collection(1))
     consumer = Consumer(config(three, reading.login))
 
     def is_refused() -> bool:
