@@ -46,6 +46,11 @@ test('what waited is a line of its own with gaps, its name, and its number at th
   expect(tip(44 + ((716 - 44) * 2) / 3)).toContain('Waitingnot known')
 })
 
+test('the axis says where its lines are', () => {
+  show([point(0, 5, 1), point(60, 6, 0)])
+  expect(['0.25', '0.5', '0.75'].every((value) => screen.queryByText(value))).toBe(true)
+})
+
 test('a narrow chart names the line above it', () => {
   width.current = 320
   show([point(0, 5), point(60, 6)])

@@ -109,7 +109,7 @@ function Plot({ points, first, last, width, right, hasNames, hasWaiting, height,
           <g key={value}>
             <line className={classes.grid} x1={left} x2={right} y1={y(value)} y2={y(value)} />
             <text className={classes.axis} x={left - 8} y={y(value) + 4} textAnchor="end">
-              {perSecond(value, i18n.language)}
+              {count(value, i18n.language)}
             </text>
           </g>
         ))}

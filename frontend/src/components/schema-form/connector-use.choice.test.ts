@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest'
 
-import { connectorUseIn, optionsDefinition, withMode } from './connector-use'
+import { connectorUseIn, optionsDefinition, withForms, withMode } from './connector-use'
 import type { FormContext } from './context'
 
 const context = {
@@ -50,4 +50,15 @@ test('the mode is asked for where the connector leaves a choice, and shown where
   expect(asked('queue')).toBe(false)
   expect(asked('table')).toBe(true)
   expect(asked('queue', 'batch')).toBe(true)
+})
+
+test('files and batches are asked for where the connector takes them, and shown where they were set', () => {
+  const output = { properties: { name: {}, files: {}, batch: {} } } as never
+  const asked = (connector?: string, more: object = {}) =>
+    Object.keys(withForms(output, use, context, { connector, ...more }).properties ?? {})
+  expect(asked()).toEqual(['name', 'files', 'batch'])
+  expect(asked('all')).toEqual(['name', 'files', 'batch'])
+  expect(asked('store')).toEqual(['name', 'files'])
+  expect(asked('sender')).toEqual(['name', 'batch'])
+  expect(asked('sender', { files: {} })).toEqual(['name', 'files', 'batch'])
 })

@@ -102,6 +102,23 @@ export function withMode(schema: RJSFSchema, use: ConnectorUse, context: FormCon
 }
 
 /**
+ * The schema without the settings of files or batches where the chosen connector takes none, unless they were made
+ * before.
+ */
+export function withForms(schema: RJSFSchema, use: ConnectorUse, context: FormContext, value: Value): RJSFSchema {
+  const type = chosenType(context, use, value)
+  if (!type) return schema
+  const offered = use.capabilities.filter((name) => name in type.capabilities)
+  const forms: Record<string, boolean> = {
+    files: offered.includes(exportName),
+    batch: offered.some((name) => name.endsWith(batchSuffix)),
+  }
+  const isShown = (name: string) => (forms[name] ?? true) || Boolean(value[name])
+  const properties = Object.entries(schema.properties ?? {}).filter(([name]) => isShown(name))
+  return { ...schema, properties: Object.fromEntries(properties) }
+}
+
+/**
  * Adds the options of every capability to a schema's definitions, so that a form can refer to those of the connector
  * that is chosen. Their own definitions come along under names that cannot meet others.
  */

@@ -2,7 +2,7 @@ import { getDefaultRegistry } from '@rjsf/core'
 import type { FieldProps, RJSFSchema } from '@rjsf/utils'
 import { useCallback, useEffect, useRef } from 'react'
 
-import { connectorUseIn, hasFields, keptOptions, optionsDefinition, withMode, withOptions, type ConnectorUse } from './connector-use'
+import { connectorUseIn, hasFields, keptOptions, optionsDefinition, withForms, withMode, withOptions, type ConnectorUse } from './connector-use'
 import { contextOf } from './context'
 import { isVariant, uiSchemaOf } from './prepare-schema'
 
@@ -29,7 +29,7 @@ function ConnectorUseField({ use, ...props }: FieldProps & { use: ConnectorUse }
   const value = (props.formData ?? {}) as Record<string, unknown>
   const definition = optionsDefinition(context, use, value)
   const schemaOf = (name: string | undefined) => (name ? (registry.rootSchema.$defs?.[name] as RJSFSchema | undefined) : undefined)
-  const own = withMode(props.schema, use, context, value)
+  const own = withForms(withMode(props.schema, use, context, value), use, context, value)
   const schema = withOptions(own, use, hasFields(schemaOf(definition)) ? definition : undefined)
   // The form filled in what it knew of; the options' own defaults are known here only.
   const formData: unknown = registry.schemaUtils.getDefaultFormState(schema, props.formData)

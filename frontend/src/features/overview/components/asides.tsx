@@ -61,10 +61,15 @@ export function Backlogs() {
   const query = useBacklogs()
   return (
     <Aside title={t('overview.backlogs')} to="/jobs" all={t('overview.toJobs')}>
-      <Loaded query={query}>
-        {(stages) => (
+      <Loaded query={{ ...query, data: query.data?.filter(({ lag }) => lag !== null) }}>
+        {(counted) => (
           <Stack gap={4}>
-            {stages.filter(({ lag }) => lag !== null).map(({ name, lag }) => (
+            {!counted.length && (
+              <Text size="sm" c="dimmed">
+                {t('overview.notCounted')}
+              </Text>
+            )}
+            {counted.map(({ name, lag }) => (
               <Group key={name} justify="space-between" wrap="nowrap">
                 <Text size="sm">{t(`overview.stages.${name}`, { defaultValue: name })}</Text>
                 <Text size="sm" c={lag ? undefined : 'dimmed'}>

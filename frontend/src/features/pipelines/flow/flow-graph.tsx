@@ -130,7 +130,7 @@ function Canvas({ parts, looks, rates, selected, onSelect, onMove }: FlowProps) 
             if (from !== to) onMove?.(from, to)
           }}
         >
-          {!isVertical && <Controls showInteractive={false} />}
+          {!isVertical && <Controls showInteractive={false} orientation="horizontal" />}
           <Fitted by={`${layout.width} ${layout.height}`} />
         </ReactFlow>
       )}
