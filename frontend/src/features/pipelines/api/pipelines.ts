@@ -144,12 +144,11 @@ export function useAskInputChange(id: string) {
 export type CapturedMessage = components['schemas']['CapturedMessage']
 
 /** The newest messages that came in; none of a pipeline that is not saved yet. */
-export function useCapturedMessages(id: string) {
+export function useCapturedMessages(id: string, limit: number) {
   return useQuery({
     enabled: id !== '',
-    queryKey: keys.part(id, 'messages'),
-    queryFn: () =>
-      dataOf(api.GET('/api/v1/pipelines/{id}/messages/', { params: { path: { id }, query: { limit: 20 } } })),
+    queryKey: [...keys.part(id, 'messages'), limit],
+    queryFn: () => dataOf(api.GET('/api/v1/pipelines/{id}/messages/', { params: { path: { id }, query: { limit } } })),
   })
 }
 

@@ -19,6 +19,9 @@ export interface Sample {
   received?: string
 }
 
+/** The server is sent the message with every change of the draft. */
+const mostOffered = 100_000
+
 const noSample: Sample = { body: '', isBase64: false, contentType: 'application/json' }
 
 export const sampleOf = (message: CapturedMessage): Sample => ({
@@ -39,9 +42,9 @@ export const triedOf = (sample: Sample, config: Config) => ({
 export function useTrial(id: string, config: Config) {
   const [chosen, setSample] = useState<Sample>()
   const [offered, setOffered] = useState<Sample>()
-  const newest = useCapturedMessages(id).data?.[0]
+  const newest = useCapturedMessages(id, 1).data?.[0]
   // What comes in later does not replace what somebody is looking at.
-  if (newest && !offered) setOffered(sampleOf(newest))
+  if (newest && !offered) setOffered(newest.body.length > mostOffered ? noSample : sampleOf(newest))
   const sample = chosen ?? offered ?? noSample
   // With the external APIs' answers, until the message or the configuration changes.
   const [answered, setAnswered] = useState<{ outcome: DryRun; sample: Sample; config: Config }>()

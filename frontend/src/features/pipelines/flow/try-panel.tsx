@@ -62,7 +62,7 @@ export function TryPanel(props: Props) {
 function Message(props: { pipeline: string; sample: Sample; onChange: (sample: Sample) => void }) {
   const { t, i18n } = useTranslation()
   const { timeZone } = usePreferences()
-  const query = useCapturedMessages(props.pipeline)
+  const query = useCapturedMessages(props.pipeline, 20)
   const messages = query.data ?? []
   const { sample } = props
   const choose = (id: string | null) => {
