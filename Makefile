@@ -185,6 +185,10 @@ bench-config: install  ## Measure start, change and memory with 50,000 pipelines
 bench-lists: install frontend  ## Measure the lists of 500 pipelines and 100,000 dead letters in a browser; writes tests/bench/results/lists.md
 	$(BIN)/python -m tests.bench.lists
 
+.PHONY: bench-versions
+bench-versions: install frontend  ## Measure the data plane beside that of another commit (OLD=folder); writes tests/bench/results/versions.md
+	$(BIN)/python -m tests.bench.versions $(OLD)
+
 .PHONY: bench-connectors
 bench-connectors: install  ## Measure SQL inputs and outputs, files and leases, compared with a peer (PEER=binary); writes tests/bench/results/connectors.md
 	$(BIN)/python -m tests.bench.connectors $(if $(PEER),--peer $(PEER))

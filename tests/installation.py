@@ -45,6 +45,8 @@ class Installation:
     offset: int = field(default_factory=lambda: free_offset(PORTS.values()))
     environment: dict[str, str] = field(default_factory=dict)
     facts: dict[str, Any] = field(default_factory=dict)
+    checkout: Path = ROOT
+    """Another one has its own ``.venv``."""
 
     def up(self) -> str:
         """Returns what it says of what does not run."""
@@ -72,8 +74,9 @@ class Installation:
         return self._run(*arguments, environment=environment).stdout
 
     def _run(self, *arguments: str, environment: dict[str, str] | None = None) -> "subprocess.CompletedProcess[str]":
+        python = sys.executable if self.checkout == ROOT else self.checkout / ".venv/bin/python"
         result = subprocess.run(
-            [sys.executable, str(ROOT / "manage.py"), *arguments],
+            [str(python), str(self.checkout / "manage.py"), *arguments],
             env=_environment(self.var) | self.environment | (environment or {}),
             capture_output=True,
             text=True,
@@ -188,16 +191,16 @@ class Installation:
 
 
 @contextmanager
-def temporary_installation(prefix: str, jars: Path | None = None) -> Iterator[Installation]:
+def temporary_installation(prefix: str, jars: Path | None = None, checkout: Path = ROOT) -> Iterator[Installation]:
     """An installation in its own folder, which is stopped and deleted afterwards. It is not started yet.
 
-    ``jars`` is a folder with downloaded jars; without it they are downloaded again.
+    ``jars`` is a folder with downloaded jars; without it they are downloaded again. ``checkout`` is whose code runs.
     """
     var = Path(tempfile.mkdtemp(prefix=f"headrace-{prefix}-"))
     var.chmod(0o755)  # PostgreSQL may run as another user
     if jars is not None:
         (var / "jars").symlink_to(jars.resolve())
-    installation = Installation(var)
+    installation = Installation(var, checkout=checkout)
     try:
         yield installation
     finally:
