@@ -39,11 +39,7 @@ export function GuidePage() {
             />
           )}
         </Step>
-        {pipeline?.ingest_url && (
-          <Step number={2} title={t('guide.send')} isDone={false}>
-            <SendSample pipeline={pipeline.id} name={pipeline.name} url={pipeline.ingest_url} />
-          </Step>
-        )}
+        {pipeline?.ingest_url && <Send pipeline={pipeline} url={pipeline.ingest_url} />}
         {pipeline && <Arrived pipeline={pipeline} receiver={place === 'here' ? receiver : ''} />}
         {!pipeline && (
           <>
@@ -146,15 +142,30 @@ function Where({ receiver, onMade }: { receiver: string; onMade: (pipeline: Pipe
   )
 }
 
+function Send({ pipeline, url }: { pipeline: Pipeline; url: string }) {
+  const { t } = useTranslation()
+  return (
+    <Step number={2} title={t('guide.send')} isDone={accepted(useTotals(pipeline.id)) > 0}>
+      <SendSample pipeline={pipeline.id} name={pipeline.name} url={url} />
+    </Step>
+  )
+}
+
+/** How many messages of a pipeline had each event. */
+function useTotals(pipeline: string): Record<string, number> {
+  const { counts } = useLiveCounts([pipeline])
+  const totals: Record<string, number> = {}
+  for (const events of Object.values(counts[pipeline] ?? {})) {
+    for (const [event, n] of Object.entries(events)) totals[event] = (totals[event] ?? 0) + n
+  }
+  return totals
+}
+
 /** What became of the messages, live. */
 function Arrived({ pipeline, receiver }: { pipeline: Pipeline; receiver: string }) {
   const { t, i18n } = useTranslation()
-  const { counts } = useLiveCounts([pipeline.id])
+  const totals = useTotals(pipeline.id)
   const taken = useTaken(receiver)
-  const totals: Record<string, number> = {}
-  for (const events of Object.values(counts[pipeline.id] ?? {})) {
-    for (const [event, n] of Object.entries(events)) totals[event] = (totals[event] ?? 0) + n
-  }
   const [came, delivered, failed] = [accepted(totals), deliveredIn(totals), deadIn(totals)]
   const newest = taken.data?.[0]
   const isDone = delivered > 0 || newest !== undefined

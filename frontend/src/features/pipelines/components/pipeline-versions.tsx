@@ -62,7 +62,7 @@ export function PipelineVersions({ pipeline }: { pipeline: Pipeline }) {
             },
             { name: 'note', title: t('publish.note'), cell: ({ note }) => note || '–', isWide: true },
             { name: 'author', title: t('pipelines.author'), cell: ({ author }) => author },
-            { name: 'created', title: t('common.updated'), cell: ({ created_at }) => <Time at={created_at} />, isStill: true },
+            { name: 'created', title: t('common.saved'), cell: ({ created_at }) => <Time at={created_at} />, isStill: true },
           ]}
         />
       )}
