@@ -1,9 +1,10 @@
 """``make bench-versions OLD=folder``: the data plane of this checkout beside that of another one, in turns.
 
 Both installations run at the same time on one machine, and loads alternate between them, with the order reversed each
-round: what the machine does meanwhile falls on both. OLD is a folder of another commit with its own ``.venv`` and built
-front end: ``git worktree add ../old COMMIT`` and ``make install frontend`` in it. Nothing in ``var`` of either is used
-except the jars.
+round: what the machine does meanwhile falls on both. Each lane has a pair of its own: beside other outputs, one that
+the machine makes slow has its queue set aside for them (ADR 5). OLD is a folder of another commit with its own
+``.venv`` and built front end: ``git worktree add ../old COMMIT`` and ``make install frontend`` in it. Nothing in
+``var`` of either is used except the jars.
 """
 
 import argparse
@@ -44,16 +45,19 @@ _KINDS = {
 }
 """What a process is, by a part of its command line; the first that is found."""
 
+Measured = dict[tuple[str, str], list[float]]
+"""By the load and the measure, a value of each round."""
+
 
 @dataclass
 class Side:
-    """One of the two, and what was measured of it: by the load and the measure, a value of each round."""
+    """One of the two, and what was measured of it."""
 
     name: str
     installation: Installation
+    measured: Measured
     times: Times = field(default_factory=Times)
-    urls: dict[str, str] = field(default_factory=dict)
-    measured: dict[tuple[str, str], list[float]] = field(default_factory=lambda: defaultdict(list))
+    url: str = ""
 
     def processes(self, kind: str) -> list[psutil.Process]:
         return [process for process in self.installation.processes() if _kind_of(process) == kind]
@@ -68,10 +72,10 @@ class Side:
                 continue
         return used
 
-    async def post(self, lane: str, seconds: float, rate: float | None = None, messages: int | None = None) -> None:
+    async def post(self, seconds: float, rate: float | None = None, messages: int | None = None) -> None:
         await load(
             self.times.begin(),
-            url=self.urls[lane],
+            url=self.url,
             key=self.installation.facts["demo"]["api_key"],
             body=BODY,
             seconds=seconds,
@@ -110,22 +114,19 @@ def _kind_of(process: psutil.Process) -> str:
     return next((kind for part, kind in _KINDS.items() if part in command), "other")
 
 
-async def prepare(side: Side) -> asyncio.Server:
+async def prepare(side: Side, lane: str) -> asyncio.Server:
     server, receiver = await receive(side.times)
-    ingest = side.installation.endpoint("ingest")
-    for lane, transforms in LANES.items():
-        pipeline = side.installation.publish_pipeline(f"Bench {lane}", receiver, transforms=transforms)
-        side.urls[lane] = f"{ingest}/v1/pipelines/{pipeline}/messages"
+    pipeline = side.installation.publish_pipeline(f"Bench {lane}", receiver, transforms=LANES[lane])
+    side.url = f"{side.installation.endpoint('ingest')}/v1/pipelines/{pipeline}/messages"
     await asyncio.sleep(1)
-    for lane in LANES:
-        await side.post(lane, _WARM_UP_SECONDS)
-        await side.all_received()
+    await side.post(_WARM_UP_SECONDS)
+    await side.all_received()
     return server
 
 
 async def full_load(side: Side, lane: str, seconds: float) -> None:
     before, began = side.cpu(), time.perf_counter()
-    await side.post(lane, seconds)
+    await side.post(seconds)
     await side.all_received()
     lasted = max(side.times.received.values()) - began
     side.note(f"{lane}, full load", before, **{"received/s": len(side.times.received) / lasted})
@@ -133,7 +134,7 @@ async def full_load(side: Side, lane: str, seconds: float) -> None:
 
 async def steady_load(side: Side, lane: str, seconds: float) -> None:
     before = side.cpu()
-    await side.post(lane, seconds, rate=_RATE)
+    await side.post(seconds, rate=_RATE)
     await side.all_received()
     cuts = statistics.quantiles(side.times.latencies(side.times.sent), n=100)
     side.note(f"{lane}, {_RATE:,}/s", before, **{"p50, ms": cuts[49], "p95, ms": cuts[94], "p99, ms": cuts[98]})
@@ -145,7 +146,7 @@ async def drain(side: Side, lane: str, messages: int) -> None:
     for process in stopped:
         process.suspend()
     try:
-        await side.post(lane, _PATIENCE_SECONDS, messages=messages)
+        await side.post(_PATIENCE_SECONDS, messages=messages)
     finally:
         for process in stopped:
             process.resume()
@@ -155,17 +156,16 @@ async def drain(side: Side, lane: str, messages: int) -> None:
     side.note(f"{lane}, drain", before, **{"received/s": len(arrived) / (arrived[-1] - arrived[0])})
 
 
-async def measure(sides: list[Side], rounds: int, seconds: float, messages: int) -> None:
-    servers = [await prepare(side) for side in sides]
+async def measure(sides: list[Side], lane: str, rounds: int, seconds: float, messages: int) -> None:
+    servers = [await prepare(side, lane) for side in sides]
     for number in range(rounds):
         order = sides if number % 2 == 0 else sides[::-1]
-        for lane in LANES:
-            for side in order:
-                await full_load(side, lane, seconds)
-            for side in order:
-                await steady_load(side, lane, seconds)
-            for side in order:
-                await drain(side, lane, messages)
+        for side in order:
+            await full_load(side, lane, seconds)
+        for side in order:
+            await steady_load(side, lane, seconds)
+        for side in order:
+            await drain(side, lane, messages)
     for server in servers:
         server.close()
 
@@ -175,25 +175,27 @@ def commit_of(checkout: Path) -> str:
     return subprocess.run(describe, capture_output=True, text=True, check=True).stdout.strip()
 
 
-def rows(old: Side, new: Side) -> Iterator[str]:
-    for (run, name), after in new.measured.items():
-        before = old.measured[run, name]
-        values = (" / ".join(f"{value:.4g}" for value in one) for one in (before, after))
-        ratio = statistics.median(after) / statistics.median(before)
-        yield f"| {run} | {name} | {' | '.join(values)} | {ratio:.2f} |"
+def rows(old: Measured, new: Measured) -> Iterator[str]:
+    for (run, name), after in new.items():
+        before = old[run, name]
+        values = " | ".join(" / ".join(f"{value:.4g}" for value in one) for one in (before, after))
+        usual = statistics.median(before)
+        ratio = f"{statistics.median(after) / usual:.2f}" if usual else "–"
+        yield f"| {run} | {name} | {values} | {ratio} |"
 
 
-def report(old: Side, new: Side, rounds: int, seconds: float, messages: int) -> str:
-    table = "\n".join(rows(old, new))
+def report(measured: dict[str, Measured], arguments: argparse.Namespace) -> str:
+    old, new = measured
+    table = "\n".join(rows(*measured.values()))
     return f"""# This version beside an older one
 
 `make bench-versions`, {datetime.now(UTC):%Y-%m-%d}, {machine()}; Kafka, Spark, PostgreSQL, Valkey, the console,
-the load and the receiver share it. {rounds} rounds in turns, with the order reversed each time, after warming up.
-Messages of 1 KB over {_CONNECTIONS} connections; full load and {_RATE:,}/s for {seconds:.0f} s each, a drain of
-{messages:,} messages that waited while Spark stood still. Times are from the request to the receiver, CPU is per
-message received, and ratios are those of the medians.
+the load and the receiver share it. {arguments.rounds} rounds in turns, with the order reversed each time, after warming
+up. Messages of 1 KB over {_CONNECTIONS} connections; full load and {_RATE:,}/s for {arguments.seconds:.0f} s each, a
+drain of {arguments.messages:,} messages that waited while Spark stood still. Times are from the request to the
+receiver, CPU is per message received, and ratios are those of the medians.
 
-| load | measure | {old.name} | {new.name} | ratio |
+| load | measure | {old} | {new} | ratio |
 |---|---|---|---|---|
 {table}
 """
@@ -207,20 +209,18 @@ def main() -> None:
     parser.add_argument("--messages", type=int, default=60_000)
     parser.add_argument("--keep", action="store_true", help="print the result without storing it")
     arguments = parser.parse_args()
-    with ExitStack() as stack:
-        sides = [
-            Side(
-                commit_of(checkout),
-                stack.enter_context(temporary_installation("bench", ROOT / "var/jars", checkout)),
-            )
-            for checkout in (arguments.old.resolve(), ROOT)
-        ]
-        for side in sides:
-            side.installation.up()
-        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            runner.run(measure(sides, arguments.rounds, arguments.seconds, arguments.messages))
-    old, new = sides
-    text = report(old, new, arguments.rounds, arguments.seconds, arguments.messages)
+    measured: dict[str, Measured] = {}
+    for lane in LANES:
+        with ExitStack() as stack:
+            sides = []
+            for checkout in (arguments.old.resolve(), ROOT):
+                name = commit_of(checkout)
+                installation = stack.enter_context(temporary_installation("bench", ROOT / "var/jars", checkout))
+                installation.up()
+                sides.append(Side(name, installation, measured.setdefault(name, defaultdict(list))))
+            with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+                runner.run(measure(sides, lane, arguments.rounds, arguments.seconds, arguments.messages))
+    text = report(measured, arguments)
     print(text)
     if not arguments.keep:
         RESULTS.write_text(text)
