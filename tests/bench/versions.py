@@ -36,9 +36,9 @@ _WARM_UP_SECONDS = 30.0
 _PATIENCE_SECONDS = 300.0
 _KINDS = {
     "kafka.Kafka": "Kafka",
+    "org.apache.spark": "Spark's JVM",  # whose options name the daemon of its workers
     "worker_daemon": "Spark's Python",
     "pyspark.daemon": "Spark's Python",
-    "org.apache.spark": "Spark's JVM",
     "backend.ingest": "ingest",
     "manage.py workers": "workers",
     "postgres": "PostgreSQL",
