@@ -209,12 +209,12 @@ def main() -> None:
     parser.add_argument("--messages", type=int, default=60_000)
     parser.add_argument("--keep", action="store_true", help="print the result without storing it")
     arguments = parser.parse_args()
+    checkouts = {commit_of(checkout): checkout for checkout in (arguments.old.resolve(), ROOT)}
     measured: dict[str, Measured] = {}
     for lane in LANES:
         with ExitStack() as stack:
             sides = []
-            for checkout in (arguments.old.resolve(), ROOT):
-                name = commit_of(checkout)
+            for name, checkout in checkouts.items():
                 installation = stack.enter_context(temporary_installation("bench", ROOT / "var/jars", checkout))
                 installation.up()
                 sides.append(Side(name, installation, measured.setdefault(name, defaultdict(list))))
