@@ -76,12 +76,6 @@ def _cpu(processes: list[psutil.Process]) -> float:
     return total
 
 
-async def _all_received(times: Times) -> None:
-    deadline = time.monotonic() + DRAIN_SECONDS
-    while len(times.received) < len(times.accepted) and time.monotonic() < deadline:
-        await asyncio.sleep(0.05)
-
-
 def _result(engine: Engine, load: str, times: Times, rate: float, cpu: float) -> Result:
     cuts = statistics.quantiles(times.latencies(times.sent), n=100)
     count = len(times.received)
@@ -97,7 +91,7 @@ async def run_load(engine: Engine, times: Times, seconds: float, rate: int | Non
     processes = engine.processes()
     before, began = _cpu(processes), time.perf_counter()
     await load(times, url=engine.url, key=engine.key, body=BODY, seconds=seconds, rate=rate, connections=CONNECTIONS)
-    await _all_received(times)
+    await times.all_received(DRAIN_SECONDS)
     lasted = max(times.received.values()) - began
     return _result(
         engine, f"{rate}/s" if rate else "full", times, len(times.received) / lasted, _cpu(processes) - before
@@ -117,7 +111,7 @@ async def run_drain(engine: Engine, times: Times) -> Result:
         await asyncio.sleep(0.01)
     processes = engine.processes()
     before = _cpu(processes)
-    await _all_received(times)
+    await times.all_received(DRAIN_SECONDS)
     lasted = max(times.received.values()) - min(times.received.values())
     return _result(engine, f"drain of {BACKLOG:,}", times, len(times.received) / lasted, _cpu(processes) - before)
 
@@ -130,7 +124,7 @@ async def measure(engine: Engine, times: Times, seconds: float) -> list[Result]:
             times.begin(), url=engine.url, key=engine.key, body=BODY, seconds=WARM_UP_SECONDS, rate=warm_up,
             connections=CONNECTIONS,
         )  # fmt: skip
-        await _all_received(times)
+        await times.all_received(DRAIN_SECONDS)
     results = []
     for rate in (RATE, None):
         await asyncio.sleep(SETTLE_SECONDS)

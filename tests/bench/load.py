@@ -46,6 +46,15 @@ class Times:
         self._next += 1
         return self._next
 
+    async def all_received(self, seconds: float) -> bool:
+        """Waits so long for what was accepted; whether all of it has arrived."""
+        deadline = time.monotonic() + seconds
+        while len(self.received) < len(self.accepted):
+            if time.monotonic() > deadline:
+                return False
+            await asyncio.sleep(0.05)
+        return True
+
     def latencies(self, since: dict[int, float]) -> list[float]:
         """Milliseconds from ``since`` to the receiver, sorted; 0 if the delivery overtook the answer."""
         return sorted(max(0.0, at - since[number]) * 1000 for number, at in self.received.items() if number in since)

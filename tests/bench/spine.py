@@ -66,9 +66,7 @@ async def run(bench: Bench, lane: str, url: str, seconds: float, rate: int | Non
     times = bench.times.begin()
     began = time.perf_counter()
     await load(times, url=url, key=bench.key, body=BODY, seconds=seconds, rate=rate)
-    deadline = time.monotonic() + DRAIN_SECONDS
-    while len(times.received) < len(times.accepted) and time.monotonic() < deadline:
-        await asyncio.sleep(0.1)
+    await times.all_received(DRAIN_SECONDS)
     latencies = times.latencies(times.accepted)
     lasted = max(times.received.values()) - began
     cuts = statistics.quantiles(latencies, n=100)

@@ -85,11 +85,8 @@ class Side:
         )
 
     async def all_received(self) -> None:
-        deadline = time.monotonic() + _PATIENCE_SECONDS
-        while len(self.times.received) < len(self.times.accepted):
-            if time.monotonic() > deadline:
-                raise TimeoutError(f"{self.name}: not all messages have arrived.")
-            await asyncio.sleep(0.05)
+        if not await self.times.all_received(_PATIENCE_SECONDS):
+            raise TimeoutError(f"{self.name}: not all messages have arrived.")
 
     def note(self, run: str, before: dict[str, float], **measures: float) -> None:
         """Keeps what was measured, and the CPU that each message cost since ``before``."""

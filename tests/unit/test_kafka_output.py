@@ -109,3 +109,22 @@ def test_a_broker_that_is_only_unreachable_hides_no_certificate_until_one_answer
     assert not cluster.unreachable
     cluster._report(KafkaError(KafkaError._TRANSPORT, "Connect failed: Connection refused"))
     assert said() == "Kafka: Connect failed: Connection refused."
+
+
+@pytest.mark.parametrize(
+    ("code", "reason"),
+    [
+        (KafkaError._TRANSPORT, "connection"),
+        (KafkaError._RESOLVE, "dns"),
+        (KafkaError._SSL, "tls"),
+        (KafkaError._AUTHENTICATION, "kafka_authentication"),
+    ],
+)
+def test_a_record_that_times_out_has_the_reason_that_was_reported(code: int, reason: str) -> None:
+    cluster = Cluster(KafkaConnection(bootstrap_servers="a:9092"))
+    timed_out = KafkaException(KafkaError(KafkaError._MSG_TIMED_OUT))
+    assert cluster.error(timed_out).reason == "connection"
+    cluster._report(KafkaError(code))
+    assert cluster.error(timed_out).reason == reason
+    refused = KafkaException(KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED))
+    assert cluster.error(refused).reason == "kafka_topic_authorization_failed"

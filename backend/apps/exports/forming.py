@@ -104,10 +104,10 @@ def empty_files_form() -> list[Export]:
     """Makes exports without messages of published outputs that want them, where a time of the schedule has passed and
     no file was made since then. Of several such times there is one file, for the first. A paused pipeline takes no
     messages, so that nobody can say that there were none."""
-    wanted = {"outputs": [{"files": {"empty_files": True}}]}
+    config = {"outputs": [{"files": {"empty_files": True}}]}
     made: list[Export] = []
-    wanting = Pipeline.objects.filter(published__config__contains=wanted, paused=False)
-    for pipeline in wanting.select_related("published"):
+    pipelines = Pipeline.objects.filter(published__config__contains=config, paused=False)
+    for pipeline in pipelines.select_related("published"):
         with transaction.atomic(), connection.cursor() as cursor:
             cursor.execute("SELECT pg_advisory_xact_lock(%s)", [_LOCK])
             made += _empty_files(pipeline, timezone.now())

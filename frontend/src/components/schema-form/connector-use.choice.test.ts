@@ -54,11 +54,11 @@ test('the mode is asked for where the connector leaves a choice, and shown where
 
 test('files and batches are asked for where the connector takes them, and shown where they were set', () => {
   const output = { properties: { name: {}, files: {}, batch: {} } } as never
-  const asked = (connector?: string, more: object = {}) =>
+  const fields = (connector?: string, more: object = {}) =>
     Object.keys(withForms(output, use, context, { connector, ...more }).properties ?? {})
-  expect(asked()).toEqual(['name', 'files', 'batch'])
-  expect(asked('all')).toEqual(['name', 'files', 'batch'])
-  expect(asked('store')).toEqual(['name', 'files'])
-  expect(asked('sender')).toEqual(['name', 'batch'])
-  expect(asked('sender', { files: {} })).toEqual(['name', 'files', 'batch'])
+  expect(fields()).toEqual(['name', 'files', 'batch'])
+  expect(fields('all')).toEqual(['name', 'files', 'batch'])
+  expect(fields('store')).toEqual(['name', 'files'])
+  expect(fields('sender')).toEqual(['name', 'batch'])
+  expect(fields('sender', { files: {} })).toEqual(['name', 'files', 'batch'])
 })

@@ -61,9 +61,17 @@ export function offersAny(type: ConnectorType | undefined, capabilities: string[
 const exportName = 'export'
 const batchSuffix = '_batch'
 
+const offeredBy = (type: ConnectorType, { capabilities }: ConnectorUse) => capabilities.filter((name) => name in type.capabilities)
+
+const withProperties = (schema: RJSFSchema, isShown: (name: string) => boolean): RJSFSchema => ({
+  ...schema,
+  properties: Object.fromEntries(Object.entries(schema.properties ?? {}).filter(([name]) => isShown(name))),
+})
+
 /** By which of its capabilities a connector is used; its options are this capability's. */
-function capabilityOf(type: ConnectorType, { capabilities, mode }: ConnectorUse, value: Value): string | undefined {
-  const offered = capabilities.filter((name) => name in type.capabilities)
+function capabilityOf(type: ConnectorType, use: ConnectorUse, value: Value): string | undefined {
+  const offered = offeredBy(type, use)
+  const { mode } = use
   if (mode) {
     const chosen = mode.readsBy[value[mode.field] as string]
     return chosen ? offered.find((name) => name === chosen) : offered[0]
@@ -97,8 +105,7 @@ export function withMode(schema: RJSFSchema, use: ConnectorUse, context: FormCon
   if (!mode || value[mode.field]) return schema
   const offered = chosenType(context, use, value)?.capabilities ?? {}
   if (Object.values(mode.readsBy).every((name) => name in offered)) return schema
-  const properties = Object.entries(schema.properties ?? {}).filter(([name]) => name !== mode.field)
-  return { ...schema, properties: Object.fromEntries(properties) }
+  return withProperties(schema, (name) => name !== mode.field)
 }
 
 /**
@@ -108,14 +115,12 @@ export function withMode(schema: RJSFSchema, use: ConnectorUse, context: FormCon
 export function withForms(schema: RJSFSchema, use: ConnectorUse, context: FormContext, value: Value): RJSFSchema {
   const type = chosenType(context, use, value)
   if (!type) return schema
-  const offered = use.capabilities.filter((name) => name in type.capabilities)
+  const offered = offeredBy(type, use)
   const forms: Record<string, boolean> = {
     files: offered.includes(exportName),
     batch: offered.some((name) => name.endsWith(batchSuffix)),
   }
-  const isShown = (name: string) => (forms[name] ?? true) || Boolean(value[name])
-  const properties = Object.entries(schema.properties ?? {}).filter(([name]) => isShown(name))
-  return { ...schema, properties: Object.fromEntries(properties) }
+  return withProperties(schema, (name) => (forms[name] ?? true) || Boolean(value[name]))
 }
 
 /**

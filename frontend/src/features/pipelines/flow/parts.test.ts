@@ -40,6 +40,8 @@ test('a change leads to its field, also where it calls elements by their names',
   const dotted = { outputs: [{ name: 'crm' }, { name: 'crm.eu', connector: 'c' }] }
   expect(placeOfChange('outputs.crm.eu.connector', dotted)).toBe('outputs.1.connector')
   expect(placeOfChange('outputs.crm', { outputs: null })).toBeUndefined()
+  const repeated = { transforms: [{ name: 'a' }, { name: 'a', to: 'b' }] }
+  expect(placeOfChange('transforms.1.to', repeated)).toBe('transforms.1.to')
 })
 
 test('parts are changed, added, moved and removed without touching the others', () => {

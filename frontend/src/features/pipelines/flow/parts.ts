@@ -33,12 +33,13 @@ export function partPathOf(field: string): string | undefined {
 
 /**
  * The path by which forms know what a change's path leads to: changes call the elements of a list by their names, where
- * each has one. None where the configuration has nothing there.
+ * each has one of its own. None where the configuration has nothing there.
  */
 export function placeOfChange(path: string, value: unknown): string | undefined {
   if (path === '') return ''
+  const names = Array.isArray(value) ? ownNames(value) : undefined
   for (const [key, child] of Object.entries((value ?? {}) as Value)) {
-    const name = calledIn(value, key, child)
+    const name = names?.[Number(key)] ?? key
     const rest = leadsTo(path, name) ? placeOfChange(path.slice(name.length + 1), child) : undefined
     if (rest !== undefined) return [key, rest].filter(Boolean).join('.')
   }
@@ -47,9 +48,10 @@ export function placeOfChange(path: string, value: unknown): string | undefined 
 
 const leadsTo = (path: string, name: string) => path === name || path.startsWith(`${name}.`)
 
-const calledIn = (parent: unknown, key: string, child: unknown) => {
-  const isNamed = Array.isArray(parent) && parent.every((item) => typeof (item as Value | null)?.name === 'string')
-  return isNamed ? (child as { name: string }).name : key
+/** The elements' names, if each has one of its own. */
+function ownNames(items: unknown[]): string[] | undefined {
+  const names = items.map((item) => (item as Value | null)?.name).filter((name) => typeof name === 'string')
+  return new Set(names).size === items.length ? names : undefined
 }
 
 const placeOf = (path: string) => {

@@ -19,7 +19,7 @@ export interface Sample {
   received?: string
 }
 
-/** The server is sent the message with every change of the draft. */
+/** In characters: each change of the draft sends the message to the server again. */
 const mostOffered = 100_000
 
 const noSample: Sample = { body: '', isBase64: false, contentType: 'application/json' }
@@ -38,7 +38,7 @@ export const triedOf = (sample: Sample, config: Config) => ({
   config,
 })
 
-/** A message that is walked through the draft while it is edited: the newest that came in, until another is chosen. */
+/** Dry runs of the draft while it is edited, with the newest received message until another one is selected. */
 export function useTrial(id: string, config: Config) {
   const [chosen, setSample] = useState<Sample>()
   const [offered, setOffered] = useState<Sample>()

@@ -79,7 +79,6 @@ function Message(props: { pipeline: string; sample: Sample; onChange: (sample: S
           value: message.id,
           label: `${dateAndTime(new Date(message.received_at), i18n.language, timeZone)}  ${message.body.slice(0, 40)}`,
         }))}
-        allowDeselect={false}
         value={sample.received ?? null}
         onChange={choose}
       />
