@@ -9,7 +9,6 @@ from confluent_kafka import Message as Record
 from pydantic import Field, field_validator
 
 from backend.connectors.parts.kafka_cluster import (
-    PATIENCE_SECONDS,
     Cluster,
     KafkaConnection,
     Topic,
@@ -18,7 +17,7 @@ from backend.connectors.parts.kafka_cluster import (
 )
 from backend.connectors.parts.source_headers import KeepHeaders, passed_on
 from backend.domain import json, limits, message_templates
-from backend.domain.capabilities import Batch, Deliver, InputRecord, Options, ReadStream, Receipt
+from backend.domain.capabilities import Batch, Deliver, InputRecord, Options, ReadStream, Receipt, Sent
 from backend.domain.connector import Connector, connectors
 from backend.domain.message import CONTENT_TYPE, MESSAGE_ID, Message, SourceHeader
 from backend.domain.message_templates import MessageTemplate, TemplateSource, UnfitValueError, scalar_text
@@ -30,6 +29,8 @@ from backend.kafka.client.producer import AsyncProducer
 from backend.network.outbound import ForbiddenAddressError
 
 _BATCH_RECORDS = 500
+_WAITING_SHARE = 0.8
+"""Of a delivery's time limit, for which librdkafka tries, so that the error says what it reported."""
 _CHECK_BROKERS_SECONDS = 60.0
 _CALL_SECONDS = 10.0
 _BATCH_BYTES = 1_000_000
@@ -76,9 +77,12 @@ class KafkaDeliver(Deliver[KafkaConnection, KafkaOptions]):
     _unbatched: AsyncProducer | None = None
     """Made when a batch is refused for its size."""
 
+    def __init__(self, connection: KafkaConnection, options: KafkaOptions) -> None:
+        super().__init__(connection, options)
+        self._topic = message_templates.compile_text(options.topic, _topic_part)
+        self._value = parse_path(options.value) if options.value else None
+
     async def open(self) -> None:
-        self._topic = message_templates.compile_text(self.options.topic, _topic_part)
-        self._value = parse_path(self.options.value) if self.options.value else None
         self._cluster = Cluster(self.connection)
         try:
             await self._cluster.metadata()
@@ -91,6 +95,10 @@ class KafkaDeliver(Deliver[KafkaConnection, KafkaOptions]):
 
     def target(self) -> str:
         return f"topic {self.options.topic} at {self.connection.bootstrap_servers}"
+
+    def sent(self, message: Message) -> Sent:
+        topic, value = self._written(message)
+        return Sent(value or b"", f"topic {topic}, key {message.key.decode(errors='replace')}", deletes=value is None)
 
     async def deliver(self, message: Message) -> Receipt:
         assert self._producer is not None
@@ -120,7 +128,7 @@ class KafkaDeliver(Deliver[KafkaConnection, KafkaOptions]):
         settings = {
             # As large as messages may be here; the cluster has its own limit.
             "message.max.bytes": limits.TOPIC_BYTES,
-            "message.timeout.ms": int(PATIENCE_SECONDS * 1000),
+            "message.timeout.ms": max(1000, int(_WAITING_SHARE * self.timeout_seconds * 1000)),
             # A missing topic is reported before an attempt's default time limit ends.
             "topic.metadata.propagation.max.ms": 3000,
         }

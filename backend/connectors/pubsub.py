@@ -22,6 +22,7 @@ from backend.domain.capabilities import (
     Options,
     ReadStream,
     Receipt,
+    Sent,
 )
 from backend.domain.connector import CheckFailedError, Connector, connectors
 from backend.domain.message import CONTENT_TYPE, MESSAGE_ID, Message, SourceHeader
@@ -163,6 +164,9 @@ class _Publishing:
 
     def target(self) -> str:
         return f"projects/{self.connection.project}/topics/{self.options.topic}"
+
+    def sent(self, message: Message) -> Sent:
+        return Sent(message.body, f"ordering key {_ordering_key(message.key)}" if self.options.ordered else "")
 
     async def publish(self, messages: Sequence[Message], refused: type[DeliveryError]) -> list[Receipt]:
         with _as_delivery_errors(refused):

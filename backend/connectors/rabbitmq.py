@@ -22,6 +22,7 @@ from backend.domain.capabilities import (
     Options,
     ReadStream,
     Receipt,
+    Sent,
 )
 from backend.domain.connector import CheckFailedError, Connector, connectors
 from backend.domain.message import MESSAGE_ID, Message, SourceHeader
@@ -231,9 +232,12 @@ class RabbitmqDeliver(Deliver[RabbitmqConnection, RabbitmqOptions]):
 
     options_model = RabbitmqOptions
 
+    def __init__(self, connection: RabbitmqConnection, options: RabbitmqOptions) -> None:
+        super().__init__(connection, options)
+        self._routing_key = message_templates.compile_text(options.routing_key, message_templates.scalar_text)
+
     async def open(self) -> None:
         self._client = _Client(self.connection)
-        self._routing_key = message_templates.compile_text(self.options.routing_key, message_templates.scalar_text)
 
     async def close(self) -> None:
         await self._client.close()
@@ -241,6 +245,9 @@ class RabbitmqDeliver(Deliver[RabbitmqConnection, RabbitmqOptions]):
     def target(self) -> str:
         where = f"exchange {self.options.exchange}" if self.options.exchange else "the default exchange"
         return f"{where}, routing key {self.options.routing_key}, of {self.connection.shown}"
+
+    def sent(self, message: Message) -> Sent:
+        return Sent(message.body, f"routing key {self._key(message)}")
 
     async def deliver(self, message: Message) -> Receipt:
         import aio_pika

@@ -160,15 +160,30 @@ class Receipt:
     body: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """What a receiver gets of a message, for people. ``place`` is where within the output's target, without secrets,
+    when that depends on the message: a topic and a key, an id. ``deletes`` says that it removes what is there, which
+    the body may tell."""
+
+    body: bytes
+    place: str = ""
+    deletes: bool = False
+
+
 class _Delivering(Capability[ConnectionT, OptionsT]):
+    timeout_seconds = 10.0
+    """The time limit of a delivery, after which it is cancelled. The use sets its own before ``open``: whoever waits
+    for something itself gives up earlier, so that its error says what it waited for."""
+
     @abstractmethod
     def target(self) -> str:
         """Where messages go, for people: without secrets. May be called without ``open``."""
 
-    def sent(self, message: Message) -> bytes:
-        """What the receiver gets of the message, in a batch too: its body, of which connectors that write rows or
-        documents make them. May be called without ``open``. Raises DeliveryError for a message that cannot be sent."""
-        return message.body
+    def sent(self, message: Message) -> Sent:
+        """What the receiver gets of the message, in a batch too. May be called without ``open``. Raises DeliveryError
+        for a message that cannot be sent."""
+        return Sent(message.body)
 
 
 class Deliver(_Delivering[ConnectionT, OptionsT]):
@@ -388,9 +403,10 @@ class Collect(_Delivering[ConnectionT, OptionsT]):
     handed_over = True
     purpose = "keep messages in a collection"
 
-    def sent(self, message: Message) -> bytes:
-        self.document(message)
-        return message.body
+    def sent(self, message: Message) -> Sent:
+        document = self.document(message)
+        key = document.key.decode()
+        return Sent(message.body, f"key {key}, partition {document.partition}", document.deleted)
 
     @abstractmethod
     def document(self, message: Message) -> CollectedDocument:

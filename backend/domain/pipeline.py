@@ -115,6 +115,11 @@ class OutputConfig(Use, Named):
             )
         return self
 
+    def bind(self, connector: RuntimeConnector) -> Any:
+        bound = super().bind(connector)
+        bound.timeout_seconds = self.timeout_seconds
+        return bound
+
     def capability_of(self, connector: type[Connector]) -> type[Capability[Any, Any]] | None:
         """With files Export, with a batch policy DeliverBatch and with neither Deliver, or the first that there is."""
         preferred = Export if self.files is not None else DeliverBatch if self.batch is not None else Deliver

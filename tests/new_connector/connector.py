@@ -30,6 +30,7 @@ from backend.domain.capabilities import (
     ReadStream,
     Receipt,
     Register,
+    Sent,
     VerificationError,
     Verify,
 )
@@ -128,6 +129,9 @@ class _Sending(_Using):
 
     def target(self) -> str:
         return f"queue {self.options.queue} at {self.connection.url.host}"
+
+    def sent(self, message: Message) -> Sent:
+        return Sent(self.text(message).encode())
 
     async def send(self, bodies: Sequence[str]) -> list[Receipt]:
         """One receipt for each, with the record's number."""

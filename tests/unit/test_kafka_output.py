@@ -1,16 +1,20 @@
 """Records that are too large, by the Kafka output's own client or by the cluster. No broker is asked."""
 
 import asyncio
+import uuid
 from typing import Any
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
+from backend.connectors import kafka
 from backend.connectors.kafka import KafkaDeliver, KafkaOptions
 from backend.connectors.parts.kafka_cluster import Cluster, KafkaConnection
-from backend.domain import limits, message_templates
+from backend.domain import limits
 from backend.domain.capabilities import DeliveryError
+from backend.domain.connector import RuntimeConnector
 from backend.domain.message import Message
+from backend.domain.pipeline import OutputConfig
 from backend.kafka.client.producer import AsyncProducer
 
 
@@ -53,9 +57,21 @@ def opened() -> KafkaDeliver:
     """Without asking the cluster, which does not exist."""
     output = KafkaDeliver(KafkaConnection(bootstrap_servers="127.0.0.1:1"), KafkaOptions(topic="orders"))
     output._cluster = Cluster(output.connection)
-    output._topic = message_templates.compile_text("orders", str)
-    output._value = None
     return output
+
+
+@pytest.mark.parametrize(("limit", "milliseconds"), [(60, 48_000), (10, 8000), (0.5, 1000)])
+def test_the_client_tries_for_most_of_the_deliverys_time_limit(
+    limit: float, milliseconds: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[dict[str, Any]] = []
+    monkeypatch.setattr(kafka, "AsyncProducer", made.append)
+    connector = RuntimeConnector(type="kafka", connection={"bootstrap_servers": "127.0.0.1:1"})
+    fields = {"name": "out", "connector": str(uuid.uuid4()), "options": {"topic": "orders"}, "timeout_seconds": limit}
+    output = OutputConfig.model_validate(fields).bind(connector)
+    output._cluster = Cluster(output.connection)
+    output._new_producer()
+    assert made[0]["message.timeout.ms"] == milliseconds
 
 
 async def test_what_the_client_itself_refuses_is_not_sent_again_alone(monkeypatch: pytest.MonkeyPatch) -> None:

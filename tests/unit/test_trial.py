@@ -199,7 +199,7 @@ async def test_what_an_http_output_is_said_to_send_is_what_arrives(
         capability: Any = config.bind(connector)
         said: bytes | DeliveryError
         try:
-            said = capability.sent(message)
+            said = capability.sent(message).body
         except DeliveryError as error:
             said = error
         outcome: Any

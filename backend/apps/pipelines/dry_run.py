@@ -47,6 +47,14 @@ class DryRunResult(DryRunBody):
 
 
 @dataclass(frozen=True)
+class DryRunSent(DryRunBody):
+    """What a receiver gets of a message (``capabilities.Sent``)."""
+
+    place: str
+    deletes: bool
+
+
+@dataclass(frozen=True)
 class DryRunOutput:
     """Where the messages would be delivered: ``sent`` is what the receiver gets of each; ``error`` says why one of them
     could not be."""
@@ -54,7 +62,7 @@ class DryRunOutput:
     name: str
     target: str
     error: str = ""
-    sent: list[DryRunBody] = field(default_factory=list)
+    sent: list[DryRunSent] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -249,7 +257,7 @@ def _outputs(
 
 def _output(output: RuntimeOutput, messages: Sequence[Message]) -> DryRunOutput:
     target, error = "", ""
-    sent: list[DryRunBody] = []
+    sent: list[DryRunSent] = []
     try:
         capability: Any = output.config.bind(output.connector)
         if isinstance(capability, Export):
@@ -257,7 +265,8 @@ def _output(output: RuntimeOutput, messages: Sequence[Message]) -> DryRunOutput:
         target = capability.target()
         for message in messages:
             try:
-                sent.append(DryRunBody(*trial.text(capability.sent(message))))
+                one = capability.sent(message)
+                sent.append(DryRunSent(*trial.text(one.body), one.place, one.deletes))
             except DeliveryError as refusal:
                 error = error or str(refusal.without(capability.secrets()))
     except DeliveryError as refusal:

@@ -1,6 +1,7 @@
 """Messages that become documents of an index."""
 
 from collections.abc import Sequence
+from functools import cached_property
 from typing import Any, Literal, NamedTuple
 from urllib.parse import quote
 
@@ -9,7 +10,7 @@ from pydantic import Field, field_validator, model_validator
 from backend.connectors.elasticsearch.client import Client, refused_document
 from backend.connectors.elasticsearch.connection import ElasticsearchConnection
 from backend.domain import json, message_templates, templates
-from backend.domain.capabilities import Deliver, DeliverBatch, DeliveryError, Options, Receipt
+from backend.domain.capabilities import Deliver, DeliverBatch, DeliveryError, Options, Receipt, Sent
 from backend.domain.message import Message
 from backend.domain.message_templates import MessageTemplate, TemplateSource, UnfitValueError
 from backend.domain.model import ADVANCED
@@ -85,10 +86,58 @@ class ElasticsearchOutputOptions(Options):
 
 
 class _Operation(NamedTuple):
-    """``lines`` is what is sent for it."""
+    """``lines`` is what is sent for it; a deletion has no document."""
 
     action: str
+    index_name: str
+    id: str
+    document: bytes
     lines: bytes
+
+
+class _Operations:
+    """What the messages of an output become."""
+
+    def __init__(self, options: ElasticsearchOutputOptions) -> None:
+        self._options = options
+        self._index = message_templates.compile_text(options.index, message_templates.scalar_text)
+        self._id = message_templates.compile_text(options.document_id, message_templates.scalar_text)
+        self._routing = message_templates.compile_text(options.routing, message_templates.scalar_text)
+        self._delete_when = parse_path(options.delete_when) if options.delete_when else None
+        self._version = parse_path(options.version) if options.version else None
+
+    def of(self, message: Message) -> _Operation:
+        """Raises DeliveryError when the message makes none."""
+        source = TemplateSource(message)
+        try:
+            return self._operation(message, source)
+        except json.InvalidJsonError as error:
+            text = f"A document has to be a JSON object; this message is not JSON: {error}"
+            raise DeliveryError(Reason.NOT_JSON, text, retryable=False, about_message=True) from None
+        except ValueError as error:
+            raise message_templates.delivery_error(error) from None
+
+    def _operation(self, message: Message, source: TemplateSource) -> _Operation:
+        """Raises ValueError when the message makes none."""
+        options = self._options
+        index, id = self._index(source), self._id(source)
+        target: dict[str, Any] = {"_index": index, "_id": id}
+        _check_index_name(index)
+        if not 0 < len(id.encode()) <= _ID_BYTES:
+            raise UnfitValueError(f"The ID of a document has 1 to {_ID_BYTES} bytes.")
+        if options.routing:
+            target["routing"] = self._routing(source)
+        if self._version is not None:
+            target |= {"version": _version(source.get(self._version), options.version), "version_type": "external"}
+        if options.action == "delete" or (self._delete_when and source.get(self._delete_when) is True):
+            return _Operation("delete", index, id, b"", json.dumps({"delete": target}) + b"\n")
+        document = _one_line(message, source)
+        action, body = str(options.action), document
+        if action in ("update", "upsert"):
+            upsert = b',"doc_as_upsert":true' if action == "upsert" else b""
+            action, target = "update", {**target, "retry_on_conflict": 3}
+            body = b'{"doc":' + document + upsert + b"}"
+        return _Operation(action, index, id, document, json.dumps({action: target}) + b"\n" + body + b"\n")
 
 
 class _Writing:
@@ -98,20 +147,22 @@ class _Writing:
     options: ElasticsearchOutputOptions
 
     async def open(self) -> None:
-        options = self.options
         self._client = Client(self.connection)
-        self._index = message_templates.compile_text(options.index, message_templates.scalar_text)
-        self._id = message_templates.compile_text(options.document_id, message_templates.scalar_text)
-        self._routing = message_templates.compile_text(options.routing, message_templates.scalar_text)
-        self._delete_when = parse_path(options.delete_when) if options.delete_when else None
-        self._version = parse_path(options.version) if options.version else None
-        self._index_varies = bool(templates.placeholders(options.index))
+
+    @cached_property
+    def _operations(self) -> _Operations:
+        return _Operations(self.options)
 
     async def close(self) -> None:
         await self._client.close()
 
     def target(self) -> str:
         return f"index {self.options.index} at {self.connection.server}"
+
+    def sent(self, message: Message) -> Sent:
+        operation = self._operations.of(message)
+        place = f"document {operation.id} of index {operation.index_name}"
+        return Sent(operation.document, place, deletes=operation.action == "delete")
 
     def secrets(self) -> list[str]:
         return self.connection.sent_secrets()
@@ -146,37 +197,13 @@ class _Writing:
             return DeliveryError("elasticsearch_conflict", text, retryable=True, status=str(status))
         if status == _NOT_FOUND and operation.action == "delete":
             return Receipt(str(status), "There is no such index.")
-        return refused_document(result, about_its_index=self._index_varies)
+        return refused_document(result, about_its_index=bool(templates.placeholders(self.options.index)))
 
     def _made(self, message: Message) -> _Operation | DeliveryError:
-        source = TemplateSource(message)
         try:
-            return self._operation(message, source)
-        except json.InvalidJsonError as error:
-            text = f"A document has to be a JSON object; this message is not JSON: {error}"
-            return DeliveryError(Reason.NOT_JSON, text, retryable=False, about_message=True)
-        except ValueError as error:
-            return message_templates.delivery_error(error)
-
-    def _operation(self, message: Message, source: TemplateSource) -> _Operation:
-        """Raises ValueError when the message makes none."""
-        options = self.options
-        target: dict[str, Any] = {"_index": self._index(source), "_id": self._id(source)}
-        _check_index_name(target["_index"])
-        if not 0 < len(target["_id"].encode()) <= _ID_BYTES:
-            raise UnfitValueError(f"The ID of a document has 1 to {_ID_BYTES} bytes.")
-        if options.routing:
-            target["routing"] = self._routing(source)
-        if self._version is not None:
-            target |= {"version": _version(source.get(self._version), options.version), "version_type": "external"}
-        if options.action == "delete" or (self._delete_when and source.get(self._delete_when) is True):
-            return _Operation("delete", json.dumps({"delete": target}) + b"\n")
-        document = _one_line(message, source)
-        if options.action in ("index", "create"):
-            return _Operation(options.action, json.dumps({options.action: target}) + b"\n" + document + b"\n")
-        upsert = b',"doc_as_upsert":true' if options.action == "upsert" else b""
-        head = json.dumps({"update": {**target, "retry_on_conflict": 3}})
-        return _Operation("update", head + b'\n{"doc":' + document + upsert + b"}\n")
+            return self._operations.of(message)
+        except DeliveryError as error:
+            return error
 
 
 def _check_index_name(name: str) -> None:

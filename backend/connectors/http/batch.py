@@ -8,7 +8,7 @@ from backend.connectors.http.deliver import HttpSender
 from backend.connectors.http.options import HttpBatchOptions
 from backend.connectors.parts.http_answers import receipt, refused
 from backend.domain import json, message_templates
-from backend.domain.capabilities import BatchRefusedError, DeliverBatch, DeliveryError, Receipt
+from backend.domain.capabilities import BatchRefusedError, DeliverBatch, DeliveryError, Receipt, Sent
 from backend.domain.message import Message
 from backend.domain.message_maker import NDJSON, is_json
 from backend.domain.message_templates import TemplateSource
@@ -47,11 +47,11 @@ class HttpDeliverBatch(HttpSender, DeliverBatch[HttpConnection, HttpBatchOptions
         outcomes = iter(await self._send_lines(sent, [line for line in lines if isinstance(line, bytes)]))
         return [next(outcomes) if isinstance(line, bytes) else line for line in lines]
 
-    def sent(self, message: Message) -> bytes:
+    def sent(self, message: Message) -> Sent:
         line = self._line(message)
         if isinstance(line, DeliveryError):
             raise line
-        return line
+        return Sent(line)
 
     async def _send_lines(
         self, messages: Sequence[Message], lines: Sequence[bytes]

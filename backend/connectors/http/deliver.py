@@ -9,11 +9,12 @@ from backend.connectors.http.options import HttpOptions, RequestTemplates
 from backend.connectors.parts.http_answers import receipt, refused
 from backend.connectors.parts.http_endpoint import Endpoint
 from backend.domain import message_templates, webhook_signature
-from backend.domain.capabilities import Deliver, DeliveryError, Receipt
+from backend.domain.capabilities import Deliver, DeliveryError, Receipt, Sent
 from backend.domain.http_text import HeaderError, check_value
 from backend.domain.message import Message
 from backend.domain.message_templates import TemplateSource
 from backend.domain.reasons import Reason
+from backend.domain.templates import placeholders
 from backend.network.http_client import HttpError, Response
 
 
@@ -88,9 +89,9 @@ class HttpDeliver(HttpSender, Deliver[HttpConnection, HttpOptions]):
             raise refused(answer)
         return receipt(answer)
 
-    def sent(self, message: Message) -> bytes:
-        _, _, body = self._request(message)
-        return body
+    def sent(self, message: Message) -> Sent:
+        url, _, body = self._request(message)
+        return Sent(body, url if placeholders(self.options.path) else "")
 
     def _request(self, message: Message) -> tuple[str, list[str], bytes]:
         """Address, headers without the signature, and body. Raises DeliveryError."""

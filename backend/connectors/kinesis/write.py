@@ -4,7 +4,7 @@ from typing import Any
 
 from backend.connectors.kinesis.stream import SEND_SECONDS, KinesisConnection, Stream, StreamOptions
 from backend.connectors.parts.request_parts import parts_of, send_parts
-from backend.domain.capabilities import Deliver, DeliverBatch, DeliveryError, Receipt
+from backend.domain.capabilities import Deliver, DeliverBatch, DeliveryError, Receipt, Sent
 from backend.domain.message import Message
 
 _REQUEST_RECORDS = 500
@@ -35,6 +35,9 @@ class _Putting:
     def target(self) -> str:
         endpoint = self.connection.endpoint
         return f"stream {self.options.stream} at {endpoint.host if endpoint else self.connection.region}"
+
+    def sent(self, message: Message) -> Sent:
+        return Sent(message.body, f"partition key {_record(message)['PartitionKey']}")
 
 
 class KinesisDeliver(_Putting, Deliver[KinesisConnection, KinesisOptions]):

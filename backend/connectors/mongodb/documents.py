@@ -63,6 +63,13 @@ def from_extended(value: Any) -> Any:
     return _from_extended(json.dumps(value))
 
 
+def extended_text(value: Any) -> str:
+    """A value as relaxed Extended JSON, for people."""
+    from bson import json_util
+
+    return json_util.dumps(value, json_options=_relaxed())
+
+
 def plain_text(value: Any) -> str:
     """A value as text, such as the hexadecimal digits of an object id."""
     return json.text(_to_plain(value))

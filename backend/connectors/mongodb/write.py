@@ -1,15 +1,16 @@
 """Messages that become documents of a collection."""
 
 from collections.abc import Sequence
-from typing import Annotated, Any, Literal
+from functools import cached_property
+from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import Field, field_validator, model_validator
 
 from backend.connectors.mongodb.client import Client, write_error
 from backend.connectors.mongodb.connection import MongodbConnection
-from backend.connectors.mongodb.documents import BsonType, UnfitDocumentError, from_json
+from backend.connectors.mongodb.documents import BsonType, UnfitDocumentError, extended_text, from_json
 from backend.domain import json
-from backend.domain.capabilities import Deliver, DeliverBatch, DeliveryError, Options, Receipt
+from backend.domain.capabilities import Deliver, DeliverBatch, DeliveryError, Options, Receipt, Sent
 from backend.domain.message import Message
 from backend.domain.model import ADVANCED
 from backend.domain.paths import MISSING, FieldPath, get, parse_path
@@ -88,11 +89,70 @@ class MongodbOutputOptions(Options):
         return self
 
 
+class _Write(NamedTuple):
+    """What is done with a document, which is identified by ``key`` except when it is inserted."""
+
+    kind: Literal["insert", "replace", "update", "delete"]
+    key: dict[str, Any]
+    document: dict[str, Any]
+
+
+class _Writes:
+    """What the messages of an output become."""
+
+    def __init__(self, options: MongodbOutputOptions) -> None:
+        self._options = options
+        self._types = {parse_path(path): kind for path, kind in options.types.items()}
+        self._key = [(path, parse_path(path)) for path in options.key]
+        self._delete_when = parse_path(options.delete_when) if options.delete_when else None
+
+    def of(self, message: Message) -> _Write:
+        """Raises DeliveryError when the message makes none."""
+        from bson import encode
+        from bson.errors import BSONError
+
+        try:
+            document = from_json(message.body, self._options.format, self._types)
+            encode(document)
+            return self._write(document, message.id)
+        except UnfitDocumentError as error:
+            raise DeliveryError(_UNFIT, str(error), retryable=False, about_message=True) from None
+        except (BSONError, OverflowError, UnicodeError) as error:
+            text = f"The message cannot be a document of MongoDB: {error}."
+            raise DeliveryError(_UNFIT, text, retryable=False, about_message=True) from None
+
+    def _write(self, document: dict[str, Any], message_id: str) -> _Write:
+        """Raises UnfitDocumentError."""
+        kind = self._options.write
+        if kind == "insert":
+            # The same message makes the same document again.
+            return _Write(kind, {}, document if "_id" in document else {"_id": message_id, **document})
+        key = self._key_of(document)
+        changed = _changed(document) if kind == "update" else document
+        if kind == "delete" or (self._delete_when and get(document, self._delete_when) is True):
+            return _Write("delete", key, {})
+        return _Write(kind, key, changed)
+
+    def _key_of(self, document: dict[str, Any]) -> dict[str, Any]:
+        """Raises UnfitDocumentError."""
+        parts: dict[str, Any] = {}
+        for name, path in self._key:
+            value = get(document, path)
+            if value is MISSING or value is None or isinstance(value, dict | list):
+                raise UnfitDocumentError(f"Field {name} of the key is missing, null, an object or a list.")
+            parts[".".join(path)] = value
+        return parts
+
+
 class _Writing:
     """What single deliveries and batches share."""
 
     connection: MongodbConnection
     options: MongodbOutputOptions
+
+    @cached_property
+    def _writes(self) -> _Writes:
+        return _Writes(self.options)
 
     async def open(self) -> None:
         from bson.codec_options import CodecOptions
@@ -107,15 +167,19 @@ class _Writing:
             codec_options=self._codec,
             write_concern=WriteConcern("majority" if options.acknowledged_by == "majority" else 1),
         )
-        self._types = {parse_path(path): kind for path, kind in options.types.items()}
-        self._key = [(path, parse_path(path)) for path in options.key]
-        self._delete_when = parse_path(options.delete_when) if options.delete_when else None
 
     async def close(self) -> None:
         await self._client.close()
 
     def target(self) -> str:
         return f"collection {self.options.database}.{self.options.collection} at {self.connection.servers}"
+
+    def sent(self, message: Message) -> Sent:
+        """The document as Extended JSON, which has MongoDB's types."""
+        kind, key, document = self._writes.of(message)
+        place = f"document with {extended_text(key)}" if key else ""
+        deletes = kind == "delete"
+        return Sent(b"" if deletes else extended_text(document).encode(), place, deletes)
 
     async def write(self, messages: Sequence[Message]) -> list[Receipt | DeliveryError]:
         """Raises DeliveryError when the whole batch failed, such as by a lost connection."""
@@ -168,40 +232,23 @@ class _Writing:
 
     def _operation(self, message: Message) -> Any:
         """pymongo's operation, or a DeliveryError when the message makes none."""
-        from bson import encode
-        from bson.errors import BSONError
         from pymongo import DeleteOne, InsertOne, ReplaceOne, UpdateOne
 
-        options = self.options
         try:
-            document = from_json(message.body, options.format, self._types)
-            encode(document)
-            if options.write == "insert":
-                # The same message makes the same document again.
-                return InsertOne(document if "_id" in document else {"_id": message.id, **document})
-            key = self._filter(document)
-            changed = _changed(document) if options.write == "update" else {}
-        except UnfitDocumentError as error:
-            return DeliveryError(_UNFIT, str(error), retryable=False, about_message=True)
-        except (BSONError, OverflowError, UnicodeError) as error:
-            text = f"The message cannot be a document of MongoDB: {error}."
-            return DeliveryError(_UNFIT, text, retryable=False, about_message=True)
-        if options.write == "delete" or (self._delete_when and get(document, self._delete_when) is True):
-            return DeleteOne(key)
-        if options.write == "replace":
-            return ReplaceOne(key, document, upsert=True)
-        return UpdateOne(key, {"$set": changed} if changed else {"$setOnInsert": {}}, upsert=True)
-
-    def _filter(self, document: dict[str, Any]) -> dict[str, Any]:
-        """Raises UnfitDocumentError."""
-        parts: dict[str, Any] = {}
-        for name, path in self._key:
-            value = get(document, path)
-            if value is MISSING or value is None or isinstance(value, dict | list):
-                raise UnfitDocumentError(f"Field {name} of the key is missing, null, an object or a list.")
-            # Compared as a value, whatever it looks like.
-            parts[".".join(path)] = {"$eq": value}
-        return parts
+            kind, key, document = self._writes.of(message)
+        except DeliveryError as error:
+            return error
+        # Compared as a value, whatever it looks like.
+        where = {name: {"$eq": value} for name, value in key.items()}
+        match kind:
+            case "insert":
+                return InsertOne(document)
+            case "delete":
+                return DeleteOne(where)
+            case "replace":
+                return ReplaceOne(where, document, upsert=True)
+            case "update":
+                return UpdateOne(where, {"$set": document} if document else {"$setOnInsert": {}}, upsert=True)
 
 
 def _changed(document: dict[str, Any]) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from backend.connectors.mqtt.client import MqttClient
 from backend.connectors.mqtt.connection import MqttConnection
 from backend.connectors.parts.source_headers import KeepHeaders, is_plain, passed_on, plain_texts, text_of
 from backend.domain import message_templates
-from backend.domain.capabilities import Deliver, DeliveryError, Options, Receipt
+from backend.domain.capabilities import Deliver, DeliveryError, Options, Receipt, Sent
 from backend.domain.message import MESSAGE_ID, Message, SourceHeader
 from backend.domain.message_templates import MessageTemplate, TemplateSource, UnfitValueError
 from backend.domain.reasons import Reason
@@ -63,9 +63,12 @@ class MqttDeliver(Deliver[MqttConnection, MqttOptions]):
     options_model = MqttOptions
     _client: MqttClient | None = None
 
+    def __init__(self, connection: MqttConnection, options: MqttOptions) -> None:
+        super().__init__(connection, options)
+        self._topic = message_templates.compile_text(options.topic, _level)
+
     async def open(self) -> None:
         self._opening = asyncio.Lock()
-        self._topic = message_templates.compile_text(self.options.topic, _level)
 
     async def close(self) -> None:
         if self._client is not None:
@@ -73,6 +76,9 @@ class MqttDeliver(Deliver[MqttConnection, MqttOptions]):
 
     def target(self) -> str:
         return f"topic {self.options.topic} at {self.connection.shown}"
+
+    def sent(self, message: Message) -> Sent:
+        return Sent(message.body, f"topic {self._topic_of(message)}")
 
     async def deliver(self, message: Message) -> Receipt:
         topic = self._topic_of(message)

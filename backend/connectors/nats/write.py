@@ -7,7 +7,7 @@ from backend.connectors.nats.client import NatsClient
 from backend.connectors.nats.connection import NatsConnection
 from backend.connectors.parts.source_headers import KeepHeaders, passed_on, plain_texts
 from backend.domain import message_templates
-from backend.domain.capabilities import Deliver, Options, Receipt
+from backend.domain.capabilities import Deliver, Options, Receipt, Sent
 from backend.domain.message import CONTENT_TYPE, MESSAGE_ID, Message
 from backend.domain.message_templates import MessageTemplate, TemplateSource, UnfitValueError
 from backend.domain.model import ADVANCED
@@ -59,9 +59,12 @@ class NatsDeliver(Deliver[NatsConnection, NatsOptions]):
 
     options_model = NatsOptions
 
+    def __init__(self, connection: NatsConnection, options: NatsOptions) -> None:
+        super().__init__(connection, options)
+        self._subject = message_templates.compile_text(options.subject, _level)
+
     async def open(self) -> None:
         self._client = NatsClient(self.connection)
-        self._subject = message_templates.compile_text(self.options.subject, _level)
 
     async def close(self) -> None:
         await self._client.close()
@@ -69,11 +72,11 @@ class NatsDeliver(Deliver[NatsConnection, NatsOptions]):
     def target(self) -> str:
         return f"subject {self.options.subject} at {self.connection.servers}"
 
+    def sent(self, message: Message) -> Sent:
+        return Sent(message.body, f"subject {self._subject_of(message)}")
+
     async def deliver(self, message: Message) -> Receipt:
-        try:
-            subject = self._subject(TemplateSource(message))
-        except ValueError as error:
-            raise message_templates.delivery_error(error) from None
+        subject = self._subject_of(message)
         server = await self._client.connected()
         headers = {"Nats-Msg-Id": message.id, MESSAGE_ID: message.id, CONTENT_TYPE: message.content_type}
         kept = plain_texts(passed_on(message, self.options.keep_headers))
@@ -85,6 +88,12 @@ class NatsDeliver(Deliver[NatsConnection, NatsOptions]):
             )
         again = ", stored before" if stored.duplicate else ""
         return Receipt(status=f"{stored.stream} {stored.seq}{again}")
+
+    def _subject_of(self, message: Message) -> str:
+        try:
+            return self._subject(TemplateSource(message))
+        except ValueError as error:
+            raise message_templates.delivery_error(error) from None
 
 
 def _check_size(headers: dict[str, str], body: bytes, most: int) -> None:

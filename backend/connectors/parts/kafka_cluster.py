@@ -19,7 +19,7 @@ from backend.kafka.client.topic_limit import topic_limit
 from backend.network.http_client import TlsSettings
 from backend.network.outbound import ForbiddenAddressError, outbound_policy
 
-PATIENCE_SECONDS = 8.0
+_PATIENCE_SECONDS = 8.0
 """Less than the default time limit of a delivery, so that its error says what librdkafka reported."""
 _TRY_SECONDS = 1.0
 
@@ -146,7 +146,7 @@ class Cluster:
 
     def _listed(self, client: AsyncProducer) -> Any:
         """librdkafka retries until the time is over, also what will not get better."""
-        deadline = time.monotonic() + PATIENCE_SECONDS
+        deadline = time.monotonic() + _PATIENCE_SECONDS
         while True:
             try:
                 metadata = client.list_topics(_TRY_SECONDS)

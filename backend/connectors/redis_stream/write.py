@@ -7,7 +7,7 @@ from redis.asyncio import Redis
 from backend.connectors.redis_stream.client import as_delivery_errors, client_of
 from backend.connectors.redis_stream.connection import RedisStreamConnection
 from backend.domain import json
-from backend.domain.capabilities import Deliver, DeliverBatch, DeliveryError, Options, Receipt
+from backend.domain.capabilities import Deliver, DeliverBatch, DeliveryError, Options, Receipt, Sent
 from backend.domain.message import CONTENT_TYPE, MESSAGE_ID, Message
 from backend.domain.model import ADVANCED
 from backend.domain.reasons import Reason
@@ -50,6 +50,10 @@ class _Appending:
     def target(self) -> str:
         return f"stream {self.options.stream} at {self.connection.host}:{self.connection.port}"
 
+    def sent(self, message: Message) -> Sent:
+        fields = self.fields(message)
+        return Sent(json.dumps(fields) if self.options.entry == "fields" else message.body)
+
     def append(self, redis: Any, fields: dict[str, str | bytes]) -> Any:
         return redis.xadd(self.options.stream, fields, maxlen=self.options.max_length, approximate=True)
 
@@ -71,7 +75,7 @@ class _Appending:
                 "The message is not a JSON object with fields, as the output asks for.",
                 retryable=False,
             )
-        return {name: value if isinstance(value, str) else json.dumps(value) for name, value in document.items()}
+        return {name: json.text(value) for name, value in document.items()}
 
 
 class RedisDeliver(_Appending, Deliver[RedisStreamConnection, RedisStreamOptions]):

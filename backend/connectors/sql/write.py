@@ -1,5 +1,5 @@
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from backend.connectors.parts.database import (
@@ -14,7 +14,7 @@ from backend.connectors.parts.database import (
 from backend.connectors.sql.options import SqlOutputOptions
 from backend.connectors.sql.session import opened_session
 from backend.domain import json
-from backend.domain.capabilities import DeliverBatch, DeliveryError, Receipt
+from backend.domain.capabilities import DeliverBatch, DeliveryError, Receipt, Sent
 from backend.domain.message import Message
 from backend.domain.paths import MISSING, get, parse_path
 from backend.domain.reasons import Reason
@@ -51,6 +51,16 @@ class SqlDeliverBatch(DeliverBatch[SqlConnection, SqlOutputOptions]):
 
     def target(self) -> str:
         return f"table {self.options.table} of {self.connection.shown}"
+
+    def sent(self, message: Message) -> Sent:
+        """The row as far as it is known without the table, which may lack columns for some of its fields."""
+        document = _document(message)
+        row = self._row(document, document)
+        key = self.options.key if self.options.write != "insert" else []
+        _check_key(row, key)
+        deletes = self._deletes(document)
+        place = f"row with {', '.join(f'{name} {json.text(row[name])}' for name in key)}" if key else ""
+        return Sent(b"" if deletes and key else json.dumps(row), place, deletes)
 
     async def deliver(self, messages: Sequence[Message]) -> Sequence[Receipt | DeliveryError]:
         async with self._sessions.use() as session:
@@ -97,30 +107,49 @@ class SqlDeliverBatch(DeliverBatch[SqlConnection, SqlOutputOptions]):
 
     def _change(self, message: Message, table: Table, key: tuple[str, ...]) -> Change | DeliveryError:
         try:
-            document = json.loads(message.body)
-        except json.InvalidJsonError as error:
-            return message_error(f"Rows are made of JSON objects; this message is not JSON: {error}", Reason.NOT_JSON)
-        if not isinstance(document, dict):
-            return message_error("Rows are made of JSON objects; this message is another value.", Reason.NOT_JSON)
-        if self._fields:
-            values = ((column, get(document, path)) for column, path in self._fields.items())
-            row = {column: value for column, value in values if value is not MISSING}
-        else:
-            row = {name: document[name] for name in table.columns if name in document}
-            if self.options.unknown_fields == "refuse":
-                marker = self._delete_when[:1] if self._delete_when else ()
-                if unknown := sorted(document.keys() - row.keys() - set(marker)):
-                    return message_error(f"Table {self.options.table} has no column {unknown[0]} that can be written.")
-        for name in key:
-            if row.get(name) is None:
-                return message_error(f"The message has no value for column {name} of the key.")
+            document = _document(message)
+            row = self._row(document, table.columns)
+            _check_key(row, key)
+        except DeliveryError as error:
+            return error
         if self._deletes(document):
             return Change(True, {name: row[name] for name in key})
         if not row:
             return message_error(f"The message has no field for any column of table {self.options.table}.")
         return Change(False, row)
 
+    def _row(self, document: dict[str, Any], columns: Collection[str]) -> dict[str, Any]:
+        """Raises DeliveryError for a field without a column, if that is refused."""
+        if self._fields:
+            values = ((column, get(document, path)) for column, path in self._fields.items())
+            return {column: value for column, value in values if value is not MISSING}
+        row = {name: document[name] for name in columns if name in document}
+        if self.options.unknown_fields == "refuse":
+            marker = self._delete_when[:1] if self._delete_when else ()
+            if unknown := sorted(document.keys() - row.keys() - set(marker)):
+                raise message_error(f"Table {self.options.table} has no column {unknown[0]} that can be written.")
+        return row
+
     def _deletes(self, document: dict[str, Any]) -> bool:
         if self._delete_when is not None:
             return get(document, self._delete_when) is True
         return self.options.write == "delete"
+
+
+def _document(message: Message) -> dict[str, Any]:
+    """Raises DeliveryError when the message is no JSON object."""
+    try:
+        document = json.loads(message.body)
+    except json.InvalidJsonError as error:
+        text = f"Rows are made of JSON objects; this message is not JSON: {error}"
+        raise message_error(text, Reason.NOT_JSON) from None
+    if not isinstance(document, dict):
+        raise message_error("Rows are made of JSON objects; this message is another value.", Reason.NOT_JSON)
+    return document
+
+
+def _check_key(row: dict[str, Any], key: Sequence[str]) -> None:
+    """Raises DeliveryError when a column of the key has no value."""
+    for name in key:
+        if row.get(name) is None:
+            raise message_error(f"The message has no value for column {name} of the key.")

@@ -6,7 +6,7 @@ from typing import Any
 from backend.connectors.parts.request_parts import parts_of, send_parts
 from backend.connectors.parts.source_headers import KeepHeaders, is_plain, passed_on, text_of
 from backend.connectors.sqs.queue import MOST_ENTRIES, SEND_SECONDS, Queue, QueueOptions, SqsConnection
-from backend.domain.capabilities import Deliver, DeliverBatch, DeliveryError, Receipt
+from backend.domain.capabilities import Deliver, DeliverBatch, DeliveryError, Receipt, Sent
 from backend.domain.message import CONTENT_TYPE, MESSAGE_ID, Message, SourceHeader
 from backend.domain.reasons import Reason
 
@@ -43,6 +43,10 @@ class _Sending:
     def target(self) -> str:
         endpoint = self.connection.endpoint
         return f"queue {self.options.queue} at {endpoint.host if endpoint else self.connection.region}"
+
+    def sent(self, message: Message) -> Sent:
+        entry = self._entry(message)
+        return Sent(message.body, f"message group {entry['MessageGroupId']}" if self.options.is_fifo else "")
 
     def _entry(self, message: Message) -> Entry:
         """The arguments of one message. Raises DeliveryError."""

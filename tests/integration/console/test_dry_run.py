@@ -13,6 +13,7 @@ from backend.apps.pipelines.models import Pipeline
 from backend.apps.pipelines.selectors import snapshot_by_number
 from backend.apps.workspaces.models import Role, Workspace
 from backend.domain import routing
+from backend.domain.connector import connectors
 from backend.domain.message import Message, new_message_id, utc_now
 from tests import factories
 from tests.infra import KAFKA
@@ -54,6 +55,19 @@ def test_each_step_is_shown_before_and_after(client: APIClient, workspace: Works
     assert output["target"] == "POST http://127.0.0.1:1/erp/orders"
     assert [json.loads(sent["body"]) for sent in output["sent"]] == [json.loads(result["results"][0]["body"])]
     assert "t0p-secret" not in json.dumps(result)
+
+
+def test_rows_are_shown_and_what_is_no_row_is_told(client: APIClient, workspace: Workspace) -> None:
+    connector = factories.make_connector(workspace, type="sql", connection=connectors.get("sql").example)
+    options = {"table": "orders", "columns": {"n": "id"}, "key": ["n"], "delete_when": "gone"}
+    output = factories.output(connector, options=options, batch={"messages": 10})
+    pipeline = factories.make_pipeline(workspace, outputs=[output])
+    [written] = run(client, pipeline, '{"id": 7, "text": "x"}')["outputs"]
+    assert written["sent"] == [{"body": '{"n":7}', "is_base64": False, "place": "row with n 7", "deletes": False}]
+    [deleted] = run(client, pipeline, '{"id": 7, "gone": true}')["outputs"]
+    assert deleted["sent"] == [{"body": "", "is_base64": False, "place": "row with n 7", "deletes": True}]
+    [refused] = run(client, pipeline, '{"text": "x"}')["outputs"]
+    assert (refused["sent"], refused["error"]) == ([], "The message has no value for column n of the key.")
 
 
 def test_steps_see_a_message_that_was_received_now(client: APIClient, workspace: Workspace) -> None:

@@ -224,11 +224,18 @@ class DryRunResultSerializer(DryRunBodySerializer):
     )
 
 
+class DryRunSentSerializer(DryRunBodySerializer):
+    place = serializers.CharField(
+        help_text="Where within the target, if the message decides that: a topic and a key, an id. Otherwise empty."
+    )
+    deletes = serializers.BooleanField(help_text="Whether it removes what is there.")
+
+
 class DryRunOutputSerializer(serializers.Serializer):
     name = serializers.CharField()
     target = serializers.CharField(help_text="Where it would be delivered.")
     error = serializers.CharField(help_text="Why a message could not be delivered there.")
-    sent = DryRunBodySerializer(many=True, help_text="What the receiver gets of each message.")
+    sent = DryRunSentSerializer(many=True, help_text="What the receiver gets of each message.")
 
 
 class DryRunSerializer(serializers.Serializer):

@@ -2722,7 +2722,7 @@ export interface components {
             /** @description Why a message could not be delivered there. */
             error: string;
             /** @description What the receiver gets of each message. */
-            sent: components["schemas"]["DryRunBody"][];
+            sent: components["schemas"]["DryRunSent"][];
         };
         DryRunRequestRequest: {
             /** @description An unsaved configuration; the newest version if not set. */
@@ -2754,6 +2754,15 @@ export interface components {
             index: string;
             /** @description Names of the published pipelines whose filters take it. */
             taken_by: string[];
+        };
+        DryRunSent: {
+            /** @description Text, or base64 when it is no text; Avro that is handed over as JSON. */
+            body: string;
+            is_base64: boolean;
+            /** @description Where within the target, if the message decides that: a topic and a key, an id. Otherwise empty. */
+            place: string;
+            /** @description Whether it removes what is there. */
+            deletes: boolean;
         };
         DryRunStep: {
             name: string;

@@ -124,7 +124,8 @@ class _Outputs(Reaching):
             runtime = self.client_of(server).runtime
             bound = runtime.config.bind(runtime.connector)
             assert isinstance(bound, Deliver | DeliverBatch)
-            self._hides_secrets(server.connection, bound.target() + repr(bound.connection) + repr(bound.options))
+            shown = bound.target() + bound.sent(message()).place + repr(bound.connection) + repr(bound.options)
+            self._hides_secrets(server.connection, shown)
 
     async def test_an_address_that_is_not_allowed_is_refused_before_it_is_used(
         self, monkeypatch: pytest.MonkeyPatch

@@ -1,4 +1,4 @@
-import { Alert, Code, Stack, Text, Title } from '@mantine/core'
+import { Alert, Badge, Code, Group, Stack, Text, Title } from '@mantine/core'
 import { useTranslation } from 'react-i18next'
 
 import type { DryRun } from '@/features/pipelines/api/pipelines'
@@ -115,27 +115,54 @@ function Delivered({ outcome }: { outcome: DryRun }) {
               {output.error}
             </Text>
           )}
-          {output.sent.length > 0 && <Documents label={t('playground.bodies')} documents={output.sent.map(({ body }) => body)} />}
+          {output.sent.length > 0 && <Text {...LABEL}>{t('playground.bodies')}</Text>}
+          {output.sent.map((sent, index) => (
+            <Sent key={index} sent={sent} />
+          ))}
         </Stack>
       ))}
     </Stack>
   )
 }
 
+/** What a receiver gets of one message, and where. */
+function Sent({ sent }: { sent: DryRun['outputs'][number]['sent'][number] }) {
+  const { t } = useTranslation()
+  return (
+    <Stack gap={4}>
+      {(sent.place || sent.deletes) && (
+        <Group gap="xs">
+          {sent.place && (
+            <Text size="sm" style={{ overflowWrap: 'anywhere' }}>
+              {sent.place}
+            </Text>
+          )}
+          {sent.deletes && <Badge color="gray" variant="light" tt="none">{t('playground.deletes')}</Badge>}
+        </Group>
+      )}
+      {(sent.body || !sent.deletes) && <Document text={sent.body} />}
+    </Stack>
+  )
+}
+
+const LABEL = { size: 'xs', c: 'dimmed' } as const
+
 function Documents({ label, documents, none }: { label?: string; documents: string[]; none?: string }) {
   return (
     <Stack gap={4}>
-      {label && (
-        <Text size="xs" c="dimmed">
-          {label}
-        </Text>
-      )}
+      {label && <Text {...LABEL}>{label}</Text>}
       {documents.map((document, index) => (
-        <Code block key={index} style={{ whiteSpace: 'pre-wrap', overflowWrap: 'anywhere' }}>
-          {document}
-        </Code>
+        <Document key={index} text={document} />
       ))}
       {!documents.length && <Text size="sm">{none}</Text>}
     </Stack>
+  )
+}
+
+function Document({ text }: { text: string }) {
+  return (
+    <Code block style={{ whiteSpace: 'pre-wrap', overflowWrap: 'anywhere' }}>
+      {text}
+    </Code>
   )
 }
