@@ -5,9 +5,11 @@ from typing import Any
 from uuid import UUID
 
 import grpc
+from django.db import models
 
 from backend.apps.exports import services, staging
 from backend.apps.exports.models import Export
+from backend.apps.manager.interceptors import InvalidRequestError, uuid_of
 from backend.apps.manager.threads import in_thread
 from backend.domain import json
 from backend.domain.errors import ConflictError
@@ -38,7 +40,11 @@ class ExportsServicer(exports_pb2_grpc.ExportsServicer):
         return await _reported(context, services.export_record_upload, request.export, upload=upload)
 
     async def RecordManifest(self, request: pb.RecordManifestRequest, context: Any) -> pb.ExportResponse:
-        manifest, preview = json.loads(request.manifest), json.loads(request.preview)
+        manifest, preview = _object(request.manifest), json.loads(request.preview)
+        try:
+            json.bounded_int(manifest.get("rows"), 0, models.BigIntegerField.MAX_BIGINT)
+        except ValueError as error:
+            raise InvalidRequestError(f"The manifest's number of rows is {error}.") from None
         return await _reported(
             context, services.export_record_manifest, request.export, manifest=manifest, preview=preview
         )
@@ -51,17 +57,17 @@ class ExportsServicer(exports_pb2_grpc.ExportsServicer):
         return await _reported(context, services.export_fail, request.export, **failure)
 
     async def ListLeftUploads(self, request: pb.LeftUploadsRequest, context: Any) -> pb.LeftUploads:
-        left = await in_thread(services.uploads_left, UUID(request.connector_id))
+        left = await in_thread(services.uploads_left, uuid_of(request.connector_id))
         return pb.LeftUploads(
             uploads=[pb.LeftUpload(export_id=str(pk), upload=json.dumps(upload)) for pk, upload in left]
         )
 
     async def ForgetUpload(self, request: pb.LeftUpload, context: Any) -> pb.ExportResponse:
-        await in_thread(services.upload_forget, UUID(request.export_id), json.loads(request.upload))
+        await in_thread(services.upload_forget, uuid_of(request.export_id), json.loads(request.upload))
         return pb.ExportResponse()
 
     async def ListUnknownUploads(self, request: pb.Uploads, context: Any) -> pb.Uploads:
-        unknown = await in_thread(services.uploads_unknown, [json.loads(upload) for upload in request.uploads])
+        unknown = await in_thread(services.uploads_unknown, [_object(upload) for upload in request.uploads])
         return pb.Uploads(uploads=[json.dumps(upload) for upload in unknown])
 
     async def ListUnusedParts(self, request: pb.ListUnusedPartsRequest, context: Any) -> pb.ListUnusedPartsResponse:
@@ -89,8 +95,16 @@ async def _unless_lost(context: Any, call: Callable[[], Awaitable[None]]) -> Non
         await context.abort(grpc.StatusCode.FAILED_PRECONDITION, str(error))
 
 
+def _object(data: bytes) -> dict[str, Any]:
+    """Raises InvalidJsonError and InvalidRequestError."""
+    document = json.loads(data)
+    if not isinstance(document, dict):
+        raise InvalidRequestError("The manifest or an upload is not a JSON object.")
+    return document
+
+
 def _held(export: pb.HeldExport) -> tuple[UUID, UUID]:
-    return UUID(export.id), UUID(export.token)
+    return uuid_of(export.id), uuid_of(export.token)
 
 
 def _register(request: pb.RegisterPartsRequest) -> None:
@@ -100,8 +114,8 @@ def _register(request: pb.RegisterPartsRequest) -> None:
         end=request.end,
         parts=[
             {
-                "workspace_id": UUID(part.workspace_id),
-                "pipeline_id": UUID(part.pipeline_id),
+                "workspace_id": uuid_of(part.workspace_id),
+                "pipeline_id": uuid_of(part.pipeline_id),
                 "output": part.output,
                 "version": part.version,
                 "path": part.path,

@@ -1,7 +1,6 @@
 """The gRPC service from which the data plane reads its configuration (manager.proto)."""
 
 import asyncio
-import hmac
 import itertools
 import logging
 import math
@@ -22,6 +21,7 @@ from backend.apps.jobs.grpc import JobsServicer
 from backend.apps.kafka_sink.faults import is_data_fault
 from backend.apps.manager.exports import ExportsServicer
 from backend.apps.manager.feed import ConfigurationFeed, Names, Watcher
+from backend.apps.manager.interceptors import FaultInterceptor, ServiceTokenInterceptor
 from backend.apps.manager.leases import Held, Progress, batch_complete, leases_claim, leases_release, leases_renew
 from backend.apps.manager.models import InputLease
 from backend.apps.manager.threads import in_thread
@@ -60,26 +60,6 @@ _PIECE_BYTES = 1024 * 1024
 _READINGS = {pb.BATCHING: Reading.BATCHING, pb.STREAMING: Reading.STREAMING}
 
 
-class ServiceTokenInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
-    """Rejects calls without the installation's service token."""
-
-    def __init__(self, token: str) -> None:
-        self._expected = f"Bearer {token}"
-
-    async def intercept_service(self, continuation: Any, details: Any) -> Any:
-        presented = str(dict(details.invocation_metadata).get("authorization", ""))
-        if hmac.compare_digest(presented.encode(), self._expected.encode()):
-            return await continuation(details)
-        handler = await continuation(details)
-
-        async def reject(_request: Any, context: Any) -> None:
-            await context.abort(grpc.StatusCode.UNAUTHENTICATED, "The service token is missing or wrong.")
-
-        if handler.response_streaming:
-            return grpc.unary_stream_rpc_method_handler(reject)
-        return grpc.unary_unary_rpc_method_handler(reject)
-
-
 class ManagerServicer(manager_pb2_grpc.ManagerServicer):
     """Answers from the database."""
 
@@ -93,12 +73,7 @@ class ManagerServicer(manager_pb2_grpc.ManagerServicer):
         return await _configuration(_runtime_config, request, context)
 
     async def GetConnectors(self, request: pb.ConnectorsRequest, context: Any) -> pb.Connectors:
-        try:
-            return await in_thread(_connectors, list(request.ids))
-        except VaultUnavailableError as error:
-            raise await _abort(context, grpc.StatusCode.UNAVAILABLE, str(error)) from None
-        except (DatabaseError, OSError, MemoryError) as error:
-            raise await _abort(context, grpc.StatusCode.UNAVAILABLE, f"{type(error).__name__}.") from error
+        return await in_thread(_connectors, list(request.ids))
 
     async def WatchPipelines(self, request: pb.WatchRequest, context: Any) -> AsyncIterator[pb.WatchEvent]:
         with self._feed.watcher() as watcher:
@@ -143,9 +118,6 @@ class ManagerServicer(manager_pb2_grpc.ManagerServicer):
             await in_thread(_complete, request)
         except ConflictError as error:
             raise await _abort(context, grpc.StatusCode.FAILED_PRECONDITION, str(error)) from None
-        except json.InvalidJsonError as error:
-            details = f"The breakpoint is not JSON: {error}"
-            raise await _abort(context, grpc.StatusCode.INVALID_ARGUMENT, details) from None
         return pb.CompleteBatchResponse()
 
 
@@ -162,7 +134,8 @@ async def serve(
 
     With ``credentials``, callers need a certificate; the token is only checked if one is set.
     """
-    server = grpc.aio.server(interceptors=[ServiceTokenInterceptor(service_token)] if service_token else [])
+    authenticating = [ServiceTokenInterceptor(service_token)] if service_token else []
+    server = grpc.aio.server(interceptors=[*authenticating, FaultInterceptor()])
     feed = ConfigurationFeed(redis_url)
     manager_pb2_grpc.add_ManagerServicer_to_server(ManagerServicer(feed), server)  # type: ignore[no-untyped-call]
     jobs_pb2_grpc.add_JobsServicer_to_server(JobsServicer(), server)  # type: ignore[no-untyped-call]
@@ -254,13 +227,11 @@ async def _configuration(read: Callable[[str, int], C | None], request: pb.Pipel
         configuration = await in_thread(read, request.pipeline_id, request.version)
     except UnreadableConfigError as error:
         raise await _abort(context, grpc.StatusCode.FAILED_PRECONDITION, str(error)) from None
-    except VaultUnavailableError as error:
-        raise await _abort(context, grpc.StatusCode.UNAVAILABLE, str(error)) from None
-    except (DatabaseError, OSError, MemoryError) as error:
-        if not is_data_fault(error):
-            raise await _abort(context, grpc.StatusCode.UNAVAILABLE, f"{type(error).__name__}.") from error
-        raise await _unexpected(request, context, error) from None
+    except (VaultUnavailableError, OSError, MemoryError):
+        raise
     except Exception as error:
+        if isinstance(error, DatabaseError) and not is_data_fault(error):
+            raise
         raise await _unexpected(request, context, error) from None
     if configuration is None:
         raise await _not_found(context)

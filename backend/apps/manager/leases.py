@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID, uuid4
 
-from django.db import transaction
+from django.db import models, transaction
 from django.db.models import Q, QuerySet
 from django.utils import timezone
 
@@ -210,7 +210,8 @@ def batch_complete(
             raise ConflictError(
                 "The lease is lost: it ran out, or the input has changed. The batch will be read again."
             )
-        _record(lease, Progress(breakpoint, rows, failure=failure), now)
+        if not _record(lease, Progress(breakpoint, rows, failure=failure), now):
+            raise ConflictError("The reader reported more rows than there can be: the batch will be read again.")
         if not failure:
             lease.last_began_at, lease.last_ended_at, lease.last_rows = lease.began_at, now, lease.rows
             lease.began_at, lease.rows, lease.estimate = None, 0, None
@@ -229,13 +230,15 @@ def _held(held: Iterable[Held], now: datetime) -> list[InputLease]:
 
 def _record(lease: InputLease, progress: Progress, now: datetime) -> bool:
     """Whether the progress makes sense; it is not recorded otherwise."""
+    rows = lease.earlier_rows + progress.rows
+    if max(rows, lease.earlier_rows + (progress.estimate or 0)) > models.BigIntegerField.MAX_BIGINT:
+        return False
     if progress.breakpoint:
         try:
             json.loads(progress.breakpoint)
         except json.InvalidJsonError:
             return False
         lease.breakpoint = progress.breakpoint.decode()
-    rows = lease.earlier_rows + progress.rows
     if rows > lease.rows:
         lease.rows = rows
         lease.ends_at = now + LONGEST_BATCH if lease.ends_at is not None else None

@@ -15,6 +15,7 @@ from channels.db import database_sync_to_async
 from channels.generic.websocket import AsyncJsonWebsocketConsumer
 from django.conf import settings
 from django.contrib.auth import SESSION_KEY
+from django.core.validators import slug_re
 from django.db import DatabaseError
 
 from backend.apps.monitoring.live import broadcaster, group_of
@@ -82,7 +83,9 @@ class LiveConsumer(AsyncJsonWebsocketConsumer):
     def _workspace(self) -> Workspace | None:
         """The workspace that the browser names, or the user's first one; None if they are no member."""
         memberships = memberships_of(self.scope["user"])
-        if named := parse_qs(self.scope["query_string"].decode()).get("workspace"):
+        if named := parse_qs(self.scope["query_string"].decode("latin-1")).get("workspace"):
+            if not slug_re.match(named[0]):
+                return None
             memberships = memberships.filter(workspace__slug=named[0])
         membership = memberships.first()
         return membership.workspace if membership else None

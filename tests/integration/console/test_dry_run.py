@@ -58,7 +58,7 @@ def test_each_step_is_shown_before_and_after(client: APIClient, workspace: Works
 
 
 def test_rows_are_shown_and_what_is_no_row_is_told(client: APIClient, workspace: Workspace) -> None:
-    connector = factories.make_connector(workspace, type="sql", connection=connectors.get("sql").example)
+    connector = factories.make_connector(workspace, type="sql", **connectors.get("sql").example)
     options = {"table": "orders", "columns": {"n": "id"}, "key": ["n"], "delete_when": "gone"}
     output = factories.output(connector, options=options, batch={"messages": 10})
     pipeline = factories.make_pipeline(workspace, outputs=[output])

@@ -38,9 +38,9 @@ def cookie_of(user: User) -> bytes:
 class Socket(ApplicationCommunicator):
     """A browser's end."""
 
-    def __init__(self, cookie: bytes = b"", workspace: str = "") -> None:
+    def __init__(self, cookie: bytes = b"", workspace: str = "", query: bytes = b"") -> None:
         headers = [(b"host", b"localhost"), (b"origin", b"http://localhost"), (b"cookie", cookie)]
-        query = f"workspace={workspace}".encode() if workspace else b""
+        query = f"workspace={workspace}".encode() if workspace else query
         scope = {"type": "websocket", "path": "/ws/live/", "query_string": query, "headers": headers}
         super().__init__(application, scope | {"subprotocols": []})
 
