@@ -107,6 +107,20 @@ def test_an_admin_sees_what_all_others_see_and_more(page: Page, installation: In
     assert set().union(*offered(page, things.pages).values()) >= _ALL
 
 
+def test_a_viewer_of_an_empty_workspace_is_told_who_fills_it(page: Page, installation: Installation) -> None:
+    username = f"viewer-{uuid.uuid4().hex[:12]}"
+    code = (
+        "from backend.apps.workspaces.models import Membership, User, Workspace; "
+        f"user = User.objects.create_user({username!r}, password={PASSWORD!r}); "
+        f"workspace = Workspace.objects.create(name={username!r}, slug={username!r}); "
+        "Membership.objects.create(workspace=workspace, user=user, role='viewer')"
+    )
+    installation.manage_in("shell", "-c", code)
+    sign_in(page, installation, username, PASSWORD)
+    expect(page.get_by_text("Nothing flows here yet")).to_be_visible()
+    expect(page.get_by_role("button", name="Create and publish")).to_have_count(0)
+
+
 def test_a_viewer_is_told_where_a_page_is_not_for_them_and_refused_by_the_server(
     page: Page, installation: Installation, things: Things
 ) -> None:

@@ -8,3 +8,4 @@ class GeneratorSerializer(StrictSerializer):
     rate = serializers.IntegerField(
         min_value=0, max_value=MOST_PER_SECOND, help_text="Messages per second to each demo pipeline; 0 is off."
     )
+    workspace = serializers.SlugField(read_only=True, help_text="The demo's workspace, where the rate is set.")

@@ -6,26 +6,34 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from backend.apps.demo.api.serializers import GeneratorSerializer
-from backend.apps.demo.services import generator_rate, generator_set_rate
+from backend.apps.demo.services import SLUG, generator_rate, generator_set_rate
+from backend.apps.workspaces.api.base import workspace_of
 
 
 class GeneratorView(APIView):
-    """The demo's message generator, in the embedded installation only."""
+    """The demo's message generator, in the embedded installation only. It is set in the demo's workspace."""
 
     @extend_schema(responses=GeneratorSerializer)
     def get(self, request: Request) -> Response:
-        _only_embedded()
-        return Response({"rate": generator_rate()})
+        _check_embedded()
+        return _answer(generator_rate())
 
     @extend_schema(request=GeneratorSerializer, responses=GeneratorSerializer)
     def put(self, request: Request) -> Response:
-        _only_embedded()
+        _check_embedded()
+        if workspace_of(request).slug != SLUG:
+            raise Http404
         serializer = GeneratorSerializer(data=request.data)
         serializer.is_valid(raise_exception=True)
         generator_set_rate(serializer.validated_data["rate"])
-        return Response(serializer.data)
+        return _answer(serializer.validated_data["rate"])
 
 
-def _only_embedded() -> None:
+def _answer(rate: int) -> Response:
+    return Response({"rate": rate, "workspace": SLUG})
+
+
+def _check_embedded() -> None:
+    """Raises Http404."""
     if not settings.CONSOLE.embedded:
         raise Http404

@@ -547,9 +547,9 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** @description The demo's message generator, in the embedded installation only. */
+        /** @description The demo's message generator, in the embedded installation only. It is set in the demo's workspace. */
         get: operations["demo_generator_retrieve"];
-        /** @description The demo's message generator, in the embedded installation only. */
+        /** @description The demo's message generator, in the embedded installation only. It is set in the demo's workspace. */
         put: operations["demo_generator_update"];
         post?: never;
         delete?: never;
@@ -3266,6 +3266,8 @@ export interface components {
         Generator: {
             /** @description Messages per second to each demo pipeline; 0 is off. */
             rate: number;
+            /** @description The demo's workspace, where the rate is set. */
+            readonly workspace: string;
         };
         GeneratorRequest: {
             /** @description Messages per second to each demo pipeline; 0 is off. */

@@ -3,15 +3,17 @@ import { useTranslation } from 'react-i18next'
 
 import { toastFailed } from '@/components/toasts'
 import { useGenerator, useSetGenerator } from '@/features/demo/api/generator'
+import { useWorkspace } from '@/lib/queries/session'
 
 const rates = [0, 5, 50]
 
-/** Switches the demo's messages on and off; nothing in an installation without the demo. */
+/** Switches the demo's messages on and off; nothing in another workspace, or in an installation without the demo. */
 export function GeneratorSwitch() {
   const { t } = useTranslation()
   const generator = useGenerator()
   const set = useSetGenerator()
-  if (!generator.data) return null
+  const workspace = useWorkspace()
+  if (!generator.data || generator.data.workspace !== workspace?.slug) return null
   const label = (rate: number) => (rate ? t('demo.rate', { rate }) : t('demo.off'))
   return (
     <Tooltip label={t('demo.hint')}>

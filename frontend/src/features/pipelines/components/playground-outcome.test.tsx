@@ -11,14 +11,14 @@ afterEach(cleanup)
 
 type Sent = DryRun['outputs'][number]['sent']
 
-function show(sent: Sent) {
+function show(sent: Sent, error = '') {
   const outcome: DryRun = {
     topics: [],
     steps: [],
     error: '',
     results: [{ body: '{"id":7}', is_base64: false, content_type: 'application/json', index: '', taken_by: [] }],
     calls: [],
-    outputs: [{ name: 'orders', target: 'table orders of db', error: '', sent }],
+    outputs: [{ name: 'orders', target: 'table orders of db', error, sent }],
   }
   render(
     <MantineProvider env="test">
@@ -43,4 +43,10 @@ test('a deletion is told, without a payload that it does not have', () => {
 test('an empty payload is one', () => {
   show([{ body: '', is_base64: false, place: '', deletes: false }])
   expect(document.querySelectorAll('pre')).toHaveLength(1)
+})
+
+test('a message that an output refuses is not said to be delivered', () => {
+  show([], 'The message has no value for column id of the key.')
+  expect(screen.getByText('Refused by 1 of 1 outputs')).toBeTruthy()
+  expect(screen.queryByText('1 message would be delivered')).toBeNull()
 })

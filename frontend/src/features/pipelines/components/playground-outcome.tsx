@@ -100,10 +100,13 @@ function HandedOn({ outcome }: { outcome: DryRun }) {
 
 function Delivered({ outcome }: { outcome: DryRun }) {
   const { t } = useTranslation()
+  const refusing = outcome.outputs.filter(({ error }) => error).length
   return (
-    <Stack gap={4}>
+    <Stack gap="sm">
       <Title order={4} size="h6">
-        {t('playground.delivered', { count: outcome.results.length })}
+        {refusing
+          ? t('playground.refused', { count: refusing, outputs: outcome.outputs.length })
+          : t('playground.delivered', { count: outcome.results.length })}
       </Title>
       {outcome.outputs.map((output) => (
         <Stack gap={4} key={output.name}>
@@ -115,7 +118,6 @@ function Delivered({ outcome }: { outcome: DryRun }) {
               {output.error}
             </Text>
           )}
-          {output.sent.length > 0 && <Text {...LABEL}>{t('playground.bodies')}</Text>}
           {output.sent.map((sent, index) => (
             <Sent key={index} sent={sent} />
           ))}
@@ -140,29 +142,25 @@ function Sent({ sent }: { sent: DryRun['outputs'][number]['sent'][number] }) {
           {sent.deletes && <Badge color="gray" variant="light" tt="none">{t('playground.deletes')}</Badge>}
         </Group>
       )}
-      {(sent.body || !sent.deletes) && <Document text={sent.body} />}
+      {(sent.body || !sent.deletes) && <Documents label={t('playground.bodies')} documents={[sent.body]} />}
     </Stack>
   )
 }
-
-const LABEL = { size: 'xs', c: 'dimmed' } as const
 
 function Documents({ label, documents, none }: { label?: string; documents: string[]; none?: string }) {
   return (
     <Stack gap={4}>
-      {label && <Text {...LABEL}>{label}</Text>}
+      {label && (
+        <Text size="xs" c="dimmed">
+          {label}
+        </Text>
+      )}
       {documents.map((document, index) => (
-        <Document key={index} text={document} />
+        <Code block key={index} style={{ whiteSpace: 'pre-wrap', overflowWrap: 'anywhere' }}>
+          {document}
+        </Code>
       ))}
       {!documents.length && <Text size="sm">{none}</Text>}
     </Stack>
-  )
-}
-
-function Document({ text }: { text: string }) {
-  return (
-    <Code block style={{ whiteSpace: 'pre-wrap', overflowWrap: 'anywhere' }}>
-      {text}
-    </Code>
   )
 }
