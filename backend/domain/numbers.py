@@ -11,3 +11,9 @@ def as_written(number: int | float | Decimal) -> Decimal:
 def is_double(number: Decimal) -> bool:
     """Whether a double keeps every digit of the number, which is finite."""
     return as_written(float(number)) == number
+
+
+def small_number(text: str) -> int | None:
+    """The number that up to ten digits stand for, as in an address or a parameter; None for any other text. Python
+    itself takes digits of every script for such, some of which it cannot read, and raises ValueError for thousands."""
+    return int(text) if len(text) <= 10 and text.isascii() and text.isdigit() else None

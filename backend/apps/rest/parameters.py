@@ -5,11 +5,13 @@ from uuid import UUID
 from rest_framework.exceptions import ValidationError
 from rest_framework.request import Request
 
+from backend.domain.numbers import small_number
+
 
 def query_number(request: Request, name: str, *, default: int, most: int) -> int:
     """A numeric query parameter, clamped to 1 and ``most``; the default if it is not a number."""
-    text = request.query_params.get(name, "")
-    return min(max(int(text), 1), most) if text.isdigit() else default
+    number = small_number(request.query_params.get(name, ""))
+    return default if number is None else min(max(number, 1), most)
 
 
 def query_ids(request: Request, name: str, *, most: int) -> list[UUID]:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 from uuid import UUID
 
+from backend.domain.numbers import small_number
 from backend.kafka.gateway.ports import Accounts
 
 _SUFFIX = "-value"
@@ -123,7 +124,8 @@ def _version(schemas: Sequence[RegisteredSchema], subject: str, version: str) ->
     versions = _of_subject(schemas, subject)
     if version in ("latest", "-1"):
         return versions[-1]
-    if not version.isascii() or not version.isdigit() or not 0 < int(version) < 2**31:
+    number = small_number(version)
+    if number is None or not 0 < number < 2**31:
         raise RegistryError(
             422,
             42202,
@@ -131,6 +133,6 @@ def _version(schemas: Sequence[RegisteredSchema], subject: str, version: str) ->
             'the string "latest"',
         )
     for schema in versions:
-        if schema.version == int(version):
+        if schema.version == number:
             return schema
     raise RegistryError(404, 40402, f"Version {int(version)} not found.")

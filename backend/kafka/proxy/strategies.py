@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from backend.domain.numbers import small_number
 from backend.kafka.proxy.routing import STALE_LEADER, Leg, Lookup, Route, error_codes, with_summary
 from backend.kafka.proxy.topology import NO_ID, Broker, TopicKey
 from backend.kafka.wire import codec
@@ -48,9 +49,8 @@ class OfBrokers(Route):
     def legs(self, request: Struct, lookup: Lookup) -> list[Leg]:
         by_broker: dict[Broker | None, list[Struct]] = {}
         for resource in request.resources:
-            broker = None
-            if resource.resource_type in _BROKER_RESOURCES and resource.resource_name.isdigit():
-                broker = lookup.broker(int(resource.resource_name))
+            named = small_number(resource.resource_name) if resource.resource_type in _BROKER_RESOURCES else None
+            broker = None if named is None else lookup.broker(named)
             by_broker.setdefault(broker, []).append(resource)
         if len(by_broker) <= 1:
             return [Leg(next(iter(by_broker), None))]

@@ -45,7 +45,7 @@ def test_saving_makes_versions_and_publishing_puts_the_newest_in_force(
     snapshot = published(created["id"])
     assert snapshot is not None
     assert (snapshot.version, len(snapshot.config.transforms)) == (2, 1)
-    assert [version["number"] for version in client.get(f"{url}versions/").json()] == [2, 1]
+    assert [version["number"] for version in client.get(f"{url}versions/").json()["results"]] == [2, 1]
 
 
 @pytest.mark.parametrize(
@@ -146,7 +146,7 @@ def test_one_that_cannot_be_read_is_shown_paused_and_deleted(
     assert shown["failure"] == listed[str(pipeline.pk)]["failure"]
     assert ("a later release" if "schema_version" in stored else "cannot be read") in shown["failure"]
     assert shown["config"] == stored["config"]
-    for place in ("versions/", "versions/1/changes/", "outputs/"):
+    for place in ("versions/", "versions/1/", "versions/1/changes/", "outputs/"):
         assert client.get(url + place).status_code == 200
     for action in ("pause", "resume", "pause"):
         with on_commit():
@@ -232,6 +232,36 @@ def test_another_workspaces_connector_cannot_be_used(client: APIClient) -> None:
     config = {"outputs": [factories.output(foreign)]}
     answer = client.post(URL, {"name": "Orders", "config": config}, format="json")
     assert answer.json()["errors"] == {"config.outputs.0.connector": ["This workspace has no such connector."]}
+
+
+def test_versions_come_in_pages_and_each_with_its_configuration_by_itself(
+    client: APIClient, workspace: Workspace
+) -> None:
+    pipeline = factories.make_pipeline(workspace)
+    url = f"{URL}{pipeline.pk}/"
+    shown = client.get(url).json()
+    for number in range(2, 6):
+        changed = shown["config"] | {"transforms": [{"type": "set", "path": "a", "value": number}]}
+        assert client.put(url, {"name": shown["name"], "config": changed}, format="json").status_code == 200
+    first = client.get(f"{url}versions/", {"page_size": 3}).json()
+    second = client.get(first["next"]).json()
+    assert [[one["number"] for one in page["results"]] for page in (first, second)] == [[5, 4, 3], [2, 1]]
+    assert second["next"] is None
+    assert "config" not in first["results"][0]
+    whole = client.get(f"{url}versions/4/").json()
+    assert (whole["number"], whole["config"]["transforms"][0]["value"]) == (4, 4)
+    assert client.get(f"{url}versions/6/").status_code == 404
+
+
+@pytest.mark.parametrize("number", ["²", "9" * 5000, "-1", "x"])
+def test_what_is_no_number_is_none(client: APIClient, workspace: Workspace, number: str) -> None:
+    """Some digits, and thousands of them, are no number to Python."""
+    url = f"{URL}{factories.make_pipeline(workspace).pk}/"
+    assert client.get(f"{url}versions/1/changes/", {"since": number}).status_code == 200
+    assert client.get("/api/v1/attempts/", {"page_size": number}).status_code == 200
+    for path in ("", "changes/", "input-change/"):
+        assert client.get(f"{url}versions/{number}/{path}").status_code == 404
+    assert client.post(f"{url}versions/{number}/restore/").status_code == 404
 
 
 @pytest.mark.parametrize("action", ["", "publish/", "pause/", "metrics/", "errors/", "versions/"])

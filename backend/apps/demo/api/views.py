@@ -21,10 +21,10 @@ class GeneratorView(APIView):
     @extend_schema(request=GeneratorSerializer, responses=GeneratorSerializer)
     def put(self, request: Request) -> Response:
         _check_embedded()
-        if workspace_of(request).slug != SLUG:
-            raise Http404
         serializer = GeneratorSerializer(data=request.data)
         serializer.is_valid(raise_exception=True)
+        if workspace_of(request).slug != SLUG:
+            raise Http404
         generator_set_rate(serializer.validated_data["rate"])
         return _answer(serializer.validated_data["rate"])
 

@@ -31,7 +31,7 @@ class PipelineInputViewSet(viewsets.GenericViewSet[Pipeline]):
         return Response(InputStateSerializer(asdict(input_state(self.get_object()))).data)
 
     @extend_schema(responses=InputChangeSerializer, parameters=[OpenApiParameter("number", int, OpenApiParameter.PATH)])
-    @action(detail=True, url_path=r"versions/(?P<number>\d+)/input-change")
+    @action(detail=True, url_path="versions/(?P<number>[0-9]{1,9})/input-change")
     def input_change(self, request: Request, pk: str, number: str) -> Response:
         """Whether reading of the input starts anew, or ends, when a version is published, and why."""
         return Response(InputChangeSerializer(input_change(pipeline=self.get_object(), number=int(number))).data)

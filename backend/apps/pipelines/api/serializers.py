@@ -151,12 +151,18 @@ class PipelineSerializer(DocumentSerializer):
 
 
 class VersionSerializer(serializers.ModelSerializer):
-    config = serializers.SerializerMethodField()
     author = serializers.CharField(source="author.username")
 
     class Meta:
         model = PipelineVersion
-        fields = ["number", "config", "author", "created_at", "note"]
+        fields = ["number", "author", "created_at", "note"]
+
+
+class WholeVersionSerializer(VersionSerializer):
+    config = serializers.SerializerMethodField()
+
+    class Meta(VersionSerializer.Meta):
+        fields = [*VersionSerializer.Meta.fields, "config"]
 
     @extend_schema_field(ConfigField)
     def get_config(self, version: PipelineVersion) -> Any:

@@ -7,6 +7,7 @@ from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiParameter, extend_schema
 from rest_framework.decorators import action
 from rest_framework.exceptions import APIException, NotFound, PermissionDenied
+from rest_framework.generics import get_object_or_404
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.serializers import BaseSerializer
@@ -26,6 +27,7 @@ from backend.apps.pipelines.api.serializers import (
     SendMessageSerializer,
     SentMessageSerializer,
     VersionSerializer,
+    WholeVersionSerializer,
 )
 from backend.apps.pipelines.captured import captured_messages
 from backend.apps.pipelines.dry_run import dry_run, replay
@@ -33,13 +35,14 @@ from backend.apps.pipelines.models import Pipeline
 from backend.apps.pipelines.selectors import latest_config, pipelines_of, version_changes
 from backend.apps.pipelines.sending import message_send
 from backend.apps.rest.etag import ETagViewSet
-from backend.apps.rest.pagination import CountedByNewest
+from backend.apps.rest.pagination import ByNewest, CountedByNewest
 from backend.apps.rest.parameters import query_number
 from backend.apps.rest.serializers import ChangeSerializer
 from backend.apps.workspaces.api.base import actor_of, role_of, workspace_of
 from backend.apps.workspaces.models import Role
 from backend.domain.examples import check_examples
 from backend.domain.message import Message
+from backend.domain.numbers import small_number
 from backend.domain.pipeline import PipelineConfig
 from backend.domain.suggestions import fields_of
 
@@ -47,6 +50,11 @@ _MOST_CAPTURED = 100
 _NO_LIST: dict[str, Any] = {"pagination_class": None, "filterset_fields": None, "search_fields": []}
 _MESSAGE_ID = OpenApiParameter("message_id", str, OpenApiParameter.PATH)
 _NUMBER = OpenApiParameter("number", int, OpenApiParameter.PATH)
+_VERSION = "versions/(?P<number>[0-9]{1,9})"
+
+
+class ByNumber(ByNewest):
+    ordering = "-number"
 
 
 class UnavailableError(APIException):
@@ -112,20 +120,28 @@ class PipelineViewSet(ETagViewSet[Pipeline]):
         return self._answer(services.pipeline_resume(pipeline=self.get_object(), actor=actor_of(request)))
 
     @extend_schema(responses=VersionSerializer(many=True))
-    @action(detail=True, **_NO_LIST)
+    @action(detail=True, **_NO_LIST | {"pagination_class": ByNumber})
     def versions(self, request: Request, pk: str) -> Response:
-        """All versions, newest first."""
-        return Response(VersionSerializer(self.get_object().versions.select_related("author"), many=True).data)
+        """The versions, newest first."""
+        versions: Any = self.get_object().versions.select_related("author")
+        return self.get_paginated_response(VersionSerializer(self.paginate_queryset(versions), many=True).data)
+
+    @extend_schema(responses=WholeVersionSerializer, parameters=[_NUMBER])
+    @action(detail=True, url_path=_VERSION, **_NO_LIST)
+    def version(self, request: Request, pk: str, number: str) -> Response:
+        """A version with its configuration."""
+        versions = self.get_object().versions.select_related("author")
+        return Response(WholeVersionSerializer(get_object_or_404(versions, number=int(number))).data)
 
     @extend_schema(request=None, responses=PipelineSerializer, parameters=[_NUMBER])
-    @action(detail=True, methods=["post"], url_path=r"versions/(?P<number>\d+)/restore")
+    @action(detail=True, methods=["post"], url_path=f"{_VERSION}/restore")
     def restore(self, request: Request, pk: str, number: str) -> Response:
         """Save an earlier version's configuration as the newest version."""
         pipeline = services.pipeline_restore(pipeline=self.get_object(), actor=actor_of(request), number=int(number))
         return self._answer(pipeline)
 
     @extend_schema(request=None, responses=PipelineSerializer, parameters=[_NUMBER])
-    @action(detail=True, methods=["post"], url_path=r"versions/(?P<number>\d+)/roll-back")
+    @action(detail=True, methods=["post"], url_path=f"{_VERSION}/roll-back")
     def roll_back(self, request: Request, pk: str, number: str) -> Response:
         """Publish an earlier version's configuration as the newest version."""
         pipeline = services.pipeline_roll_back(pipeline=self.get_object(), actor=actor_of(request), number=int(number))
@@ -138,14 +154,11 @@ class PipelineViewSet(ETagViewSet[Pipeline]):
             OpenApiParameter("since", int, description="Version to compare with; the previous one by default."),
         ],
     )
-    @action(detail=True, url_path=r"versions/(?P<number>\d+)/changes", **_NO_LIST)
+    @action(detail=True, url_path=f"{_VERSION}/changes", **_NO_LIST)
     def changes(self, request: Request, pk: str, number: str) -> Response:
         """What a version changed."""
-        since = request.query_params.get("since", "")
-        changed = version_changes(
-            pipeline=self.get_object(), number=int(number), since=int(since) if since.isdigit() else None
-        )
-        return Response(changed)
+        since = small_number(request.query_params.get("since", ""))
+        return Response(version_changes(pipeline=self.get_object(), number=int(number), since=since))
 
     @extend_schema(request=DryRunRequestSerializer, responses=DryRunSerializer)
     @action(detail=True, methods=["post"], url_path="dry-run")

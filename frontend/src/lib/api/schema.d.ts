@@ -1154,8 +1154,25 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** @description All versions, newest first. */
+        /** @description The versions, newest first. */
         get: operations["pipelines_versions_list"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/pipelines/{id}/versions/{number}/": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description A version with its configuration. */
+        get: operations["pipelines_versions_retrieve"];
         put?: never;
         post?: never;
         delete?: never;
@@ -4129,6 +4146,19 @@ export interface components {
             previous?: string | null;
             results: components["schemas"]["SqlStatement"][];
         };
+        PaginatedVersionList: {
+            /**
+             * Format: uri
+             * @example http://api.example.org/accounts/?cursor=cD00ODY%3D"
+             */
+            next?: string | null;
+            /**
+             * Format: uri
+             * @example http://api.example.org/accounts/?cursor=cj0xJnA9NDg3
+             */
+            previous?: string | null;
+            results: components["schemas"]["Version"][];
+        };
         PatchedMemberRoleRequest: {
             role?: components["schemas"]["RoleEnum"];
         };
@@ -5377,7 +5407,6 @@ export interface components {
         };
         Version: {
             number: number;
-            readonly config: components["schemas"]["PipelineConfig"];
             author: string;
             /** Format: date-time */
             readonly created_at: string;
@@ -5406,6 +5435,15 @@ export interface components {
              * @description When they become a file at the latest; empty: only when there are enough.
              */
             due_at: string | null;
+        };
+        WholeVersion: {
+            number: number;
+            author: string;
+            /** Format: date-time */
+            readonly created_at: string;
+            /** @description What it changes and why, as said when publishing. */
+            note?: string;
+            readonly config: components["schemas"]["PipelineConfig"];
         };
         Workspace: {
             slug: string;
@@ -7374,6 +7412,10 @@ export interface operations {
     pipelines_versions_list: {
         parameters: {
             query?: {
+                /** @description The pagination cursor value. */
+                cursor?: string;
+                /** @description Number of results to return per page. */
+                page_size?: number;
                 /** @description A search term. */
                 search?: string;
             };
@@ -7391,7 +7433,30 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["Version"][];
+                    "application/json": components["schemas"]["PaginatedVersionList"];
+                };
+            };
+        };
+    };
+    pipelines_versions_retrieve: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description A UUID string identifying this pipeline. */
+                id: string;
+                number: number;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["WholeVersion"];
                 };
             };
         };

@@ -1,7 +1,8 @@
-import { useMutation, useQueries, useQuery, useQueryClient, type UseQueryResult } from '@tanstack/react-query'
+import { useInfiniteQuery, useMutation, useQueries, useQuery, useQueryClient, type UseQueryResult } from '@tanstack/react-query'
 import { useEffect, useRef, useState } from 'react'
 
 import { api, dataOf, exactDataOf } from '@/lib/api/client'
+import { cursorOf } from '@/lib/api/cursor'
 import type { components } from '@/lib/api/schema'
 import { inTurn, type Progress } from '@/features/pipelines/in-turn'
 import { toJson } from '@/lib/json'
@@ -39,6 +40,7 @@ export function usePipelineSchema() {
 }
 
 export type Version = components['schemas']['Version']
+type WholeVersion = components['schemas']['WholeVersion']
 export type Change = components['schemas']['Change']
 
 export type Activity = components['schemas']['Activity']
@@ -100,11 +102,32 @@ export function useInputState(id: string) {
   })
 }
 
-export function useVersions(id: string, isWanted = true) {
-  return useQuery({
-    enabled: isWanted,
+export function useVersions(id: string) {
+  return useInfiniteQuery({
     queryKey: keys.part(id, 'versions'),
-    queryFn: () => exactDataOf<Version[]>(api.GET('/api/v1/pipelines/{id}/versions/', { ...byId(id), parseAs: 'text' })),
+    initialPageParam: '',
+    queryFn: ({ pageParam }) =>
+      dataOf(
+        api.GET('/api/v1/pipelines/{id}/versions/', {
+          params: { path: { id }, query: pageParam ? { cursor: pageParam } : {} },
+        }),
+      ),
+    getNextPageParam: (page) => cursorOf(page.next),
+  })
+}
+
+/** A version with its configuration; nothing without a number. */
+export function useVersion(id: string, number: number | null) {
+  return useQuery({
+    enabled: number !== null,
+    queryKey: [...keys.part(id, 'version'), number],
+    queryFn: () =>
+      exactDataOf<WholeVersion>(
+        api.GET('/api/v1/pipelines/{id}/versions/{number}/', {
+          params: { path: { id, number: number ?? 0 } },
+          parseAs: 'text',
+        }),
+      ),
   })
 }
 

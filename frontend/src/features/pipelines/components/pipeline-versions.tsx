@@ -3,24 +3,24 @@ import { useState } from 'react'
 import { useTranslation } from 'react-i18next'
 
 import { DataTable } from '@/components/data-table'
+import { LoadMore } from '@/components/load-more'
 import { Loaded } from '@/components/states'
 import { Time } from '@/components/time'
 import { toastDone, toastFailed } from '@/components/toasts'
 import {
   useAskInputChange,
   useReturnToVersion,
+  useVersion,
   useVersions,
   type InputChange,
+  type Version,
 } from '@/features/pipelines/api/pipelines'
-import type { components } from '@/lib/api/schema'
 import { toJson } from '@/lib/json'
 import type { Pipeline } from '@/lib/queries/pipelines'
 import { useMay } from '@/lib/queries/session'
 
 import { givesUpPosition, StartsAnew } from './starts-anew'
 import { VersionChanges } from './version-changes'
-
-type Version = components['schemas']['Version']
 
 export function PipelineVersions({ pipeline }: { pipeline: Pipeline }) {
   const { t } = useTranslation()
@@ -29,42 +29,45 @@ export function PipelineVersions({ pipeline }: { pipeline: Pipeline }) {
   const mayEdit = useMay('editor')
   return (
     <Loaded query={versions}>
-      {(newestFirst) => (
-        <DataTable
-          label={t('pipelines.versions')}
-          isFramed
-          rows={newestFirst}
-          keyOf={({ number }) => String(number)}
-          actions={mayEdit ? (version) => <ReturnButtons pipeline={pipeline} version={version} /> : undefined}
-          detail={(version) => shown === version.number && <VersionDetail pipeline={pipeline} version={version} />}
-          columns={[
-            {
-              name: 'number',
-              title: t('pipelines.version'),
-              cell: ({ number }) => (
-                <Group gap="xs">
-                  <Anchor
-                    component="button"
-                    type="button"
-                    onClick={() => setShown(shown === number ? null : number)}
-                    aria-expanded={shown === number}
-                  >
-                    {number}
-                  </Anchor>
-                  {number === pipeline.published_version && (
-                    <Badge variant="light" color="gray" tt="none">
-                      {t('pipelines.isPublished')}
-                    </Badge>
-                  )}
-                </Group>
-              ),
-              isLead: true,
-            },
-            { name: 'note', title: t('publish.note'), cell: ({ note }) => note || '–', isWide: true },
-            { name: 'author', title: t('pipelines.author'), cell: ({ author }) => author },
-            { name: 'created', title: t('common.saved'), cell: ({ created_at }) => <Time at={created_at} />, isStill: true },
-          ]}
-        />
+      {({ pages }) => (
+        <>
+          <DataTable
+            label={t('pipelines.versions')}
+            isFramed
+            rows={pages.flatMap(({ results }) => results)}
+            keyOf={({ number }) => String(number)}
+            actions={mayEdit ? (version) => <ReturnButtons pipeline={pipeline} version={version} /> : undefined}
+            detail={(version) => shown === version.number && <VersionDetail pipeline={pipeline} version={version} />}
+            columns={[
+              {
+                name: 'number',
+                title: t('pipelines.version'),
+                cell: ({ number }) => (
+                  <Group gap="xs">
+                    <Anchor
+                      component="button"
+                      type="button"
+                      onClick={() => setShown(shown === number ? null : number)}
+                      aria-expanded={shown === number}
+                    >
+                      {number}
+                    </Anchor>
+                    {number === pipeline.published_version && (
+                      <Badge variant="light" color="gray" tt="none">
+                        {t('pipelines.isPublished')}
+                      </Badge>
+                    )}
+                  </Group>
+                ),
+                isLead: true,
+              },
+              { name: 'note', title: t('publish.note'), cell: ({ note }) => note || '–', isWide: true },
+              { name: 'author', title: t('pipelines.author'), cell: ({ author }) => author },
+              { name: 'created', title: t('common.saved'), cell: ({ created_at }) => <Time at={created_at} />, isStill: true },
+            ]}
+          />
+          <LoadMore query={versions} />
+        </>
       )}
     </Loaded>
   )
@@ -147,6 +150,7 @@ export function RollBackButton({ pipeline, version }: ReturnProps) {
 function VersionDetail({ pipeline, version }: { pipeline: Pipeline; version: Version }) {
   const { t } = useTranslation()
   const [since, setSince] = useState(String(version.number - 1))
+  const whole = useVersion(pipeline.id, version.number)
   const others = Array.from({ length: pipeline.version }, (_, index) => String(index + 1))
   return (
     <Stack gap="sm">
@@ -164,9 +168,13 @@ function VersionDetail({ pipeline, version }: { pipeline: Pipeline; version: Ver
           <VersionChanges pipeline={pipeline} number={version.number} since={Number(since)} />
         </>
       )}
-      <Code block style={{ whiteSpace: 'pre-wrap', overflowWrap: 'anywhere' }}>
-        {toJson(version.config, 2)}
-      </Code>
+      <Loaded query={whole}>
+        {({ config }) => (
+          <Code block style={{ whiteSpace: 'pre-wrap', overflowWrap: 'anywhere' }}>
+            {toJson(config, 2)}
+          </Code>
+        )}
+      </Loaded>
     </Stack>
   )
 }

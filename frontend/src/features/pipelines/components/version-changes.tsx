@@ -1,6 +1,6 @@
 import { ChangeList, plain } from '@/components/change-list'
 import { Loaded } from '@/components/states'
-import { useVersionChanges, useVersions } from '@/features/pipelines/api/pipelines'
+import { useVersion, useVersionChanges } from '@/features/pipelines/api/pipelines'
 import { useFieldTitles } from '@/features/pipelines/flow/field-titles'
 import { placeOfChange } from '@/features/pipelines/flow/parts'
 import { useConnectors } from '@/lib/queries/connectors'
@@ -15,10 +15,10 @@ interface Props {
 /** What a version changed since another one, in the words of the forms. */
 export function VersionChanges({ pipeline, number, since }: Props) {
   const changes = useVersionChanges(pipeline.id, number, since)
-  const versions = useVersions(pipeline.id).data
+  const versions = [useVersion(pipeline.id, number), useVersion(pipeline.id, since)]
   const connectors = useConnectors().data?.rows ?? []
   const titleOf = useFieldTitles()
-  const configs = [number, since].flatMap((wanted) => versions?.find((version) => version.number === wanted)?.config ?? [])
+  const configs = versions.flatMap(({ data }) => data?.config ?? [])
   // What was removed has its place in the former version only.
   const nameOf = (path: string) => {
     for (const config of configs) {

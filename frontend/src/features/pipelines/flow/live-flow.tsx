@@ -6,7 +6,7 @@ import { useTranslation } from 'react-i18next'
 import { Link } from 'react-router'
 
 import { Flow } from '@/features/pipelines/flow'
-import { useVersions, type Config } from '@/features/pipelines/api/pipelines'
+import { useVersion, type Config } from '@/features/pipelines/api/pipelines'
 import { eventName, eventsOf, stepNumber, stepRates } from '@/features/pipelines/events'
 import { count, perSecond } from '@/lib/format'
 import { toJson } from '@/lib/json'
@@ -61,8 +61,8 @@ export function LiveFlow({ pipeline, rates, last24, output }: Props) {
 function usePublishedConfig(pipeline: Pipeline): Config {
   const { published_version: published, version } = pipeline
   const isOlder = published !== null && published !== version
-  const versions = useVersions(pipeline.id, isOlder)
-  return versions.data?.find(({ number }) => isOlder && number === published)?.config ?? pipeline.config
+  const older = useVersion(pipeline.id, isOlder ? published : null)
+  return (isOlder && older.data?.config) || pipeline.config
 }
 
 const rateOf = (rates: Record<string, number>, event: string) => rates[event] ?? 0
