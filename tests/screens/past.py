@@ -3,6 +3,7 @@
 Run by ``manage.py shell`` within the installation.
 """
 
+import hashlib
 import json
 import math
 import random
@@ -195,6 +196,7 @@ def _exports(pipeline: Pipeline, now: datetime) -> None:
             "due_at": now + timedelta(minutes=20),
         },
     }
+    columns = ["order", "amount", "customer"]
     shown = [[f'"A-{number}"', str(3.5 + number), '"Ana"'] for number in range(5)]
     for back in reversed(range(30)):
         made = now - timedelta(hours=back)
@@ -204,8 +206,17 @@ def _exports(pipeline: Pipeline, now: datetime) -> None:
             "written_rows": rows,
             "committed_at": made + timedelta(seconds=41),
             "closed_at": made + timedelta(seconds=41),
-            "manifest": {"rows": rows, "bytes": 96 * rows, "format": "csv", "compression": "gzip"},
-            "preview": {"columns": ["order", "amount", "customer"], "rows": shown},
+            "manifest": {
+                "format": "csv",
+                "compression": "gzip",
+                "rows": rows,
+                "bytes": 96 * rows,
+                "sha256": hashlib.sha256(b"%d" % number).hexdigest(),
+                "schema": [{"name": name, "type": "text"} for name in columns],
+                "first_message_id": str(uuid7()),
+                "last_message_id": str(uuid7()),
+            },
+            "preview": {"columns": columns, "rows": shown},
         }
         export = Export.objects.create(
             **common,
