@@ -14,6 +14,6 @@ def is_double(number: Decimal) -> bool:
 
 
 def small_number(text: str) -> int | None:
-    """The number that up to ten digits stand for, as in an address or a parameter; None for any other text. Python
-    itself takes digits of every script for such, some of which it cannot read, and raises ValueError for thousands."""
+    """The whole number that at most ten ASCII digits denote, as in an address or a parameter; None for any other text.
+    ``int`` raises ValueError for some of what ``str.isdigit`` accepts, such as ``²``, and for thousands of digits."""
     return int(text) if len(text) <= 10 and text.isascii() and text.isdigit() else None

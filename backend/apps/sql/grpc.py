@@ -52,7 +52,7 @@ def _record(query: SqlQuery, report: pb.QueryReport) -> None:
         return
     try:
         if not math.isfinite(report.rows_per_second):
-            raise DataError("The number of rows per second is none.")
+            raise DataError("rows_per_second is not a finite number.")
         # How the replaced query did says nothing of its successor.
         running = SqlQuery.objects.filter(pk=query.pk, revision=report.revision)
         with transaction.atomic():

@@ -1,9 +1,6 @@
 """Lakehouse engines read the Delta table of a collection."""
 
 import json
-import os
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,10 +8,8 @@ from backend.collections.location import Location
 from backend.collections.maintenance import Retention, merge, reduce_to_last
 from backend.collections.table import Table
 from backend.collections.writer import CollectionWriter, NewDocument
-from backend.runtime.java import java_home
 from backend.runtime.layout import Layout
-from tests.distributions import distribution_files
-from tests.wheel_programs import program_of
+from tests.engines import duckdb_output, spark_output
 
 DUCKDB = """
 import json, sys
@@ -85,19 +80,13 @@ def _in_order(rows: Rows) -> Rows:
 
 def test_duckdb(tmp_path: Path) -> None:
     location = Location.of(str(tmp_path / "orders"))
-    package = Path(program_of("duckdb", "DUCKDB_VERSION", "duckdb/__init__.py")).parent.parent
-    command = [sys.executable, "-c", DUCKDB, str(package), location.uri]
     for expected in stages(location):
-        assert json.loads(subprocess.run(command, capture_output=True, check=True).stdout) == expected
+        assert json.loads(duckdb_output(DUCKDB, location.uri)) == expected
 
 
 def test_spark(project_layout: Layout, tmp_path: Path) -> None:
     """It reads former versions as well, whose files are kept for a day."""
     location = Location.of(str(tmp_path / "orders"))
     versions = {Table(location).snapshot().version: expected for expected in stages(location)}
-    home = java_home(project_layout)
-    jars = distribution_files("delta_spark", _IVY, project_layout, home)
-    command = [sys.executable, "-c", SPARK, ",".join(map(str, jars)), location.uri, *map(str, versions)]
-    environment = os.environ | {"JAVA_HOME": str(home)}
-    done = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
-    assert [json.loads(line) for line in done.stdout.splitlines()] == list(versions.values())
+    output = spark_output(SPARK, project_layout, "delta_spark", _IVY, location.uri, *map(str, versions))
+    assert [json.loads(line) for line in output.splitlines()] == list(versions.values())

@@ -4,6 +4,7 @@ import asyncio
 import json
 import uuid
 from datetime import timedelta
+from functools import partial
 from typing import Any, TypeVar
 
 import grpc
@@ -161,7 +162,7 @@ async def test_no_message_breaks_the_manager(method: MethodDescriptor, known: Kn
                 response_deserializer=GetMessageClass(method.output_type).FromString,
             )
             for request in generated(messages(method.input_type, known)):
-                wait_until(lambda request=request: is_answered(call, request))  # type: ignore[misc]
+                wait_until(partial(is_answered, call, request))
 
     await asyncio.to_thread(call_all)
 

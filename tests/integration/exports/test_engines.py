@@ -1,18 +1,13 @@
 """What others read files with reads what was exported."""
 
 import json
-import os
-import subprocess
-import sys
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from backend.runtime.java import java_home
 from backend.runtime.layout import Layout
-from tests.distributions import distribution_files
+from tests.engines import duckdb_output, spark_output
 from tests.unit.test_export_formats import staged, written
-from tests.wheel_programs import program_of
 
 COLUMNS = [
     {"path": "id", "type": "integer"},
@@ -97,12 +92,6 @@ def files(folder: Path, *kinds: tuple[str, str]) -> list[str]:
     return made
 
 
-def output_of(command: list[str], **environment: str) -> str:
-    done = subprocess.run(command, capture_output=True, text=True, check=False, env=os.environ | environment)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
-
-
 def check(output: str, count: int) -> None:
     read = [json.loads(line) for line in output.splitlines()]
     assert len(read) == count
@@ -114,9 +103,7 @@ def check(output: str, count: int) -> None:
 
 def test_duckdb(tmp_path: Path) -> None:
     kinds = [(format, compression) for format in ("csv", "jsonl", "parquet") for compression in _SUFFIXES]
-    package = Path(program_of("duckdb", "DUCKDB_VERSION", "duckdb/__init__.py")).parent.parent
-    command = [sys.executable, "-c", DUCKDB, str(package), *files(tmp_path, *kinds)]
-    check(output_of(command), len(kinds))
+    check(duckdb_output(DUCKDB, *files(tmp_path, *kinds)), len(kinds))
 
 
 def test_spark(project_layout: Layout, tmp_path: Path) -> None:
@@ -126,7 +113,5 @@ def test_spark(project_layout: Layout, tmp_path: Path) -> None:
         *(("parquet", compression) for compression in _SUFFIXES),
         *(("avro", compression) for compression in ("none", "zstd")),
     ]
-    home = java_home(project_layout)
-    jars = distribution_files("spark_avro", _IVY, project_layout, home)
-    command = [sys.executable, "-c", SPARK, ",".join(map(str, jars)), *files(tmp_path, *kinds)]
-    check(output_of(command, JAVA_HOME=str(home)), len(kinds))
+    output = spark_output(SPARK, project_layout, "spark_avro", _IVY, *files(tmp_path, *kinds))
+    check(output, len(kinds))

@@ -34,13 +34,13 @@ test('an output shows what it writes and where', () => {
   expect(screen.queryByText('Deletion')).toBeNull()
 })
 
-test('a deletion is told, without a payload that it does not have', () => {
+test('a deletion is marked, and shows no payload', () => {
   show([{ body: '', is_base64: false, place: 'row with n 7', deletes: true }])
   expect(screen.getByText('Deletion')).toBeTruthy()
   expect(document.querySelectorAll('pre')).toHaveLength(0)
 })
 
-test('an empty payload is one', () => {
+test('an empty payload is shown', () => {
   show([{ body: '', is_base64: false, place: '', deletes: false }])
   expect(document.querySelectorAll('pre')).toHaveLength(1)
 })
