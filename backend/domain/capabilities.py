@@ -252,19 +252,37 @@ class Reading(StrEnum):
     """For as long as the pipeline is published and not paused."""
 
 
+class Part(NamedTuple):
+    """A part of what a batch reads: the breakpoint at which it begins, and where it ends, any JSON value but null."""
+
+    begins_at: Any
+    ends_at: Any
+
+
 class ReadBatch(Capability[ConnectionT, OptionsT]):
-    """Reads an input to its end, again and again. One reader at a time, by a lease (``apps/manager/leases.py``)."""
+    """Reads an input to its end, again and again. One reader at a time, by a lease (``apps/manager/leases.py``), or one
+    for each part (``plan``)."""
 
     name = "read_batch"
     purpose = "be read in batches"
     reading: ClassVar[Reading] = Reading.BATCHING
+    ends_at: Any = None
+    """Where the part ends that is read, as ``plan`` said, or None for the whole. Set before ``open``."""
 
     @abstractmethod
     def read(self, breakpoint: Any) -> AsyncIterator[Batch]:
         """What follows the breakpoint, which is None at the first time. Raises DeliveryError.
 
         A batch's breakpoint is kept within seconds after Kafka has acknowledged its records, also in the middle of a
-        long reading: whoever begins there must miss nothing."""
+        long reading: whoever begins there must miss nothing. A part is read to its end, however long that takes:
+        whoever reads it limits the time. Its last breakpoint is where the next batch of the whole begins, once all
+        other parts are read, too."""
+
+    async def plan(self, breakpoint: Any) -> Sequence[Part]:
+        """Parts of what follows the breakpoint, for readers of their own: in order, each from where the one before it
+        ends, together the whole. Empty for reading it in one piece. Records have the same identities in both ways.
+        Called before ``read``, so it has to be cheap and to limit its own time. Raises DeliveryError."""
+        return ()
 
     async def estimate(self, breakpoint: Any) -> int | None:
         """About how many records follow the breakpoint, for people, or None when that is not known. Called before

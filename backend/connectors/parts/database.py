@@ -187,6 +187,11 @@ class ReadingSession(ABC):
     async def estimate(self, query: Query) -> int | None:
         """About how many rows there are, if the server tells it soon."""
 
+    async def boundaries(self, query: Query, parts: int, rows: int) -> list[Position]:
+        """Positions in order, each of them the last one of a part but for the last part: they divide about so many rows
+        into about equal parts. Fewer or none where the server does not tell them soon."""
+        return []
+
     async def horizon(self, query: Query) -> tuple[Position, int] | None:
         """The last position at present, and a number for ``is_settled``. None when there are no rows. Raises
         NotImplementedError where the dialect has no such number."""

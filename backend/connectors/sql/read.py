@@ -1,4 +1,5 @@
 from backend.connectors.parts.database import ReadingSession, SqlConnection
+from backend.connectors.parts.rows.options import PartedSqlInputOptions
 from backend.connectors.parts.rows.reader import RowReader
 from backend.connectors.sql.session import opened_session
 
@@ -8,7 +9,10 @@ class SqlReadBatch(RowReader[SqlConnection]):
 
     At least once: a row that is read again makes a message with the same ID if it has a key or a position. Templates
     have a row's table as `{{$message.source}}`. On PostgreSQL, transactions that commit late lose no row; on MySQL, a
-    timestamp's delay has to cover them."""
+    timestamp's delay has to cover them. A large table is read in mode bulk by several readers at the same time: on
+    PostgreSQL one with any key, on MySQL one whose key is a whole number."""
+
+    options_model = PartedSqlInputOptions
 
     async def opened_session(self) -> ReadingSession:
         return await opened_session(self.connection)

@@ -2,7 +2,7 @@
 
 from typing import Annotated, Literal
 
-from pydantic import Field, field_validator
+from pydantic import ConfigDict, Field, field_validator
 
 from backend.domain.capabilities import Options
 from backend.domain.model import ADVANCED, SAME_SOURCE, StrictModel
@@ -27,6 +27,21 @@ class WholeTable(StrictModel):
         ge=1,
         description="Minutes after which all rows are read again. Without it they are read once.",
         json_schema_extra=SAME_SOURCE,
+    )
+
+
+class WholeTableInParts(WholeTable):
+    """Reads all rows, once or again and again; of a large table, several readers do so at the same time."""
+
+    model_config = ConfigDict(title="Whole table")
+
+    readers: int = Field(
+        4,
+        ge=1,
+        le=16,
+        description="Readers of a table of 500,000 rows or more, from 1 to 16. Each reads a part of it at the same "
+        "time as the others. With 1, and where several tables or a query are read, there is one reader.",
+        json_schema_extra=ADVANCED | SAME_SOURCE,
     )
 
 
@@ -134,3 +149,11 @@ class SqlInputOptions(Options):
         description="Most bytes in a batch.",
         json_schema_extra=ADVANCED | SAME_SOURCE,
     )
+
+
+class PartedSqlInputOptions(SqlInputOptions):
+    """Rows that become messages, JSON objects of their columns."""
+
+    mode: Annotated[  # type: ignore[assignment]
+        WholeTableInParts | Incrementing | ByTimestamp | ByTimestampAndNumber, Field(discriminator="type")
+    ] = Field(description="Which rows are read.")

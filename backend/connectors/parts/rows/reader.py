@@ -22,15 +22,20 @@ from backend.connectors.parts.rows.options import (
     ReadTables,
     SqlInputOptions,
     WholeTable,
+    WholeTableInParts,
 )
 from backend.domain import json
-from backend.domain.capabilities import Batch, Connection, InputRecord, ReadBatch
+from backend.domain.capabilities import Batch, Connection, DeliveryError, InputRecord, Part, ReadBatch
+from backend.domain.reasons import Reason
 
 _READ_SECONDS = 600.0
 """After this time, reading ends at the next batch."""
 _SETTLE_SECONDS = 2.0
 """How long one reading waits for transactions that may still commit rows before those that it sees."""
 _SETTLING_SECONDS = 0.05
+_LARGE_TABLE_ROWS = 500_000
+"""A table of about so many rows is read in parts."""
+_PLAN_SECONDS = 30.0
 
 
 ConnectionT = TypeVar("ConnectionT", bound=Connection)
@@ -75,16 +80,52 @@ class RowReader(ReadBatch[ConnectionT, SqlInputOptions]):
             self._session.abort()
 
     async def read(self, breakpoint: Any) -> AsyncIterator[Batch]:
-        """Ends after some minutes, since a statement that runs for hours keeps the database from cleaning up. So a
-        large table is read in several turns, and the tables after it have theirs in between."""
+        """Ends after some minutes unless it is a part, since a statement that runs for hours keeps the database from
+        cleaning up. So a large table is read in several turns, and the tables after it have theirs in between."""
         until = time.monotonic() + _READ_SECONDS
         self._patience = _SETTLE_SECONDS
         progress = self._progress(breakpoint)
         for rows in progress.in_turn():
             async for batch in self._following(rows, progress.state(rows)):
                 yield Batch(batch.records, progress.reached(rows, batch.breakpoint))
-                if rows.query.position and time.monotonic() > until:
+                if rows.query.position and self.ends_at is None and time.monotonic() > until:
                     return
+
+    async def plan(self, breakpoint: Any) -> Sequence[Part]:
+        """A large table is read in parts from its beginning, or as it was begun."""
+        mode, state = self.options.mode, breakpoint or {"run": 1}
+        if not isinstance(mode, WholeTableInParts) or not isinstance(self.options.source, ReadTable):
+            return ()
+        [rows] = self._sources
+        if mode.readers == 1 or not rows.query.position or "after" in state:
+            return ()
+        run = state["run"]
+        if "finished" in state:
+            if not _is_due(mode, state):
+                return ()
+            run += 1
+        boundaries = await self._boundaries(rows.query, mode.readers)
+        begins = [{"run": run}, *({"run": run, "after": position} for position in boundaries)]
+        ends = [*boundaries, None]
+        return [Part(begin, {"until": end}) for begin, end in zip(begins, ends, strict=True)] if boundaries else ()
+
+    async def _boundaries(self, query: Query, parts: int) -> list[Position]:
+        assert self._session is not None
+        limit = asyncio.timeout(_PLAN_SECONDS)
+        try:
+            async with limit:
+                estimate = await self._session.estimate(query)
+                if estimate is None or estimate < _LARGE_TABLE_ROWS:
+                    return []
+                return await self._session.boundaries(query, parts, estimate)
+        except TimeoutError:
+            if not limit.expired():
+                raise
+            text = (
+                f"The database did not say within {_PLAN_SECONDS:g} s how the table is divided among its readers. "
+                "One reader does not ask for that."
+            )
+            raise DeliveryError(Reason.TIMEOUT, text, retryable=True, option="mode") from None
 
     async def estimate(self, breakpoint: Any) -> int | None:
         """By the planner where there is one: exact numbers would need to read everything."""
@@ -145,13 +186,14 @@ class RowReader(ReadBatch[ConnectionT, SqlInputOptions]):
         return Query(source, key, position, settled=(mode.timestamp_column, mode.delay_seconds))
 
     async def _read_all(self, rows: _Rows, mode: WholeTable, state: dict[str, Any]) -> AsyncIterator[Batch]:
-        """All rows, by their key if there is one, so that a reader that was interrupted continues."""
+        """All rows, or a part's, by their key if there is one, so that a reader that was interrupted continues."""
         run = state["run"]
         if "finished" in state:
-            if not _is_due(mode, state):
+            if self.ends_at is not None or not _is_due(mode, state):
                 return
             run, state = run + 1, {}
-        query = replace(rows.query, after=state.get("after"))
+        until = self.ends_at["until"] if self.ends_at is not None else None
+        query = replace(rows.query, after=state.get("after"), until=until)
         async for records, position in self._batches(rows, query, str(run)):
             yield Batch(records, {"run": run, "after": position} if query.position else {"run": run})
         yield Batch((), {"run": run, "finished": int(time.time())})

@@ -15,6 +15,7 @@ from backend.connectors.parts.database import (
     Change,
     Column,
     ConnectionFailedError,
+    Position,
     Query,
     Row,
     Session,
@@ -220,6 +221,19 @@ class MysqlSession(Session):
                 plan = await cursor.fetchall()
         outermost = [step for step in plan if step["id"] == plan[0]["id"]]
         return math.prod(int(step["rows"] or 0) for step in outermost)
+
+    async def boundaries(self, query: Query, parts: int, rows: int) -> list[Position]:
+        """Equal ranges of a key that is one whole number. The server samples nothing, so those of other keys would have
+        to be counted."""
+        if len(query.position) != 1:
+            return []
+        column = f"r.{self.quoted(query.position[0])}"
+        with translated():
+            ((first, last),) = await self._all(f"SELECT MIN({column}), MAX({column}) FROM {query.source} AS r")
+        if not isinstance(first, int):
+            return []
+        ends = dict.fromkeys(first + (last - first) * number // parts for number in range(1, parts))
+        return [[end] for end in ends]
 
     def _where(self, query: Query) -> tuple[str, list[Any]]:
         where, parameters = conditions(query, self.quoted, decoded)

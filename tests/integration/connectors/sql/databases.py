@@ -12,7 +12,7 @@ import psycopg
 import pytest
 
 from backend.connectors.parts.database import SqlConnection
-from backend.connectors.parts.rows.options import SqlInputOptions
+from backend.connectors.parts.rows.options import PartedSqlInputOptions
 from backend.connectors.sql.read import SqlReadBatch
 from backend.domain import json as exact
 from backend.domain.capabilities import Batch, InputRecord
@@ -106,7 +106,7 @@ async def read(
     connection: dict[str, Any], options: dict[str, Any], breakpoint: Any = None, *, batches: int | None = None
 ) -> tuple[list[InputRecord], Any]:
     """Reads to the end or, as a reader that is killed, a number of batches; the records and the breakpoint."""
-    reader = SqlReadBatch(SqlConnection.model_validate(connection), SqlInputOptions.model_validate(options))
+    reader = SqlReadBatch(SqlConnection.model_validate(connection), PartedSqlInputOptions.model_validate(options))
     records: list[InputRecord] = []
     left = batches
     try:
@@ -125,7 +125,7 @@ async def read(
 
 
 async def estimate(connection: dict[str, Any], options: dict[str, Any], breakpoint: Any = None) -> int:
-    reader = SqlReadBatch(SqlConnection.model_validate(connection), SqlInputOptions.model_validate(options))
+    reader = SqlReadBatch(SqlConnection.model_validate(connection), PartedSqlInputOptions.model_validate(options))
     try:
         await reader.open()
         estimated = await reader.estimate(json.loads(json.dumps(breakpoint)))
