@@ -1,13 +1,13 @@
 """Leases of inputs, for their readers (manager.proto)."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import grpc
 
 from backend.domain import json
-from backend.domain.capabilities import Reading
+from backend.domain.capabilities import Part, Reading
 from backend.manager_api.generated import manager_pb2 as pb
 from backend.manager_api.generated.manager_pb2_grpc import ManagerStub
 
@@ -27,12 +27,14 @@ class LeaseLostError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class InputLease:
-    """The right to be an input's only reader. ``breakpoint`` is where reading begins, None for the first time."""
+    """The right to be the only reader of an input, or of a part of a batch. ``breakpoint`` is where reading begins,
+    None for the first time, and ``ends_at`` where the part ends, None for the whole."""
 
     pipeline_id: str
     version: int
     token: str
     breakpoint: Any
+    ends_at: Any = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +89,15 @@ class LeaseClient:
         for piece in _pieces(held):
             await self._call(self._stub.ReleaseInputs, pb.ReleaseInputsRequest(leases=piece))
 
+    async def split(self, lease: InputLease, progress: Progress, parts: Sequence[Part]) -> None:
+        """Puts a lease for each part in the place of that of a whole batch. Raises LeaseLostError, also when that was
+        done already, and LeasesUnavailableError."""
+        request = pb.SplitBatchRequest(
+            lease=_held(lease, progress),
+            parts=[pb.BatchPart(begins_at=json.dumps(begin), ends_at=json.dumps(end)) for begin, end in parts],
+        )
+        await self._call(self._stub.SplitBatch, request)
+
     async def complete(self, lease: InputLease, progress: Progress) -> None:
         """Ends a batch: the next begins at the breakpoint; with a failure, this one is read again from there. Raises
         LeaseLostError and LeasesUnavailableError."""
@@ -116,10 +127,7 @@ def _pieces(held: Iterable[Held]) -> Iterator[list[pb.HeldLease]]:
     piece: list[pb.HeldLease] = []
     size = 0
     for lease, progress in held:
-        reported = pb.Progress(
-            breakpoint=progress.breakpoint, rows=progress.rows, estimate=progress.estimate, failure=progress.failure
-        )
-        piece.append(pb.HeldLease(pipeline_id=lease.pipeline_id, token=lease.token, progress=reported))
+        piece.append(_held(lease, progress))
         size += piece[-1].ByteSize()
         if size > _PIECE_BYTES:
             yield piece
@@ -128,7 +136,13 @@ def _pieces(held: Iterable[Held]) -> Iterator[list[pb.HeldLease]]:
         yield piece
 
 
-def _lease(lease: pb.InputLease) -> InputLease:
-    return InputLease(
-        lease.pipeline_id, lease.version, lease.token, json.loads(lease.breakpoint) if lease.breakpoint else None
+def _held(lease: InputLease, progress: Progress) -> pb.HeldLease:
+    reported = pb.Progress(
+        breakpoint=progress.breakpoint, rows=progress.rows, estimate=progress.estimate, failure=progress.failure
     )
+    return pb.HeldLease(pipeline_id=lease.pipeline_id, token=lease.token, progress=reported)
+
+
+def _lease(lease: pb.InputLease) -> InputLease:
+    breakpoint, ends_at = (json.loads(text) if text else None for text in (lease.breakpoint, lease.ends_at))
+    return InputLease(lease.pipeline_id, lease.version, lease.token, breakpoint, ends_at)

@@ -8,7 +8,19 @@ from backend.apps.manager.models import InputLease
 class InputLeaseAdmin(ReadOnlyAdmin[InputLease]):
     """Who reads which input."""
 
-    list_display = ["pipeline", "reading", "holder", "locked_until", "visible_at", "failure"]
+    list_display = ["pipeline", "part", "reading", "holder", "locked_until", "visible_at", "failure"]
     list_filter = ["reading"]
     search_fields = ["pipeline__name", "pipeline__id", "holder"]
-    fields = ("pipeline", "reading", "holder", "locked_until", "visible_at", "ends_at", "breakpoint", "failure")
+    fields = (
+        "pipeline",
+        "part",
+        "parts",
+        "reading",
+        "holder",
+        "locked_until",
+        "visible_at",
+        "ends_at",
+        "breakpoint",
+        "part_end",
+        "failure",
+    )

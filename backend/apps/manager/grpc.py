@@ -22,7 +22,15 @@ from backend.apps.kafka_sink.faults import is_data_fault
 from backend.apps.manager.exports import ExportsServicer
 from backend.apps.manager.feed import ConfigurationFeed, Names, Watcher
 from backend.apps.manager.interceptors import FaultInterceptor, ServiceTokenInterceptor
-from backend.apps.manager.leases import Held, Progress, batch_complete, leases_claim, leases_release, leases_renew
+from backend.apps.manager.leases import (
+    Held,
+    Progress,
+    batch_complete,
+    batch_split,
+    leases_claim,
+    leases_release,
+    leases_renew,
+)
 from backend.apps.manager.models import InputLease
 from backend.apps.manager.threads import in_thread
 from backend.apps.pipelines.provisioning.registrations import registered
@@ -112,6 +120,13 @@ class ManagerServicer(manager_pb2_grpc.ManagerServicer):
     async def ReleaseInputs(self, request: pb.ReleaseInputsRequest, context: Any) -> pb.ReleaseInputsResponse:
         await in_thread(_release, list(request.leases))
         return pb.ReleaseInputsResponse()
+
+    async def SplitBatch(self, request: pb.SplitBatchRequest, context: Any) -> pb.SplitBatchResponse:
+        try:
+            await in_thread(_split, request)
+        except ConflictError as error:
+            raise await _abort(context, grpc.StatusCode.FAILED_PRECONDITION, str(error)) from None
+        return pb.SplitBatchResponse()
 
     async def CompleteBatch(self, request: pb.CompleteBatchRequest, context: Any) -> pb.CompleteBatchResponse:
         try:
@@ -344,14 +359,14 @@ def _release(leases: list[pb.HeldLease]) -> None:
 
 
 def _reported(leases: list[pb.HeldLease]) -> tuple[list[Held], dict[UUID, Progress]]:
-    """Without ids that are none: nobody holds those."""
+    """What is held, and the progress by token. Without ids that are none: nobody holds those."""
     held: list[Held] = []
     progress: dict[UUID, Progress] = {}
     for lease in leases:
         pipeline_id, token = _uuid(lease.pipeline_id), _uuid(lease.token)
         if pipeline_id is not None and token is not None:
             held.append((pipeline_id, token))
-            progress[pipeline_id] = _progress(lease.progress)
+            progress[token] = _progress(lease.progress)
     return held, progress
 
 
@@ -364,10 +379,26 @@ def _progress(reported: pb.Progress) -> Progress:
     )
 
 
-def _complete(request: pb.CompleteBatchRequest) -> None:
-    pipeline_id, token = _uuid(request.pipeline_id), _uuid(request.token)
+def _split(request: pb.SplitBatchRequest) -> None:
+    pipeline_id, token = _lease_ids(request.lease)
+    batch_split(
+        pipeline_id=pipeline_id,
+        token=token,
+        parts=[(part.begins_at, part.ends_at) for part in request.parts],
+        progress=_progress(request.lease.progress),
+    )
+
+
+def _lease_ids(named: pb.HeldLease | pb.CompleteBatchRequest) -> Held:
+    """Raises ConflictError."""
+    pipeline_id, token = _uuid(named.pipeline_id), _uuid(named.token)
     if pipeline_id is None or token is None:
         raise ConflictError("There is no such lease.")
+    return pipeline_id, token
+
+
+def _complete(request: pb.CompleteBatchRequest) -> None:
+    pipeline_id, token = _lease_ids(request)
     batch_complete(
         pipeline_id=pipeline_id,
         token=token,
@@ -382,9 +413,10 @@ def _lease(lease: InputLease) -> pb.InputLease:
     assert version is not None
     assert lease.locked_until is not None
     return pb.InputLease(
-        pipeline_id=str(lease.pk),
+        pipeline_id=str(lease.pipeline_id),
         version=version.number,
         token=str(lease.token),
         seconds=math.floor((lease.locked_until - timezone.now()).total_seconds()),
         breakpoint=lease.breakpoint.encode(),
+        ends_at=lease.part_end.encode(),
     )

@@ -11,9 +11,19 @@ class InputLease(models.Model):
 
     A batch that a reader leaves unfinished is continued by the next one, so ``began_at`` and ``rows`` may be the work
     of several readers.
+
+    While a batch is read in parts, each part that is not read to its end has a lease. That of the whole, which is not
+    offered meanwhile, has what concerns all of them, and the rows of those that have ended.
     """
 
-    pipeline = models.OneToOneField(Pipeline, on_delete=models.CASCADE, primary_key=True, related_name="lease")
+    # Its index is that of the constraint.
+    pipeline = models.ForeignKey(Pipeline, on_delete=models.CASCADE, related_name="leases", db_index=False)
+    part = models.PositiveSmallIntegerField(default=0, help_text="Number of the part; 0 is the whole.")
+    part_end = models.TextField(blank=True, help_text="JSON: where the part ends. Empty for the whole.")
+    parts = models.PositiveSmallIntegerField(
+        default=0,
+        help_text="Of the whole: how many parts the batch has that is read now; 0 when it is read in one piece.",
+    )
     reading = models.CharField(max_length=20, choices=[(reading.value, reading.value) for reading in Reading])
     input = models.JSONField(help_text="The input's configuration, as it was published.")
     options_version = models.PositiveSmallIntegerField(default=1, help_text="Schema version of its options.")
@@ -44,6 +54,7 @@ class InputLease(models.Model):
     class Meta:
         db_table = "pipelines_inputlease"
         indexes = [models.Index(fields=["reading", "visible_at"], name="lease_offered")]
+        constraints = [models.UniqueConstraint(fields=["pipeline", "part"], name="lease_of_part")]
 
     def __str__(self) -> str:
         return f"{self.pipeline}: {self.reading}"

@@ -43,11 +43,20 @@ class CompleteBatch:
 
 
 @dataclass(frozen=True)
+class Parts:
+    """Of the batch that is read now: how many are not read to their ends, and how many there are."""
+
+    left: int
+    total: int
+
+
+@dataclass(frozen=True)
 class InputState:
     """What is known of the reading of a pipeline's input.
 
     ``rows`` have been read since ``began_at``, of about ``estimate`` if it is a batch; of a stream, that is how many
-    records wait. A batch that a reader left unfinished is the same batch to its successor.
+    records wait. A batch that a reader left unfinished is the same batch to its successor. Of one that is read in
+    parts, ``rows`` is their sum.
     """
 
     state: State
@@ -61,36 +70,46 @@ class InputState:
     breakpoint: str = ""
     failure: str = ""
     failing_since: datetime | None = None
+    parts: Parts | None = None
 
 
 def input_state(pipeline: Pipeline) -> InputState:
-    lease = InputLease.objects.filter(pipeline=pipeline).first()
-    if lease is None:
+    leases = list(InputLease.objects.filter(pipeline=pipeline).order_by("part"))
+    if not leases:
         return InputState(State.NONE)
+    lease, *parts = leases
+    readable = parts or leases
+    failing = min((one for one in readable if one.failure), key=_failing_since, default=readable[0])
     reading = Reading(lease.reading)
     last = None
     if lease.last_began_at and lease.last_ended_at:
         last = CompleteBatch(lease.last_began_at, lease.last_ended_at, lease.last_rows or 0)
-    held = lease.locked_until is not None and lease.locked_until > timezone.now()
+    now = timezone.now()
+    held = any(one.locked_until is not None and one.locked_until > now for one in readable)
     return InputState(
-        state=_state(lease, paused=pipeline.paused, held=held),
+        state=_state(failing.failure, paused=pipeline.paused, held=held),
         reading=reading,
         first=reading is Reading.BATCHING and last is None,
         began_at=lease.began_at,
-        rows=lease.rows,
+        rows=sum(one.rows for one in leases),
         estimate=lease.estimate,
         last_batch=last,
-        next_at=None if held or pipeline.paused else lease.visible_at,
+        next_at=None if held or pipeline.paused else min(one.visible_at for one in readable),
         breakpoint=shortened(lease.breakpoint),
-        failure=lease.failure,
-        failing_since=lease.failing_since,
+        failure=failing.failure,
+        failing_since=failing.failing_since,
+        parts=Parts(left=len(parts), total=lease.parts) if parts else None,
     )
 
 
-def _state(lease: InputLease, *, paused: bool, held: bool) -> State:
+def _failing_since(lease: InputLease) -> datetime:
+    return lease.failing_since or timezone.now()
+
+
+def _state(failure: str, *, paused: bool, held: bool) -> State:
     if paused:
         return State.PAUSED
-    if lease.failure:
+    if failure:
         return State.FAILING
     return State.READING if held else State.IDLE
 
@@ -115,7 +134,7 @@ def input_change(*, pipeline: Pipeline, number: int) -> InputChange:
     version = pipeline.versions.filter(number=number).first()
     if version is None:
         raise Http404
-    lease = InputLease.objects.filter(pipeline=pipeline).first()
+    lease = InputLease.objects.filter(pipeline=pipeline, part=0).first()
     try:
         source = version.load().input
     except UnreadableConfigError:

@@ -133,8 +133,10 @@ def _conditions(
     provisionings = _provisionings(rows)
     unstored = unstored_files(rows)
     gathered = gathered_messages(rows)
-    failures = InputLease.objects.filter(pipeline__in=rows).exclude(failure="")
-    inputs = {pk: (failure, since) for pk, failure, since in failures.values_list("pk", "failure", "failing_since")}
+    # Of several parts that fail, the one that has failed longest comes last, and is told.
+    failures = InputLease.objects.filter(pipeline__in=rows).exclude(failure="").order_by("-failing_since")
+    failing = failures.values_list("pipeline", "failure", "failing_since")
+    inputs = {pk: (failure, since) for pk, failure, since in failing}
     known = live or _Live()
     conditions = []
     for pk, row in rows.items():

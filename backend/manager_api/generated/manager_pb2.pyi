@@ -168,18 +168,20 @@ class LeaseInputsResponse(_message.Message):
     def __init__(self, leases: _Optional[_Iterable[_Union[InputLease, _Mapping]]] = ...) -> None: ...
 
 class InputLease(_message.Message):
-    __slots__ = ("pipeline_id", "version", "token", "seconds", "breakpoint")
+    __slots__ = ("pipeline_id", "version", "token", "seconds", "breakpoint", "ends_at")
     PIPELINE_ID_FIELD_NUMBER: _ClassVar[int]
     VERSION_FIELD_NUMBER: _ClassVar[int]
     TOKEN_FIELD_NUMBER: _ClassVar[int]
     SECONDS_FIELD_NUMBER: _ClassVar[int]
     BREAKPOINT_FIELD_NUMBER: _ClassVar[int]
+    ENDS_AT_FIELD_NUMBER: _ClassVar[int]
     pipeline_id: str
     version: int
     token: str
     seconds: int
     breakpoint: bytes
-    def __init__(self, pipeline_id: _Optional[str] = ..., version: _Optional[int] = ..., token: _Optional[str] = ..., seconds: _Optional[int] = ..., breakpoint: _Optional[bytes] = ...) -> None: ...
+    ends_at: bytes
+    def __init__(self, pipeline_id: _Optional[str] = ..., version: _Optional[int] = ..., token: _Optional[str] = ..., seconds: _Optional[int] = ..., breakpoint: _Optional[bytes] = ..., ends_at: _Optional[bytes] = ...) -> None: ...
 
 class HeldLease(_message.Message):
     __slots__ = ("pipeline_id", "token", "progress")
@@ -222,6 +224,26 @@ class ReleaseInputsRequest(_message.Message):
     def __init__(self, leases: _Optional[_Iterable[_Union[HeldLease, _Mapping]]] = ...) -> None: ...
 
 class ReleaseInputsResponse(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class SplitBatchRequest(_message.Message):
+    __slots__ = ("lease", "parts")
+    LEASE_FIELD_NUMBER: _ClassVar[int]
+    PARTS_FIELD_NUMBER: _ClassVar[int]
+    lease: HeldLease
+    parts: _containers.RepeatedCompositeFieldContainer[BatchPart]
+    def __init__(self, lease: _Optional[_Union[HeldLease, _Mapping]] = ..., parts: _Optional[_Iterable[_Union[BatchPart, _Mapping]]] = ...) -> None: ...
+
+class BatchPart(_message.Message):
+    __slots__ = ("begins_at", "ends_at")
+    BEGINS_AT_FIELD_NUMBER: _ClassVar[int]
+    ENDS_AT_FIELD_NUMBER: _ClassVar[int]
+    begins_at: bytes
+    ends_at: bytes
+    def __init__(self, begins_at: _Optional[bytes] = ..., ends_at: _Optional[bytes] = ...) -> None: ...
+
+class SplitBatchResponse(_message.Message):
     __slots__ = ()
     def __init__(self) -> None: ...
 

@@ -77,6 +77,11 @@ class ManagerStub:
                 request_serializer=backend_dot_manager__api_dot_generated_dot_manager__pb2.ReleaseInputsRequest.SerializeToString,
                 response_deserializer=backend_dot_manager__api_dot_generated_dot_manager__pb2.ReleaseInputsResponse.FromString,
                 _registered_method=True)
+        self.SplitBatch = channel.unary_unary(
+                '/headrace.manager.v1.Manager/SplitBatch',
+                request_serializer=backend_dot_manager__api_dot_generated_dot_manager__pb2.SplitBatchRequest.SerializeToString,
+                response_deserializer=backend_dot_manager__api_dot_generated_dot_manager__pb2.SplitBatchResponse.FromString,
+                _registered_method=True)
         self.CompleteBatch = channel.unary_unary(
                 '/headrace.manager.v1.Manager/CompleteBatch',
                 request_serializer=backend_dot_manager__api_dot_generated_dot_manager__pb2.CompleteBatchRequest.SerializeToString,
@@ -149,7 +154,15 @@ class ManagerServicer:
 
     def ReleaseInputs(self, request, context):
         """Returns leases whose readers have stopped before the end, and records how far they came: others
-        may claim them immediately. Leases that are lost are ignored.
+        may claim them immediately, after those that wait already. Leases that are lost are ignored.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def SplitBatch(self, request, context):
+        """Replaces the lease of a batch by one for each of its parts, before anything is read of it.
+        FAILED_PRECONDITION when the lease is lost, or is not that of a whole batch.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -205,6 +218,11 @@ def add_ManagerServicer_to_server(servicer, server):
                     servicer.ReleaseInputs,
                     request_deserializer=backend_dot_manager__api_dot_generated_dot_manager__pb2.ReleaseInputsRequest.FromString,
                     response_serializer=backend_dot_manager__api_dot_generated_dot_manager__pb2.ReleaseInputsResponse.SerializeToString,
+            ),
+            'SplitBatch': grpc.unary_unary_rpc_method_handler(
+                    servicer.SplitBatch,
+                    request_deserializer=backend_dot_manager__api_dot_generated_dot_manager__pb2.SplitBatchRequest.FromString,
+                    response_serializer=backend_dot_manager__api_dot_generated_dot_manager__pb2.SplitBatchResponse.SerializeToString,
             ),
             'CompleteBatch': grpc.unary_unary_rpc_method_handler(
                     servicer.CompleteBatch,
@@ -431,6 +449,33 @@ class Manager:
             '/headrace.manager.v1.Manager/ReleaseInputs',
             backend_dot_manager__api_dot_generated_dot_manager__pb2.ReleaseInputsRequest.SerializeToString,
             backend_dot_manager__api_dot_generated_dot_manager__pb2.ReleaseInputsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def SplitBatch(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/headrace.manager.v1.Manager/SplitBatch',
+            backend_dot_manager__api_dot_generated_dot_manager__pb2.SplitBatchRequest.SerializeToString,
+            backend_dot_manager__api_dot_generated_dot_manager__pb2.SplitBatchResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -82,7 +82,7 @@ def run_headrace(platform: Platform, table: str, rows: int, **options: Any) -> t
     pipeline = factories.make_pipeline(
         workspace, input={"type": "connector", "connector": str(source.pk), "options": read}
     )
-    leases = InputLease.objects.filter(pk=pipeline.pk)
+    leases = InputLease.objects.filter(pipeline=pipeline)
 
     def batch(engine: str, rows: int) -> Run:
         """The batch that is offered now."""

@@ -195,7 +195,7 @@ async def test_a_task_that_is_stopped_leaves_its_inputs_to_the_next_without_dela
     tap.let_flow(7)
     async with running_task(INPUT_BATCHING):
         began_at = (await until_state(pipeline, rows=7))["began_at"]
-    lease = await InputLease.objects.aget(pk=pipeline.pk)
+    lease = await InputLease.objects.aget(pipeline=pipeline)
     assert (lease.token, lease.locked_until, lease.breakpoint) == (None, None, "7")
     tap.let_flow(9)
     async with running_task(INPUT_BATCHING):
@@ -225,7 +225,7 @@ async def test_what_the_manager_grants_while_the_task_stops_is_returned(
         assert await asyncio.to_thread(asked.wait, LIMIT_SECONDS)
         monkeypatch.setattr(tasks, "cancel", cancel)
     assert await asyncio.to_thread(granted.wait, LIMIT_SECONDS)
-    lease = await InputLease.objects.aget(pk=pipeline.pk)
+    lease = await InputLease.objects.aget(pipeline=pipeline)
     assert (lease.began_at is not None, lease.token, lease.locked_until) == (True, None, None)
 
 
@@ -256,9 +256,9 @@ async def _is(condition: bool) -> bool:
 
 async def _offer_now(pipeline: Pipeline) -> None:
     """As after the time between two batches."""
-    await wait_until_async(InputLease.objects.filter(pk=pipeline.pk, token=None).aexists)
-    lease = await InputLease.objects.aget(pk=pipeline.pk)
-    await InputLease.objects.filter(pk=pipeline.pk).aupdate(visible_at=lease.visible_at.replace(year=2000))
+    await wait_until_async(InputLease.objects.filter(pipeline=pipeline, token=None).aexists)
+    lease = await InputLease.objects.aget(pipeline=pipeline)
+    await InputLease.objects.filter(pipeline=pipeline).aupdate(visible_at=lease.visible_at.replace(year=2000))
 
 
 async def test_inputs_that_hang_hold_up_no_others(
@@ -309,7 +309,7 @@ async def test_a_stream_is_read_until_its_pipeline_is_paused_deleted_or_has_anot
     other = await sync_to_async(reading)("toy_ticks")
     async with running_task(INPUT_STREAMING):
         shown = await until_state(pipeline, state="reading", estimate=42)
-        await wait_until_async(InputLease.objects.filter(pk=pipeline.pk, rows__gt=shown["rows"]).aexists)
+        await wait_until_async(InputLease.objects.filter(pipeline=pipeline, rows__gt=shown["rows"]).aexists)
         assert (shown["reading"], shown["first"], shown["breakpoint"]) == ("streaming", False, "")
         assert shown["began_at"] is not None
         await act(pipeline_pause, pipeline)
@@ -346,12 +346,12 @@ async def test_a_stream_is_opened_again_when_its_connector_has_changed_and_only_
     pipeline = await sync_to_async(reading)("toy_ticks")
     async with running_task(INPUT_STREAMING):
         before = (await until_state(pipeline, state="reading"))["rows"]
-        await wait_until_async(InputLease.objects.filter(pk=pipeline.pk, rows__gt=before + 20).aexists)
+        await wait_until_async(InputLease.objects.filter(pipeline=pipeline, rows__gt=before + 20).aexists)
         assert opened == [0.05]
         await Connector.objects.filter(type="toy_ticks").aupdate(connection={"seconds": 0.04})
         await wait_until_async(lambda: _is(opened == [0.05, 0.04]))
-        rows = (await InputLease.objects.aget(pk=pipeline.pk)).rows
-        await wait_until_async(InputLease.objects.filter(pk=pipeline.pk, rows__gt=rows).aexists)
+        rows = (await InputLease.objects.aget(pipeline=pipeline)).rows
+        await wait_until_async(InputLease.objects.filter(pipeline=pipeline, rows__gt=rows).aexists)
 
 
 async def test_a_stream_is_opened_again_as_soon_as_its_own_connector_is_saved_and_for_no_other(
@@ -376,13 +376,13 @@ async def test_a_stream_is_opened_again_as_soon_as_its_own_connector_is_saved_an
     async with running_task(INPUT_STREAMING):
         before = await until_state(pipeline, state="reading")
         await until_state(neighbour, state="reading")
-        await wait_until_async(InputLease.objects.filter(pk=pipeline.pk, rows__gt=before["rows"]).aexists)
+        await wait_until_async(InputLease.objects.filter(pipeline=pipeline, rows__gt=before["rows"]).aexists)
         assert opened == [0.05, 0.05]
         await sync_to_async(save)(neighbour, "Renamed", 0.05)
         await sync_to_async(save)(pipeline, "Ticks", 0.04)
         await wait_until_async(lambda: _is(len(opened) > 2))
-        rows = (await InputLease.objects.aget(pk=pipeline.pk)).rows
-        await wait_until_async(InputLease.objects.filter(pk=pipeline.pk, rows__gt=rows).aexists)
+        rows = (await InputLease.objects.aget(pipeline=pipeline)).rows
+        await wait_until_async(InputLease.objects.filter(pipeline=pipeline, rows__gt=rows).aexists)
     assert opened == [0.05, 0.05, 0.04]
 
 

@@ -107,7 +107,7 @@ def token(lease: InputLease) -> Any:
 
 def passed(field: str, pipeline: Pipeline, by: timedelta) -> None:
     """As if that much time had passed for the field."""
-    lease = InputLease.objects.get(pk=pipeline.pk)
+    lease = InputLease.objects.get(pipeline=pipeline)
     setattr(lease, field, getattr(lease, field) - by)
     lease.save()
 
@@ -129,7 +129,7 @@ def test_inputs_that_send_by_themselves_have_no_lease() -> None:
 def test_a_batch_has_one_reader_and_the_next_begins_where_it_ended() -> None:
     pipeline = batching()
     [lease] = claimed()
-    assert (lease.pk, lease.breakpoint) == (pipeline.pk, "")
+    assert (lease.pipeline_id, lease.breakpoint) == (pipeline.pk, "")
     assert claimed() == []
     batch_complete(pipeline_id=pipeline.pk, token=token(lease), breakpoint=b'{"id": 12345678901234567890.50}')
     assert claimed() == []
@@ -147,7 +147,7 @@ def test_a_batch_that_failed_is_read_again_from_where_it_began() -> None:
     [lease] = claimed()
     assert (lease.breakpoint, lease.failure) == ("1", "The table is gone.")
     batch_complete(pipeline_id=pipeline.pk, token=token(lease), breakpoint=b"2")
-    assert InputLease.objects.get(pk=pipeline.pk).failure == ""
+    assert InputLease.objects.get(pipeline=pipeline).failure == ""
 
 
 def test_a_batch_that_failed_later_is_read_again_from_where_it_had_come() -> None:
@@ -159,7 +159,7 @@ def test_a_batch_that_failed_later_is_read_again_from_where_it_had_come() -> Non
     assert (again.breakpoint, again.rows, again.began_at) == ("2", 4, lease.began_at)
     assert again.last_rows == 0
     batch_complete(pipeline_id=pipeline.pk, token=token(again), breakpoint=b"3", rows=5)
-    ended = InputLease.objects.get(pk=pipeline.pk)
+    ended = InputLease.objects.get(pipeline=pipeline)
     assert (ended.last_began_at, ended.last_rows, ended.rows, ended.began_at) == (lease.began_at, 9, 0, None)
     assert (ended.failure, ended.failing_since) == ("", None)
 
@@ -168,28 +168,27 @@ def test_a_heartbeat_keeps_the_breakpoint_for_whoever_reads_next() -> None:
     pipeline = batching()
     [lease] = claimed()
     held = (pipeline.pk, token(lease))
-    leases_renew([held], {pipeline.pk: Progress(b'{"id": 7}', rows=7, estimate=20)})
-    leases_renew([held], {pipeline.pk: Progress(rows=9)})
+    leases_renew([held], {held[1]: Progress(b'{"id": 7}', rows=7, estimate=20)})
+    leases_renew([held], {held[1]: Progress(rows=9)})
     passed("locked_until", pipeline, LOCK)
     [successor] = claimed()
     assert (successor.breakpoint, successor.rows, successor.estimate) == ('{"id": 7}', 9, 20)
     # The former reader still runs, and has come further than it could report.
-    assert leases_renew([held], {pipeline.pk: Progress(b'{"id": 99}', rows=99)}) == []
-    leases_release([held], {pipeline.pk: Progress(b'{"id": 99}', rows=99)})
-    leases_renew([(pipeline.pk, token(successor))], {pipeline.pk: Progress(b'{"id": 8}', rows=1, estimate=13)})
-    current = InputLease.objects.get(pk=pipeline.pk)
+    assert leases_renew([held], {held[1]: Progress(b'{"id": 99}', rows=99)}) == []
+    leases_release([held], {held[1]: Progress(b'{"id": 99}', rows=99)})
+    leases_renew([(pipeline.pk, token(successor))], {token(successor): Progress(b'{"id": 8}', rows=1, estimate=13)})
+    current = InputLease.objects.get(pipeline=pipeline)
     assert (current.breakpoint, current.rows, current.estimate) == ('{"id": 8}', 10, 22)
     assert current.token == successor.token
 
 
 def test_a_heartbeat_with_a_breakpoint_that_is_no_json_renews_the_others_only() -> None:
-    leases = {lease.pk: lease for lease in (batching() and batching() and claimed())}
-    first, second = leases
-    held = [(pk, token(lease)) for pk, lease in leases.items()]
-    progress = {first: Progress(b"{", rows=1), second: Progress(b"2", rows=2)}
-    assert [lease.pk for lease in leases_renew(held, progress)] == [second]
-    assert InputLease.objects.get(pk=first).breakpoint == ""
-    assert InputLease.objects.get(pk=second).breakpoint == "2"
+    first, second = batching() and batching() and claimed()
+    held = [(lease.pipeline_id, token(lease)) for lease in (first, second)]
+    progress = {token(first): Progress(b"{", rows=1), token(second): Progress(b"2", rows=2)}
+    assert leases_renew(held, progress) == [second]
+    assert InputLease.objects.get(pk=first.pk).breakpoint == ""
+    assert InputLease.objects.get(pk=second.pk).breakpoint == "2"
 
 
 def test_what_a_paused_reader_has_read_is_recorded_and_a_returned_lease_is_free() -> None:
@@ -198,8 +197,8 @@ def test_what_a_paused_reader_has_read_is_recorded_and_a_returned_lease_is_free(
     [lease] = claimed()
     held = (pipeline.pk, token(lease))
     pipeline_pause(pipeline=pipeline, actor=actor)
-    assert leases_renew([held], {pipeline.pk: Progress(b"3", rows=3)}) == []
-    leases_release([held], {pipeline.pk: Progress(b"4", rows=4)})
+    assert leases_renew([held], {held[1]: Progress(b"3", rows=3)}) == []
+    leases_release([held], {held[1]: Progress(b"4", rows=4)})
     assert claimed() == []
     pipeline_resume(pipeline=pipeline, actor=actor)
     [again] = claimed()
@@ -212,7 +211,7 @@ def test_a_batch_that_makes_progress_is_kept_for_longer_than_half_an_hour() -> N
     held = (pipeline.pk, token(lease))
     for rows in (1, 2, 3):
         passed("ends_at", pipeline, LONGEST_BATCH - timedelta(seconds=5))
-        [renewed] = leases_renew([held], {pipeline.pk: Progress(rows=rows)})
+        [renewed] = leases_renew([held], {held[1]: Progress(rows=rows)})
         assert renewed.locked_until is not None
         assert renewed.locked_until - timezone.now() > LOCK * 0.9
 
@@ -223,8 +222,8 @@ def test_a_failing_stream_says_since_when() -> None:
     held = (pipeline.pk, token(lease))
 
     def renewed(**progress: Any) -> InputLease:
-        leases_renew([held], {pipeline.pk: Progress(**progress)})
-        return InputLease.objects.get(pk=pipeline.pk)
+        leases_renew([held], {held[1]: Progress(**progress)})
+        return InputLease.objects.get(pipeline=pipeline)
 
     assert renewed(rows=3, estimate=5, failure="").estimate == 5
     since = renewed(rows=3, failure="No route.").failing_since
@@ -318,7 +317,7 @@ def every(pipeline: Pipeline, seconds: int) -> None:
 
 def waits(pipeline: Pipeline) -> timedelta:
     """How long it waits between the end of the last batch and the next one."""
-    lease = InputLease.objects.get(pk=pipeline.pk)
+    lease = InputLease.objects.get(pipeline=pipeline)
     assert lease.last_ended_at is not None
     return lease.visible_at - lease.last_ended_at
 
@@ -352,7 +351,7 @@ def test_a_changed_interval_leaves_the_reader_its_lease_and_what_it_has_read() -
     for pipeline, reading in ((batching(), Reading.BATCHING), (streaming(), Reading.STREAMING)):
         [lease] = claimed(reading)
         held = (pipeline.pk, token(lease))
-        leases_renew([held], {pipeline.pk: Progress(b"7", rows=7)})
+        leases_renew([held], {held[1]: Progress(b"7", rows=7)})
         every(pipeline, 3600)
         [renewed] = leases_renew([held])
         assert (renewed.breakpoint, renewed.rows, renewed.input["every_seconds"]) == ("7", 7, 3600)
@@ -371,25 +370,25 @@ def test_a_batch_that_ends_after_its_interval_was_changed_waits_for_the_new_one(
 def test_a_first_batch_is_not_put_off_by_a_longer_interval() -> None:
     pipeline = batching()
     every(pipeline, 86_400)
-    assert [lease.pk for lease in claimed()] == [pipeline.pk]
+    assert [lease.pipeline_id for lease in claimed()] == [pipeline.pk]
 
 
 def test_a_batch_that_failed_is_offered_once_the_data_plane_knows_that_its_connector_was_saved() -> None:
     failed, other, sound = batching(), batching(), batching()
     for lease in claimed():
-        failure = {"breakpoint": b"1"} if lease.pk == sound.pk else {"failure": "The password is wrong."}
-        batch_complete(pipeline_id=lease.pk, token=token(lease), **failure)  # type: ignore[arg-type]
-    before = {lease.pk: lease.visible_at for lease in InputLease.objects.all()}
+        failure = {"breakpoint": b"1"} if lease.pipeline_id == sound.pk else {"failure": "The password is wrong."}
+        batch_complete(pipeline_id=lease.pipeline_id, token=token(lease), **failure)  # type: ignore[arg-type]
+    before = {lease.pipeline_id: lease.visible_at for lease in InputLease.objects.all()}
     saved_at = timezone.now()
     for pipeline in (failed, sound):
         connector = pipeline.workspace.connectors.get(type="toy_lines")
         actor = factories.admin_of(pipeline.workspace)
         connector_update(connector=connector, actor=actor, name=connector.name, connection={"folder": "/elsewhere"})
-    after = {lease.pk: lease.visible_at for lease in InputLease.objects.all()}
+    after = {lease.pipeline_id: lease.visible_at for lease in InputLease.objects.all()}
     assert saved_at + HEARD_AFTER <= after[failed.pk] <= timezone.now() + HEARD_AFTER
     assert [after[pipeline.pk] == before[pipeline.pk] for pipeline in (other, sound)] == [True, True]
     passed("visible_at", failed, HEARD_AFTER)
-    assert [lease.pk for lease in claimed()] == [failed.pk]
+    assert [lease.pipeline_id for lease in claimed()] == [failed.pk]
 
 
 def test_a_batch_that_failed_is_tried_again_soon_however_long_its_interval_is() -> None:
@@ -399,7 +398,7 @@ def test_a_batch_that_failed_is_tried_again_soon_however_long_its_interval_is() 
         [lease] = claimed()
         before = timezone.now()
         batch_complete(pipeline_id=pipeline.pk, token=token(lease), failure="The table is gone.")
-        failed = InputLease.objects.get(pk=pipeline.pk)
+        failed = InputLease.objects.get(pipeline=pipeline)
         assert before + retried_after <= failed.visible_at <= timezone.now() + retried_after
         passed("visible_at", pipeline, retried_after)
         [lease] = claimed()
@@ -411,11 +410,11 @@ def test_a_shorter_interval_shortens_the_wait_after_a_failure_and_a_longer_one_d
     pipeline = batching()
     [lease] = claimed()
     batch_complete(pipeline_id=pipeline.pk, token=token(lease), failure="The table is gone.")
-    retried_at = InputLease.objects.get(pk=pipeline.pk).visible_at
+    retried_at = InputLease.objects.get(pipeline=pipeline).visible_at
     every(pipeline, 86_400)
-    assert InputLease.objects.get(pk=pipeline.pk).visible_at == retried_at
+    assert InputLease.objects.get(pipeline=pipeline).visible_at == retried_at
     every(pipeline, 2)
-    failed = InputLease.objects.get(pk=pipeline.pk)
+    failed = InputLease.objects.get(pipeline=pipeline)
     assert failed.visible_at <= timezone.now() + timedelta(seconds=2)
     assert failed.failure == "The table is gone."
 
@@ -424,11 +423,11 @@ def test_a_lease_of_a_release_without_intervals_is_read_every_half_minute_and_ke
     pipeline = batching()
     [lease] = claimed()
     stored = {name: value for name, value in lease.input.items() if name != "every_seconds"}
-    InputLease.objects.filter(pk=pipeline.pk).update(input=stored)
+    InputLease.objects.filter(pipeline=pipeline).update(input=stored)
     actor = factories.admin_of(pipeline.workspace)
     pipeline_resume(pipeline=pipeline_pause(pipeline=pipeline, actor=actor), actor=actor)
     assert leases_renew([(pipeline.pk, token(lease))]) == [lease]
-    InputLease.objects.filter(pk=pipeline.pk).update(input=stored)
+    InputLease.objects.filter(pipeline=pipeline).update(input=stored)
     batch_complete(pipeline_id=pipeline.pk, token=token(lease), breakpoint=b"1")
     assert waits(pipeline) == EVERY
 
@@ -474,9 +473,9 @@ def test_what_starts_anew_is_said_before_it_is_published_and_recorded_after() ->
     number = saved(pipeline, options={"file": "customers", "at_a_time": 7})
     cause = {"path": "input.options.file", "title": "File"}
     assert input_change(pipeline, number).json() == GOES_ON | {"starts_anew": True, "causes": [cause]}
-    assert InputLease.objects.get(pk=pipeline.pk).breakpoint == "1"
+    assert InputLease.objects.get(pipeline=pipeline).breakpoint == "1"
     republished(pipeline)
-    assert InputLease.objects.get(pk=pipeline.pk).breakpoint == ""
+    assert InputLease.objects.get(pipeline=pipeline).breakpoint == ""
     entry = AuditEntry.objects.get(action="pipeline.read_anew")
     assert (entry.object_id, entry.actor) == (str(pipeline.pk), "Headrace")
     assert entry.changes == [
@@ -516,7 +515,7 @@ def test_a_stream_whose_source_keeps_the_position_starts_anew_in_batches_once_so
     republished(pipeline, input=source_of(pipeline) | {"mode": "stream"})
     assert not input_change(pipeline, saved(pipeline, mode="batch")).json()["starts_anew"]
     [lease] = claimed(Reading.STREAMING)
-    leases_renew([(pipeline.pk, token(lease))], {pipeline.pk: Progress(rows=2)})
+    leases_renew([(pipeline.pk, token(lease))], {token(lease): Progress(rows=2)})
     assert input_change(pipeline, saved(pipeline, mode="batch")).json()["starts_anew"]
 
 
@@ -606,10 +605,10 @@ def test_readers_that_ask_at_the_same_time_share_out_what_there_is() -> None:
             connections.close_all()
 
     with ThreadPoolExecutor(8) as readers:
-        leased = [lease.pk for leases in readers.map(ask, range(8)) for lease in leases]
+        leased = [lease.pipeline_id for leases in readers.map(ask, range(8)) for lease in leases]
     assert len(leased) == len(set(leased))
     # A reader that skips locked rows may receive fewer leases; the next claim returns the rest.
-    leased += [lease.pk for lease in claimed(limit=100)]
+    leased += [lease.pipeline_id for lease in claimed(limit=100)]
     assert sorted(leased) == sorted(pipelines)
 
 

@@ -132,7 +132,7 @@ def claimed() -> InputLease:
 
 def completed(lease: InputLease, failure: str = "", rows: int = 0) -> None:
     assert lease.token is not None
-    batch_complete(pipeline_id=lease.pk, token=lease.token, breakpoint=b"9", failure=failure, rows=rows)
+    batch_complete(pipeline_id=lease.pipeline_id, token=lease.token, breakpoint=b"9", failure=failure, rows=rows)
 
 
 def test_it_waits_for_what_an_input_may_read_again(advance: Callable[[], bool], leased: InputLease) -> None:
@@ -170,7 +170,7 @@ def test_a_stream_whose_reader_is_alive_holds_nothing_up(leased: InputLease) -> 
     reads = UnrecordedReads()
     assert leased.token is not None
     for remain in (True, False):
-        leases_renew([(leased.pk, leased.token)])
+        leases_renew([(leased.pipeline_id, leased.token)])
         assert reads.remain() is remain
 
 

@@ -27,6 +27,11 @@ class InputChangeSerializer(serializers.Serializer):
     )
 
 
+class PartsSerializer(serializers.Serializer):
+    left = serializers.IntegerField(help_text="How many are not read to their ends.")
+    total = serializers.IntegerField()
+
+
 class InputStateSerializer(serializers.Serializer):
     """How the input of the published version is read."""
 
@@ -43,7 +48,7 @@ class InputStateSerializer(serializers.Serializer):
     began_at = serializers.DateTimeField(
         allow_null=True, help_text="When the batch began, or since when the stream is read."
     )
-    rows = serializers.IntegerField(help_text="Rows read since then, also by readers that were interrupted.")
+    rows = serializers.IntegerField(help_text="Rows read since then by all readers, also those that were interrupted.")
     estimate = serializers.IntegerField(
         allow_null=True,
         help_text="About how many rows the batch has, or wait in the stream; null when that is not known.",
@@ -55,3 +60,6 @@ class InputStateSerializer(serializers.Serializer):
     )
     failure = serializers.CharField(help_text="Why the input cannot be read at the moment; empty when it can.")
     failing_since = serializers.DateTimeField(allow_null=True)
+    parts = PartsSerializer(
+        allow_null=True, help_text="Of a batch that several readers read in parts; null when it is read in one piece."
+    )
