@@ -66,6 +66,7 @@ class InputTask:
         self._slot = slot
         self._holder = f"{socket.gethostname()}/{stage.name}-{slot}"
         self._readers: dict[str, tuple[InputReader, asyncio.Task[None]]] = {}
+        """By the tokens of their leases: several parts of an input may be read here."""
         self._stopping: set[asyncio.Task[None]] = set()
         """Readers that have lost their leases may take a while to end."""
         self._claimed = self._renewed = time.monotonic()
@@ -151,11 +152,11 @@ class InputTask:
             except LeasesUnavailableError as error:
                 log.warning("Leases cannot be renewed at the moment: %s", error)
                 continue
-            renewed = {lease.pipeline_id: lease for lease in leases}
+            renewed = {lease.token: lease for lease in leases}
             lost = []
             for reader, progress in held:
-                lease = renewed.get(reader.lease.pipeline_id)
-                reading = self._readers.get(reader.lease.pipeline_id)
+                lease = renewed.get(reader.lease.token)
+                reading = self._readers.get(reader.lease.token)
                 if reading is None or reading[0] is not reader:
                     continue  # the reader has ended meanwhile
                 if lease is None:
@@ -194,18 +195,18 @@ class InputTask:
             await reader.run()
 
         task = asyncio.create_task(read())
-        self._readers[lease.pipeline_id] = (reader, task)
+        self._readers[lease.token] = (reader, task)
 
         def forget(_: asyncio.Task[None]) -> None:
-            reading = self._readers.get(lease.pipeline_id)
+            reading = self._readers.get(lease.token)
             if reading is not None and reading[1] is task:
-                del self._readers[lease.pipeline_id]
+                del self._readers[lease.token]
 
         task.add_done_callback(forget)
 
     def _restart(self, lease: InputLease) -> None:
         """Restarts the reader with the present configuration."""
-        former = self._readers[lease.pipeline_id]
+        former = self._readers[lease.token]
         former[1].cancel()
         self._start(lease, after=former)
 

@@ -1,4 +1,4 @@
-"""The reader of one leased input: produces its messages, and knows how far it has come.
+"""The reader of one leased input, or of a part of it: produces its messages, and knows how far it has come.
 
 A breakpoint counts as reached once Kafka has acknowledged everything before it.
 """
@@ -7,8 +7,9 @@ import asyncio
 import contextlib
 import functools
 import logging
+import math
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -20,6 +21,7 @@ from backend.domain.capabilities import (
     Batch,
     DeliveryError,
     InputRecord,
+    Part,
     ReadBatch,
     Reading,
     ReadStream,
@@ -45,6 +47,8 @@ _OPEN_SECONDS = 60.0
 _REOPEN_SECONDS = 5.0
 _SILENT_SECONDS = 25 * 60.0
 """A batch that returns nothing for this long has failed. The manager takes the lease five minutes later."""
+_TURN_SECONDS = 600.0
+"""After this time, the reader of a part leaves it to another reader, once other inputs have had their turn."""
 _WORKING_SECONDS = 30.0
 """A stream that failed is considered to work again once it has been open for this long, or has returned something."""
 _CLOSE_SECONDS = 15.0
@@ -70,7 +74,7 @@ class ReaderServices:
 
 
 class InputReader:
-    """Reads an input to the end of a batch or, if it is a stream, until it is cancelled."""
+    """Reads an input to the end of a batch, or of a part of it, or, if it is a stream, until it is cancelled."""
 
     def __init__(self, lease: InputLease, reading: Reading, services: ReaderServices) -> None:
         self.lease = lease
@@ -123,25 +127,39 @@ class InputReader:
             await self._runtime()
 
     async def _read_batch(self) -> None:
-        """Reads from the breakpoint to the input's end. A failure is recorded with the lease; the batch is retried."""
+        """Reads from the breakpoint to the end of the input or the part, or divides the input into parts for others to
+        read. A failure is recorded with the lease; the batch is retried."""
+        breakpoint, is_part = self.lease.breakpoint, self.lease.ends_at is not None
+        parts: Sequence[Part] = ()
+        ended = True
         try:
-            breakpoint = self.lease.breakpoint
             async with self._opened() as (reader, maker):
                 assert isinstance(reader, ReadBatch)
-                await self._estimate(reader, breakpoint)
-                await self._produce_all(maker, reader.read(breakpoint))
+                if not is_part:
+                    await self._estimate(reader, breakpoint)
+                    parts = await reader.plan(breakpoint)
+                if not parts:
+                    until = time.monotonic() + _TURN_SECONDS if is_part else math.inf
+                    ended = await self._produce_all(maker, reader.read(breakpoint), until)
         except Exception as error:
             self._update(failure=self._failure(error))
+            parts, ended = (), True
         else:
             self._update(failure="")
-        await self._complete()
+        leases = self._services.leases
+        if parts:
+            await self._told(lambda: leases.split(self.lease, self._progress, parts))
+        elif ended:
+            await self._told(lambda: leases.complete(self.lease, self._progress))
+        else:
+            await self._told(lambda: leases.release([(self.lease, self._progress)]))
 
-    async def _complete(self) -> None:
+    async def _told(self, call: Callable[[], Awaitable[None]]) -> None:
         """Until the manager knows; the lease is renewed meanwhile. Raises LeaseLostError."""
         while True:
             try:
                 async with self._services.calls:
-                    await self._services.leases.complete(self.lease, self._progress)
+                    await call()
                 return
             except LeasesUnavailableError as error:
                 log.warning("The end of a batch of pipeline %s is not recorded yet: %s", self.lease.pipeline_id, error)
@@ -192,6 +210,8 @@ class InputReader:
         runtime = await self._runtime()
         use, connector = self._bound = _binding(runtime)
         reader = use.bind(connector)
+        if isinstance(reader, ReadBatch):
+            reader.ends_at = self.lease.ends_at
         if isinstance(reader, ReadStream) and reader.keeps_position:
             self._keeps_breakpoints = True
             reached = self._progress.breakpoint
@@ -215,8 +235,9 @@ class InputReader:
         async with self._services.calls:
             return await self._services.config.runtime(self.lease.pipeline_id, self.lease.version)
 
-    async def _produce_all(self, maker: MessageMaker, batches: AsyncIterator[Batch]) -> None:
-        """The next batch is read and sent while Kafka acknowledges the last one. Raises KafkaException."""
+    async def _produce_all(self, maker: MessageMaker, batches: AsyncIterator[Batch], until: float) -> bool:
+        """Whether that was all; it stops at that time of the monotonic clock. The next batch is read and sent while
+        Kafka acknowledges the last one. Raises KafkaException."""
         last: asyncio.Task[None] | None = None
         try:
             while (batch := await _next(batches)) is not None:
@@ -224,8 +245,11 @@ class InputReader:
                 if last is not None:
                     await last
                 last = asyncio.create_task(self._acknowledged(sent, batch))
+                if time.monotonic() > until:
+                    break
             if last is not None:
                 await last
+            return batch is None
         except Exception:
             if last is not None:  # what Kafka has need not be read again
                 await asyncio.wait([last])
