@@ -31,7 +31,7 @@ class WholeTable(StrictModel):
 
 
 class WholeTableInParts(WholeTable):
-    """Reads all rows, once or again and again; of a large table, several readers do so at the same time."""
+    """Reads all rows, once or again and again."""
 
     model_config = ConfigDict(title="Whole table")
 

@@ -15,7 +15,7 @@ from backend.connectors.parts.database import SqlConnection
 from backend.connectors.parts.rows.options import PartedSqlInputOptions
 from backend.connectors.sql.read import SqlReadBatch
 from backend.domain import json as exact
-from backend.domain.capabilities import Batch, InputRecord
+from backend.domain.capabilities import Batch, InputRecord, Part
 from tests import infra, mariadb
 from tests.infra import DATABASE_URL, PASSWORD, POSTGRESQL_PORT
 from tests.mariadb import MARIADB_PORT
@@ -103,10 +103,16 @@ async def pipe(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, flows
 
 
 async def read(
-    connection: dict[str, Any], options: dict[str, Any], breakpoint: Any = None, *, batches: int | None = None
+    connection: dict[str, Any],
+    options: dict[str, Any],
+    breakpoint: Any = None,
+    *,
+    ends_at: Any = None,
+    batches: int | None = None,
 ) -> tuple[list[InputRecord], Any]:
     """Reads to the end or, as a reader that is killed, a number of batches; the records and the breakpoint."""
     reader = SqlReadBatch(SqlConnection.model_validate(connection), PartedSqlInputOptions.model_validate(options))
+    reader.ends_at = json.loads(json.dumps(ends_at))
     records: list[InputRecord] = []
     left = batches
     try:
@@ -131,6 +137,15 @@ async def estimate(connection: dict[str, Any], options: dict[str, Any], breakpoi
         estimated = await reader.estimate(json.loads(json.dumps(breakpoint)))
         assert estimated is not None
         return estimated
+    finally:
+        await reader.close()
+
+
+async def plan(connection: dict[str, Any], options: dict[str, Any], breakpoint: Any = None) -> list[Part]:
+    reader = SqlReadBatch(SqlConnection.model_validate(connection), PartedSqlInputOptions.model_validate(options))
+    try:
+        await reader.open()
+        return list(await reader.plan(json.loads(json.dumps(breakpoint))))
     finally:
         await reader.close()
 

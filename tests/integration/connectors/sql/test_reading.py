@@ -12,7 +12,7 @@ import pytest
 from backend.domain import json as exact
 from backend.domain.capabilities import DeliveryError, InputRecord
 from tests.infra import DATABASE_URL
-from tests.integration.connectors.sql.databases import Database, Mariadb, Postgresql, estimate, numbers, read
+from tests.integration.connectors.sql.databases import Database, Mariadb, Postgresql, estimate, numbers, plan, read
 from tests.integration.connectors.suites import ReadBatchSuite, Source
 
 
@@ -185,6 +185,68 @@ class _Inputs(Database):
         query = options | {"source": {"type": "query", "query": f"SELECT * FROM {table} WHERE text LIKE '%x%'"}}
         assert await estimate(self.connection(), query) > 0
 
+    async def test_a_large_table_is_divided_into_parts_that_are_together_the_whole(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("backend.connectors.parts.rows.reader._LARGE_TABLE_ROWS", 1000)
+        table = self.filled(2000)
+        options = self.source(table, {"type": "bulk", "readers": 5}, batch_rows=100)
+        whole, end = await read(self.connection(), options)
+        parts = await plan(self.connection(), options)
+        assert len(parts) == 5
+        assert [part.begins_at.get("after") for part in parts[1:]] == [part.ends_at["until"] for part in parts[:-1]]
+        records = []
+        for begins_at, ends_at in parts:
+            killed, breakpoint = await read(self.connection(), options, begins_at, ends_at=ends_at, batches=1)
+            rest, breakpoint = await read(self.connection(), options, breakpoint, ends_at=ends_at)
+            assert len(killed) == 100
+            assert 200 < len(killed) + len(rest) < 800
+            assert breakpoint.keys() == end.keys()
+            assert await read(self.connection(), options, breakpoint, ends_at=ends_at) == ([], breakpoint)
+            records += [*killed, *rest]
+        assert [record.identity for record in records] == [record.identity for record in whole]
+        repeated = self.source(table, {"type": "bulk", "readers": 2, "repeat_minutes": 1})
+        first, _ = await plan(self.connection(), repeated, end | {"finished": 0})
+        assert first.begins_at == {"run": 2}
+        assert await plan(self.connection(), repeated, end) == []
+
+    def filled(self, rows: int) -> str:
+        """A table with so many rows, of which statistics are known."""
+        table = self.table()
+        for start in range(0, rows, 500):
+            values = ", ".join(f"({number}, 'x')" for number in range(start, start + 500))
+            self.run(f"INSERT INTO {table} (id, text) VALUES {values}")
+        self.run(f"ANALYZE {'TABLE ' if self.dialect == 'mysql' else ''}{table}")
+        return table
+
+    async def test_what_is_not_large_or_not_one_table_is_read_in_one_piece(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        table, bulk = self.filled(2000), {"type": "bulk"}
+        assert await plan(self.connection(), self.source(table, bulk)) == []
+        monkeypatch.setattr("backend.connectors.parts.rows.reader._LARGE_TABLE_ROWS", 1000)
+        assert len(await plan(self.connection(), self.source(table, bulk))) == 4
+        begun = {"run": 1, "after": ["7"]}
+        assert await plan(self.connection(), self.source(table, bulk), begun) == []
+        assert await plan(self.connection(), self.source(table, bulk), {"run": 1, "finished": 7}) == []
+        self.run(f"CREATE VIEW v_{table} AS SELECT * FROM {table}")
+        for source in (
+            self.source(table, bulk | {"readers": 1}),
+            self.source(table, {"type": "incrementing", "column": "id"}),
+            self.several([table], bulk),
+            self.source(f"v_{table}", bulk),
+            self.source(table, bulk) | {"source": {"type": "query", "query": f"SELECT * FROM {table}"}, "key": ["id"]},
+        ):
+            assert await plan(self.connection(), source) == []
+
+    async def test_a_table_that_the_database_does_not_divide_in_time_is_an_error(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("backend.connectors.parts.rows.reader._PLAN_SECONDS", 0.0)
+        with pytest.raises(DeliveryError, match="One reader does not ask for that") as failed:
+            await plan(self.connection(), self.source(self.filled(500), {"type": "bulk"}))
+        assert (failed.value.reason, failed.value.retryable) == ("timeout", True)
+
     async def test_a_query_cannot_write(self) -> None:
         table = self.table()
         query = f"SELECT 1 AS id) AS r; DELETE FROM {table}; SELECT (1"
@@ -244,6 +306,45 @@ class TestPostgresqlInput(Postgresql, _Inputs):
         assert numbers(records) == [1, 2, 3]
         assert (await read(self.connection(), options, breakpoint))[0] == []
 
+    async def test_parts_have_as_many_rows_however_keys_are_distributed(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("backend.connectors.parts.rows.reader._LARGE_TABLE_ROWS", 1000)
+        table = self.table('"100%" text, number bigint, id bigint, PRIMARY KEY ("100%", number)')
+        self.run(
+            f"INSERT INTO {table} SELECT CASE WHEN n < 8000 THEN 'a' ELSE 'é' || n END, power(n, 3), n "
+            "FROM generate_series(1, 10000) AS n"
+        )
+        self.run(f"ANALYZE {table}")
+        options = self.source(table, {"type": "bulk", "readers": 16}, batch_rows=10_000)
+        read_in_parts = [
+            await read(self.connection(), options, begins_at, ends_at=ends_at)
+            for begins_at, ends_at in await plan(self.connection(), options)
+        ]
+        sizes = [len(records) for records, _ in read_in_parts]
+        assert len(sizes) == 16
+        assert all(300 < size < 1200 for size in sizes)
+        assert sorted(number for records, _ in read_in_parts for number in numbers(records)) == list(range(1, 10_001))
+
+    async def test_a_statement_that_divides_a_table_ends_with_its_time(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("backend.connectors.parts.rows.reader._LARGE_TABLE_ROWS", 1000)
+        table = self.filled(2000)
+        monkeypatch.setattr("backend.connectors.parts.rows.reader._PLAN_SECONDS", 0.5)
+        with psycopg.connect(DATABASE_URL) as locking:
+            locking.execute(f"LOCK TABLE {table}")
+            with pytest.raises(DeliveryError, match=r"within 0\.5 s"):
+                await plan(self.connection(), self.source(table, {"type": "bulk"}))
+            waiting = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE %s"
+            assert self.run(waiting, f"%{table}%") == [(0,)]
+
 
 class TestMariadbInput(Mariadb, _Inputs):
     """The same, on MariaDB."""
+
+    async def test_only_keys_of_one_whole_number_are_divided(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("backend.connectors.parts.rows.reader._LARGE_TABLE_ROWS", 0)
+        for columns in ("id varchar(9) PRIMARY KEY", "id int, number int, PRIMARY KEY (id, number)"):
+            table = self.table(columns)
+            self.run(
+                f"INSERT INTO {table} (id) VALUES (1)" if "varchar" in columns else f"INSERT INTO {table} VALUES (1, 2)"
+            )
+            assert await plan(self.connection(), self.source(table, {"type": "bulk"})) == []
+        assert await plan(self.connection(), self.source(self.table(), {"type": "bulk"})) == []
