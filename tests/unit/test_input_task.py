@@ -10,7 +10,7 @@ import pytest
 
 from backend.domain import limits, routing
 from backend.domain import message as names
-from backend.domain.capabilities import DeliveryError, ReadBatch, Reading, ReadStream
+from backend.domain.capabilities import DeliveryError, Part, ReadBatch, Reading, ReadStream
 from backend.domain.connector import RuntimeConnector, connectors
 from backend.domain.inputs.connector import ConnectorInput
 from backend.domain.pipeline import PipelineConfig, PipelineSnapshot
@@ -40,6 +40,8 @@ class Manager:
         snapshot = PipelineSnapshot(id=uuid4(), workspace_id=uuid4(), version=1, accepting=True, config=config)
         self._runtime = RuntimePipeline.of(snapshot, {use.connector: connector})
         self.completed: list[Progress] = []
+        self.released: list[Progress] = []
+        self.split_into: list[tuple[Progress, list[Part]]] = []
 
     async def runtime(self, *_: Any) -> RuntimePipeline:
         return self._runtime
@@ -54,6 +56,12 @@ class Manager:
 
     async def complete(self, _: InputLease, progress: Progress) -> None:
         self.completed.append(progress)
+
+    async def split(self, _: InputLease, progress: Progress, parts: Sequence[Part]) -> None:
+        self.split_into.append((progress, list(parts)))
+
+    async def release(self, held: Sequence[tuple[InputLease, Progress]]) -> None:
+        self.released += [progress for _, progress in held]
 
 
 class Kafka:
@@ -72,7 +80,9 @@ class Kafka:
         return acknowledged
 
 
-def reader_of(manager: Manager, reading: Reading, kafka: Kafka | None = None) -> InputReader:
+def reader_of(
+    manager: Manager, reading: Reading, kafka: Kafka | None = None, breakpoint: Any = None, ends_at: Any = None
+) -> InputReader:
     """A reader that reaches no Redis, and no other Kafka."""
     services = ReaderServices(
         stage=INPUT_BATCHING,
@@ -82,7 +92,7 @@ def reader_of(manager: Manager, reading: Reading, kafka: Kafka | None = None) ->
         recorder=Recorder("redis://nobody.invalid"),
         calls=asyncio.Semaphore(),
     )
-    return InputReader(InputLease("p", 1, "token", None), reading, services)
+    return InputReader(InputLease("p", 1, "token", breakpoint, ends_at), reading, services)
 
 
 class Door:
@@ -253,3 +263,62 @@ async def test_a_row_that_does_not_fit_its_columns_is_set_aside_and_reading_goes
     assert headers[names.DEAD_ERROR] == (
         b"File orders.csv, line 3: the value of column 'id' is not of the type integer."
     )
+
+
+def planned(monkeypatch: pytest.MonkeyPatch, parts: Sequence[Part]) -> None:
+    """Has the reader of lines plan these parts."""
+
+    async def plan(_: Any, breakpoint: Any) -> Sequence[Part]:
+        return parts
+
+    capability = connectors.get("toy_lines").capability(ReadBatch)
+    assert capability is not None
+    monkeypatch.setattr(capability, "plan", plan)
+
+
+@pytest.fixture
+def lines(tmp_path: Path) -> Manager:
+    """Ten lines, two at a time."""
+    (tmp_path / "orders").write_text("".join(f'{{"n": {number}}}\n' for number in range(10)))
+    connector = RuntimeConnector(type="toy_lines", connection={"folder": str(tmp_path)})
+    return Manager(connector, file="orders", at_a_time=2)
+
+
+async def test_a_batch_that_is_planned_in_parts_is_split_and_not_read(
+    lines: Manager, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parts = [Part(0, 4), Part(4, 10)]
+    planned(monkeypatch, parts)
+    kafka = Kafka()
+    await reader_of(lines, Reading.BATCHING, kafka).run()
+    [(progress, split)] = lines.split_into
+    assert (split, progress.rows, progress.failure, kafka.records) == (parts, 0, "", [])
+    assert (lines.completed, lines.released) == ([], [])
+
+
+async def test_a_part_is_left_after_its_turn_and_is_not_split_again(
+    lines: Manager, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    planned(monkeypatch, [Part(0, 4), Part(4, 10)])
+    await reader_of(lines, Reading.BATCHING, breakpoint=4, ends_at=10).run()
+    [progress] = lines.completed
+    assert (progress.breakpoint, progress.rows) == (b"10", 6)
+    monkeypatch.setattr(input_reader, "_TURN_SECONDS", -1.0)
+    kafka = Kafka()
+    await reader_of(lines, Reading.BATCHING, kafka, breakpoint=4, ends_at=10).run()
+    [left] = lines.released
+    assert (left.breakpoint, left.rows, left.failure, len(kafka.records)) == (b"6", 2, "", 2)
+    assert (len(lines.completed), lines.split_into) == (1, [])
+
+
+async def test_a_plan_that_fails_is_a_failure_of_the_batch(lines: Manager, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def plan(_: Any, breakpoint: Any) -> Sequence[Part]:
+        raise DeliveryError("timeout", "The database did not say.", retryable=True)
+
+    capability = connectors.get("toy_lines").capability(ReadBatch)
+    assert capability is not None
+    monkeypatch.setattr(capability, "plan", plan)
+    await reader_of(lines, Reading.BATCHING).run()
+    [progress] = lines.completed
+    assert (progress.failure, progress.rows) == ("The database did not say.", 0)
+    assert lines.split_into == []

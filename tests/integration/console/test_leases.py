@@ -23,6 +23,7 @@ from backend.apps.manager.leases import (
     RETRY_AFTER,
     Progress,
     batch_complete,
+    batch_split,
     leases_claim,
     leases_release,
     leases_renew,
@@ -612,6 +613,216 @@ def test_readers_that_ask_at_the_same_time_share_out_what_there_is() -> None:
     assert sorted(leased) == sorted(pipelines)
 
 
+# -- Parts ---------------------------------------------------------------------
+
+
+def split(pipeline: Pipeline, *ends: int) -> None:
+    """Splits the batch that is offered into parts that end there."""
+    lease = whole(pipeline)
+    begins = [0, *ends[:-1]]
+    parts = [(b"%d" % begin, b"%d" % end) for begin, end in zip(begins, ends, strict=True)]
+    estimate = Progress(estimate=ends[-1], failure="")
+    batch_split(pipeline_id=pipeline.pk, token=token(lease), parts=parts, progress=estimate)
+
+
+def whole(pipeline: Pipeline) -> InputLease:
+    """The lease of the whole, claimed; those of other pipelines are returned."""
+    for lease in claimed():
+        if lease.pipeline_id == pipeline.pk:
+            found = lease
+        else:
+            leases_release([(lease.pipeline_id, token(lease))], {})
+    return found
+
+
+def part_of(pipeline: Pipeline) -> InputLease:
+    """The next part that is offered of that pipeline's batch."""
+    [lease] = [lease for lease in claimed() if lease.pipeline_id == pipeline.pk]
+    return lease
+
+
+def ended(lease: InputLease, breakpoint: bytes, rows: int = 0) -> None:
+    batch_complete(pipeline_id=lease.pipeline_id, token=token(lease), breakpoint=breakpoint, rows=rows)
+
+
+def input_state(pipeline: Pipeline) -> dict[str, Any]:
+    """As the API tells it."""
+    client = APIClient()
+    client.force_login(factories.admin_of(pipeline.workspace))
+    return dict(client.get(f"/api/v1/pipelines/{pipeline.pk}/input-state/").json())
+
+
+def test_a_batch_that_is_split_has_a_reader_for_each_part_and_ends_with_the_last_one() -> None:
+    pipeline = batching()
+    split(pipeline, 10, 20, 30)
+    parts = [part_of(pipeline) for _ in range(3)]
+    assert claimed() == []
+    assert [(part.part, part.breakpoint, part.part_end) for part in parts] == [
+        (1, "0", "10"),
+        (2, "10", "20"),
+        (3, "20", "30"),
+    ]
+    assert len({part.token for part in parts}) == 3
+    first, second, third = parts
+    held = [(pipeline.pk, token(part)) for part in parts]
+    progress = {token(first): Progress(b"4", rows=4), token(third): Progress(b"22", rows=2, failure="No route.")}
+    assert leases_renew(held, progress) == parts
+    shown = input_state(pipeline)
+    assert (shown["state"], shown["rows"], shown["estimate"], shown["failure"]) == ("failing", 6, 30, "No route.")
+    assert (shown["parts"], shown["breakpoint"], shown["next_at"]) == ({"left": 3, "total": 3}, "0", None)
+    ended(second, b"20", rows=10)
+    ended(third, b"30", rows=10)
+    shown = input_state(pipeline)
+    assert (shown["state"], shown["rows"], shown["parts"]) == ("reading", 24, {"left": 1, "total": 3})
+    assert shown["last_batch"] is None
+    ended(first, b"31", rows=11)
+    shown = input_state(pipeline)
+    assert (shown["state"], shown["rows"], shown["parts"], shown["breakpoint"]) == ("idle", 0, None, "31")
+    assert (shown["last_batch"]["rows"], shown["estimate"], shown["failure"]) == (31, None, "")
+    assert waits(pipeline) == EVERY
+    passed("visible_at", pipeline, EVERY)
+    [again] = claimed()
+    assert (again.part, again.breakpoint) == (0, "31")
+
+
+def test_the_lease_of_a_batch_that_is_split_is_stale() -> None:
+    pipeline = batching()
+    lease = whole(pipeline)
+    parts = [(b"0", b"10"), (b"10", b"20")]
+    batch_split(pipeline_id=pipeline.pk, token=token(lease), parts=parts)
+    assert leases_renew([(pipeline.pk, token(lease))]) == []
+    with pytest.raises(ConflictError):
+        ended(lease, b"20")
+    with pytest.raises(ConflictError):
+        batch_split(pipeline_id=pipeline.pk, token=token(lease), parts=parts)
+    assert InputLease.objects.filter(pipeline=pipeline).count() == 3
+
+
+def test_only_a_whole_batch_is_split_and_by_whoever_holds_it() -> None:
+    pipeline, other = batching(), batching()
+    parts = [(b"0", b"10"), (b"10", b"20")]
+    first, second = claimed()
+    for stranger in ((pipeline.pk, token(second)), (other.pk, token(first)), (pipeline.pk, uuid4())):
+        with pytest.raises(ConflictError):
+            batch_split(pipeline_id=stranger[0], token=stranger[1], parts=parts)
+        assert leases_renew([stranger]) == []
+    for nonsense in ([], parts[:1], parts * 501):
+        with pytest.raises(ConflictError):
+            batch_split(pipeline_id=pipeline.pk, token=token(first), parts=nonsense)
+    with pytest.raises(InvalidJsonError):
+        batch_split(pipeline_id=pipeline.pk, token=token(first), parts=[(b"0", b"1"), (b"1", b"{")])
+    assert leases_renew([(pipeline.pk, token(first))]) == [first]
+    passed("locked_until", pipeline, LOCK)
+    with pytest.raises(ConflictError):
+        batch_split(pipeline_id=pipeline.pk, token=token(first), parts=parts)
+    split(pipeline, 10, 20)
+    part = part_of(pipeline)
+    with pytest.raises(ConflictError):
+        batch_split(pipeline_id=pipeline.pk, token=token(part), parts=parts)
+    stream = streaming()
+    [lease] = claimed(Reading.STREAMING)
+    with pytest.raises(ConflictError):
+        batch_split(pipeline_id=stream.pk, token=token(lease), parts=parts)
+    assert InputLease.objects.filter(part__gt=0).count() == 2
+
+
+def test_a_part_that_fails_or_whose_reader_dies_goes_on_from_where_it_was() -> None:
+    pipeline = batching()
+    split(pipeline, 10, 20)
+    first, second = part_of(pipeline), part_of(pipeline)
+    text = "The table is gone."
+    batch_complete(pipeline_id=pipeline.pk, token=token(first), breakpoint=b"3", failure=text, rows=3)
+    assert input_state(pipeline)["failure"] == text
+    leases_renew([(pipeline.pk, token(second))], {token(second): Progress(b"14", rows=4)})
+    InputLease.objects.filter(pipeline=pipeline).update(visible_at=timezone.now(), locked_until=timezone.now())
+    again, once_more = part_of(pipeline), part_of(pipeline)
+    assert [(one.part, one.breakpoint, one.rows) for one in (again, once_more)] == [(1, "3", 3), (2, "14", 4)]
+    with pytest.raises(ConflictError):
+        ended(second, b"20", rows=10)
+    ended(again, b"10", rows=7)
+    ended(once_more, b"20", rows=6)
+    assert InputLease.objects.get(pipeline=pipeline).last_rows == 20
+
+
+def test_a_paused_pipeline_stops_all_parts_and_they_go_on_in_the_middle() -> None:
+    pipeline = batching()
+    actor = factories.admin_of(pipeline.workspace)
+    split(pipeline, 10, 20, 30)
+    held = [(pipeline.pk, token(part_of(pipeline))) for _ in range(2)]
+    pipeline_pause(pipeline=pipeline, actor=actor)
+    progress = {one: Progress(b"%d" % position, rows=2) for (_, one), position in zip(held, (2, 12), strict=True)}
+    assert leases_renew(held, progress) == []
+    leases_release(held, progress)
+    assert claimed() == []
+    shown = input_state(pipeline)
+    assert (shown["state"], shown["rows"], shown["parts"]) == ("paused", 4, {"left": 3, "total": 3})
+    pipeline_resume(pipeline=pipeline, actor=actor)
+    resumed = {lease.part: lease.breakpoint for lease in (part_of(pipeline) for _ in range(3))}
+    assert resumed == {1: "2", 2: "12", 3: "20"}
+
+
+def test_a_changed_input_takes_the_leases_of_parts_and_only_another_source_the_parts() -> None:
+    pipeline = batching()
+    split(pipeline, 10, 20)
+    first, second = part_of(pipeline), part_of(pipeline)
+    leases_renew([(pipeline.pk, token(first))], {token(first): Progress(b"4", rows=4)})
+    every(pipeline, 60)
+    ended(second, b"20", rows=10)
+    number = saved(pipeline, options={"file": "orders", "at_a_time": 7})
+    assert input_change(pipeline, number).json() == GOES_ON
+    republished(pipeline)
+    assert leases_renew([(pipeline.pk, token(first))]) == []
+    again = part_of(pipeline)
+    assert (again.breakpoint, again.part_end, again.input["options"]["at_a_time"]) == ("4", "10", 7)
+    assert input_state(pipeline)["rows"] == 14
+    number = saved(pipeline, options={"file": "customers"})
+    assert input_change(pipeline, number).json()["starts_anew"]
+    republished(pipeline)
+    assert leases_renew([(pipeline.pk, token(again))]) == []
+    [anew] = claimed()
+    assert (anew.part, anew.parts, anew.breakpoint, anew.rows) == (0, 0, "", 0)
+    assert AuditEntry.objects.filter(action="pipeline.read_anew").exists()
+    leases_release([(pipeline.pk, token(anew))], {})
+    split(pipeline, 10, 20)
+    republished(pipeline, input={"type": "http"})
+    assert not InputLease.objects.exists()
+
+
+def test_other_inputs_are_read_while_many_parts_wait_and_parts_have_turns() -> None:
+    pipeline = batching()
+    split(pipeline, *range(10, 170, 10))
+    neighbour = batching()
+    turns: list[tuple[Any, int]] = []
+    for _ in range(40):  # by one reader, which leaves a part after its turn
+        [lease] = claimed(limit=1)
+        turns.append((lease.pipeline_id, lease.part))
+        if lease.pipeline_id == neighbour.pk:
+            ended(lease, b"1")
+            passed("visible_at", neighbour, EVERY)
+        else:
+            leases_release([(lease.pipeline_id, token(lease))], {})
+    whole_round = [(pipeline.pk, number) for number in range(1, 17)]
+    assert turns[:34] == [*whole_round, (neighbour.pk, 0)] * 2
+    assert {lease.pipeline_id for lease in claimed(limit=17)} == {pipeline.pk, neighbour.pk}
+
+
+def test_parts_that_end_at_the_same_time_end_the_batch_once() -> None:
+    pipeline = batching()
+    split(pipeline, *range(10, 90, 10))
+    parts = [part_of(pipeline) for _ in range(8)]
+
+    def end(part: InputLease) -> None:
+        try:
+            ended(part, part.part_end.encode(), rows=10)
+        finally:
+            connections.close_all()
+
+    with ThreadPoolExecutor(8) as readers:
+        list(readers.map(end, parts))
+    lease = InputLease.objects.get(pipeline=pipeline)
+    assert (lease.last_rows, lease.parts, lease.rows, lease.token) == (80, 0, 0, None)
+
+
 # -- gRPC ----------------------------------------------------------------------
 
 
@@ -667,6 +878,36 @@ async def test_a_batch_over_grpc(stub: Stub) -> None:
     await sync_to_async(passed)("visible_at", pipeline, EVERY)
     [lease] = (await stub.call("LeaseInputs", request)).leases
     assert lease.breakpoint == b'{"id": 7}'
+
+
+async def test_a_batch_is_split_over_grpc(stub: Stub) -> None:
+    pipeline = await sync_to_async(batching)()
+    request = pb.LeaseInputsRequest(reading=pb.BATCHING, holder="reader", limit=5)
+    [lease] = (await stub.call("LeaseInputs", request)).leases
+    assert lease.ends_at == b""
+    held = pb.HeldLease(pipeline_id=lease.pipeline_id, token=lease.token, progress=pb.Progress(estimate=20))
+    parts = [pb.BatchPart(begins_at=b"0", ends_at=b"[10]"), pb.BatchPart(begins_at=b"[10]", ends_at=b"{}")]
+    broken = pb.SplitBatchRequest(lease=held, parts=[*parts, pb.BatchPart(begins_at=b"{")])
+    assert await status(stub.call("SplitBatch", broken)) is grpc.StatusCode.INVALID_ARGUMENT
+    nobody = pb.SplitBatchRequest(lease=pb.HeldLease(pipeline_id="x", token="y"), parts=parts)
+    assert await status(stub.call("SplitBatch", nobody)) is grpc.StatusCode.FAILED_PRECONDITION
+    whole = pb.SplitBatchRequest(lease=held, parts=parts)
+    await stub.call("SplitBatch", whole)
+    assert await status(stub.call("SplitBatch", whole)) is grpc.StatusCode.FAILED_PRECONDITION
+    claims = [await stub.call("LeaseInputs", request) for _ in range(2)]
+    first, second = [lease for claim in claims for lease in claim.leases]
+    assert [(part.pipeline_id, part.breakpoint, part.ends_at) for part in (first, second)] == [
+        (str(pipeline.pk), b"0", b"[10]"),
+        (str(pipeline.pk), b"[10]", b"{}"),
+    ]
+    reports = [
+        pb.HeldLease(pipeline_id=part.pipeline_id, token=part.token, progress=pb.Progress(breakpoint=at, rows=2))
+        for part, at in ((first, b"[2]"), (second, b"[12]"))
+    ]
+    renewed = (await stub.call("Heartbeat", pb.HeartbeatRequest(leases=reports))).leases
+    assert {part.token: part.breakpoint for part in renewed} == {first.token: b"[2]", second.token: b"[12]"}
+    shown = await sync_to_async(input_state)(pipeline)
+    assert (shown["rows"], shown["estimate"]) == (4, 20)
 
 
 async def test_calls_that_make_no_sense_are_refused(stub: Stub) -> None:
