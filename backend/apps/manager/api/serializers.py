@@ -27,7 +27,7 @@ class InputChangeSerializer(serializers.Serializer):
     )
 
 
-class PartsSerializer(serializers.Serializer):
+class BatchPartsSerializer(serializers.Serializer):
     left = serializers.IntegerField(help_text="How many are not read to their ends.")
     total = serializers.IntegerField()
 
@@ -60,6 +60,6 @@ class InputStateSerializer(serializers.Serializer):
     )
     failure = serializers.CharField(help_text="Why the input cannot be read at the moment; empty when it can.")
     failing_since = serializers.DateTimeField(allow_null=True)
-    parts = PartsSerializer(
+    parts = BatchPartsSerializer(
         allow_null=True, help_text="Of a batch that several readers read in parts; null when it is read in one piece."
     )

@@ -1789,6 +1789,11 @@ export interface components {
                 [key: string]: number;
             };
         };
+        BatchParts: {
+            /** @description How many are not read to their ends. */
+            left: number;
+            total: number;
+        };
         /**
          * Batch
          * @description A batch is sent when one of these is reached.
@@ -3442,7 +3447,7 @@ export interface components {
              * @description When the batch began, or since when the stream is read.
              */
             began_at: string | null;
-            /** @description Rows read since then, also by readers that were interrupted. */
+            /** @description Rows read since then by all readers, also those that were interrupted. */
             rows: number;
             /** @description About how many rows the batch has, or wait in the stream; null when that is not known. */
             estimate: number | null;
@@ -3459,6 +3464,8 @@ export interface components {
             failure: string;
             /** Format: date-time */
             failing_since: string | null;
+            /** @description Of a batch that several readers read in parts; null when it is read in one piece. */
+            parts: components["schemas"]["BatchParts"] | null;
         };
         /**
          * @description * `none` - none

@@ -22,6 +22,7 @@ const batch: InputState = {
   breakpoint: '{"position":[2500]}',
   failure: '',
   failing_since: null,
+  parts: null,
 }
 
 function show(input: InputState) {
@@ -40,6 +41,14 @@ test('a first load shows how far it has come, and where it would go on', () => {
   expect(screen.getByText(/2,500 of about 10,000 rows/)).toBeTruthy()
   expect(screen.getByText('{"position":[2500]}')).toBeTruthy()
   expect(screen.getByText('Reading')).toBeTruthy()
+})
+
+test('a batch in parts shows how many are left, and one in one piece does not', () => {
+  show({ ...batch, parts: { left: 3, total: 4 } })
+  expect(screen.getByText('3 of 4 left to read')).toBeTruthy()
+  cleanup()
+  show(batch)
+  expect(screen.queryByText('Parts')).toBeNull()
 })
 
 test('more rows than were estimated fill the bar and no more', () => {

@@ -78,6 +78,9 @@ function Batch({ input }: { input: InputState }) {
             {t('pipelines.input.since')} <Time at={input.began_at} />
           </Fact>
         )}
+        {input.parts && (
+          <Fact label={t('pipelines.input.parts')}>{t('pipelines.input.partsLeft', { ...input.parts })}</Fact>
+        )}
         <Fact label={t('pipelines.input.lastBatch')}>
           {input.last_batch ? (
             <>
