@@ -154,6 +154,8 @@ class SqlInputOptions(Options):
 class PartedSqlInputOptions(SqlInputOptions):
     """Rows that become messages, JSON objects of their columns."""
 
+    model_config = ConfigDict(title="SQL input options")
+
     mode: Annotated[  # type: ignore[assignment]
         WholeTableInParts | Incrementing | ByTimestamp | ByTimestampAndNumber, Field(discriminator="type")
     ] = Field(description="Which rows are read.")
