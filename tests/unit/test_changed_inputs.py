@@ -31,6 +31,7 @@ GOES_ON: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
     ("jdbc", TABLE, {"batch_bytes": 7}),
     ("sql", TABLE, {"mode": TABLE["mode"] | {"delay_seconds": 60}}),
     ("sql", TABLE | {"mode": {"type": "bulk"}}, {"mode": {"type": "bulk", "repeat_minutes": 5}}),
+    ("sql", TABLE | {"mode": {"type": "bulk"}}, {"mode": {"type": "bulk", "readers": 16}}),
     ("sql", TABLES, {"source": {"type": "tables", "tables": ["orders", "customers"]}}),
     ("http", PAGES, {"pages_per_second": 2.5, "timeout_seconds": 9, "page_bytes": 2048}),
     ("http", PAGES | {"paging": {"type": "offset"}}, {"paging": {"type": "offset", "size": 5}}),

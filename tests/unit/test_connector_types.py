@@ -40,3 +40,14 @@ def test_types_that_are_broken_are_listed_as_unavailable_and_affect_no_other(mon
     }
     assert "`Broken` is not fully defined" in types.pop("undescribable")["unavailable"]
     assert list(types.values()) == sound
+
+
+def test_only_a_connector_that_divides_tables_asks_for_the_number_of_readers() -> None:
+    types = {described["type"]: described for described in connector_types()}
+
+    def whole_table(type: str) -> dict[str, Any]:
+        definitions = types[type]["capabilities"]["read_batch"]["options_schema"]["$defs"].values()
+        [mode] = [definition for definition in definitions if definition["title"] == "Whole table"]
+        return dict(mode["properties"])
+
+    assert whole_table("sql").keys() - whole_table("jdbc").keys() == {"readers"}
