@@ -36,7 +36,7 @@ from backend.apps.pipelines.services import pipeline_record_failure, snapshot_re
 from backend.apps.sql.grpc import QueriesServicer
 from backend.apps.workspaces.selectors import ingest_keys
 from backend.apps.workspaces.services import ingest_key
-from backend.domain import json
+from backend.domain import json, uuids
 from backend.domain.capabilities import Reading
 from backend.domain.errors import ConflictError
 from backend.domain.model import UnreadableConfigError
@@ -254,15 +254,8 @@ async def _not_found(context: Any) -> Exception:
     return await _abort(context, grpc.StatusCode.NOT_FOUND, "There is no such pipeline or version.")
 
 
-def _uuid(text: str) -> UUID | None:
-    try:
-        return UUID(text)
-    except ValueError:
-        return None
-
-
 def _pipeline(pipeline_id: str, version: int) -> pb.Pipeline | None:
-    known = _uuid(pipeline_id)
+    known = uuids.parsed(pipeline_id)
     snapshot = snapshot_by_number(known, version) if known else None
     if snapshot is None:
         return None
@@ -270,7 +263,7 @@ def _pipeline(pipeline_id: str, version: int) -> pb.Pipeline | None:
 
 
 def _runtime_config(pipeline_id: str, version: int) -> pb.RuntimeConfig | None:
-    known = _uuid(pipeline_id)
+    known = uuids.parsed(pipeline_id)
     snapshot = snapshot_by_number(known, version) if known else None
     if snapshot is None:
         return None
@@ -285,7 +278,7 @@ def _runtime_config(pipeline_id: str, version: int) -> pb.RuntimeConfig | None:
 
 
 def _connectors(names: list[str]) -> pb.Connectors:
-    connectors = Connector.objects.select_related("workspace").in_bulk(filter(None, map(_uuid, names)))
+    connectors = Connector.objects.select_related("workspace").in_bulk(filter(None, map(uuids.parsed, names)))
     return pb.Connectors(connectors={str(pk): _runtime_connector(connector) for pk, connector in connectors.items()})
 
 
@@ -348,7 +341,7 @@ def _reported(leases: list[pb.HeldLease]) -> tuple[list[Held], dict[UUID, Progre
     held: list[Held] = []
     progress: dict[UUID, Progress] = {}
     for lease in leases:
-        pipeline_id, token = _uuid(lease.pipeline_id), _uuid(lease.token)
+        pipeline_id, token = uuids.parsed(lease.pipeline_id), uuids.parsed(lease.token)
         if pipeline_id is not None and token is not None:
             held.append((pipeline_id, token))
             progress[pipeline_id] = _progress(lease.progress)
@@ -365,7 +358,7 @@ def _progress(reported: pb.Progress) -> Progress:
 
 
 def _complete(request: pb.CompleteBatchRequest) -> None:
-    pipeline_id, token = _uuid(request.pipeline_id), _uuid(request.token)
+    pipeline_id, token = uuids.parsed(request.pipeline_id), uuids.parsed(request.token)
     if pipeline_id is None or token is None:
         raise ConflictError("There is no such lease.")
     batch_complete(

@@ -12,7 +12,7 @@ from django.db import DataError, IntegrityError
 from django.db import Error as DatabaseError
 
 from backend.apps.connectors.vault import VaultUnavailableError
-from backend.domain import json
+from backend.domain import json, uuids
 
 log = logging.getLogger(__name__)
 
@@ -23,10 +23,10 @@ class InvalidRequestError(ValueError):
 
 def uuid_of(text: str) -> UUID:
     """Raises InvalidRequestError."""
-    try:
-        return UUID(text)
-    except ValueError:
-        raise InvalidRequestError(f"{text[:50]!r} is not a UUID.") from None
+    known = uuids.parsed(text)
+    if known is None:
+        raise InvalidRequestError(f"{text[:50]!r} is not a UUID.")
+    return known
 
 
 class ServiceTokenInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
