@@ -7,10 +7,10 @@ is missing.
 
 import fcntl
 import os
+import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -28,6 +28,8 @@ KAFKA, SPARK = "kafka", "spark"
 _MOST_SECONDS = 300.0
 """Since nothing depends on an archive, a process that takes longer is ended."""
 _POLL_SECONDS = 0.1
+_USUAL_ENDS = (0, 128 + signal.SIGTERM)
+"""A Java that is asked to end exits with a status of its own."""
 
 
 def archive(jars: Path, home: Path, program: str) -> Path:
@@ -56,10 +58,13 @@ def ensure_class_archives(layout: Layout, home: Path) -> None:
             path = archive(layout.jars, home, program)
             for former in path.parent.glob(f"{program}-*.jsa"):
                 former.unlink()
-            with tempfile.TemporaryDirectory(dir=path.parent) as folder:
-                made = Path(folder) / path.name
-                _RUNS[program](layout, home, Path(folder), [f"-XX:ArchiveClassesAtExit={made}"])
-                if made.exists():
+            with _unfinished(layout) as folder:
+                made = folder / path.name
+                has_ended = _RUNS[program](layout, home, folder, [f"-XX:ArchiveClassesAtExit={made}"])
+                # Java does not start with half of an archive. It removes one that it could not write.
+                if has_ended and made.exists():
+                    with made.open("rb") as file:
+                        os.fsync(file.fileno())
                     made.rename(path)
 
 
@@ -93,13 +98,24 @@ def _alone(layout: Layout) -> Iterator[bool]:
             yield True
 
 
-def _run_kafka(layout: Layout, home: Path, folder: Path, java_options: list[str]) -> None:
+@contextmanager
+def _unfinished(layout: Layout) -> Iterator[Path]:
+    """An empty folder, also after a process that was killed at this."""
+    folder = layout.jars.resolve() / "archives.unfinished"
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir()
+    yield folder
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def _run_kafka(layout: Layout, home: Path, folder: Path, java_options: list[str]) -> bool:
     port, controller_port = _free_ports(2)
     servers.kafka_prepare(folder, port, controller_port, home, layout.jars)
-    _run(servers.kafka_command(folder, home, layout.jars, java_options), {}, until=lambda: _is_listening(port))
+    command = servers.kafka_command(folder, home, layout.jars, java_options)
+    return _run(command, {}, until=lambda: _is_listening(port))
 
 
-def _run_spark(layout: Layout, home: Path, folder: Path, java_options: list[str]) -> None:
+def _run_spark(layout: Layout, home: Path, folder: Path, java_options: list[str]) -> bool:
     conf = {
         "spark.ui.enabled": "false",
         "spark.driver.host": "127.0.0.1",
@@ -114,14 +130,15 @@ def _run_spark(layout: Layout, home: Path, folder: Path, java_options: list[str]
         *(text for name, value in conf.items() for text in ("--conf", f"{name}={value}")),
         str(ROOT / "spark_jobs/start_up.py"),
     ]
-    _run(command, {"JAVA_HOME": str(home), "SPARK_LOCAL_IP": "127.0.0.1"})
+    return _run(command, {"JAVA_HOME": str(home), "SPARK_LOCAL_IP": "127.0.0.1"})
 
 
-_RUNS: dict[str, Callable[[Layout, Path, Path, list[str]], None]] = {KAFKA: _run_kafka, SPARK: _run_spark}
+_RUNS: dict[str, Callable[[Layout, Path, Path, list[str]], bool]] = {KAFKA: _run_kafka, SPARK: _run_spark}
 
 
-def _run(command: list[str], environment: dict[str, str], until: Callable[[], bool] = lambda: False) -> None:
-    """Runs the command to its end, or until the condition holds. Whatever waits for the processor goes first."""
+def _run(command: list[str], environment: dict[str, str], until: Callable[[], bool] = lambda: False) -> bool:
+    """Runs the command to its end, or until the condition holds. Whatever waits for the processor goes first. Returns
+    whether it ended in the usual way."""
     deadline = time.monotonic() + _MOST_SECONDS
     process = subprocess.Popen(
         ["nice", "-n", "10", *command],
@@ -135,7 +152,9 @@ def _run(command: list[str], environment: dict[str, str], until: Callable[[], bo
         while process.poll() is None and not until() and time.monotonic() < deadline:
             time.sleep(_POLL_SECONDS)
         process.terminate()
-        process.wait(_MOST_SECONDS)
+        return process.wait(_MOST_SECONDS) in _USUAL_ENDS
+    except subprocess.TimeoutExpired:
+        return False
     finally:
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
