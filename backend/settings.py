@@ -264,6 +264,9 @@ class SparkSettings(JavaSettings):
     """Further Spark settings, such as an executor's memory and cores, as a JSON object."""
     spark_jars: str = ""
     """Folder of the jars of Spark's Kafka connector, or their paths, separated by commas."""
+    spark_class_archive: str = ""
+    """Archive of Java classes with which a driver starts in about half of the time; without such a file it starts as
+    usual. `up` makes one."""
     spark_python: str = ""
     """Python on the cluster's workers, such as `python3.12`, of the driver's version. With it, the executors get the
     project and its packages from the driver, and need neither; without it, both are at the same paths there."""

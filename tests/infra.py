@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from backend.domain.registry import PLUGINS
-from backend.runtime import servers, stack
+from backend.runtime import class_archives, servers, stack
 from backend.runtime.jars import ensure_jars
 from backend.runtime.java import java_home
 from backend.runtime.layout import Layout
@@ -126,7 +126,9 @@ def project_layout() -> Layout:
     layout = Layout(ROOT / "var")
     with exclusive("downloads"):
         layout.create()
-        ensure_jars(layout, java_home(layout))
+        home = java_home(layout)
+        ensure_jars(layout, home)
+        class_archives.ensure_class_archives(layout, home)
     return layout
 
 
@@ -158,9 +160,10 @@ def redis_server() -> Iterator[Server]:
 
 @pytest.fixture(scope="session")
 def kafka(project_layout: Layout) -> Iterator[Server]:
-    home, folder = java_home(project_layout), VAR / "kafka"
-    servers.kafka_prepare(folder, KAFKA_PORT, CONTROLLER_PORT, home, project_layout.jars)
-    command = servers.kafka_command(folder, home, project_layout.jars)
+    home, folder, jars = java_home(project_layout), VAR / "kafka", project_layout.jars
+    archived = class_archives.options(class_archives.archive(jars, home, class_archives.KAFKA))
+    servers.kafka_prepare(folder, KAFKA_PORT, CONTROLLER_PORT, home, jars, java_options=archived)
+    command = servers.kafka_command(folder, home, jars, archived)
     yield from _running(Server("kafka", command, lambda: stack.kafka_ready(KafkaSettings(bootstrap_servers=KAFKA))))
 
 

@@ -22,6 +22,7 @@ from confluent_kafka.admin import (
     UserScramCredentialUpsertion,
 )
 
+from backend.runtime import class_archives
 from tests.certificates import Authority
 from tests.ports import free_ports
 from tests.waiting import LIMIT_SECONDS, start_of, wait_for_processes
@@ -209,7 +210,8 @@ class KafkaCluster:
 
     def _java(self, memory: str) -> list[str]:
         options = [f"-Xmx{memory}", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:ReservedCodeCacheSize=64m"]
-        return [str(self.java_home / "bin/java"), *options, "-cp", f"{self.jars}/kafka/*"]
+        options += class_archives.options(class_archives.archive(self.jars, self.java_home, class_archives.KAFKA))
+        return [str(self.java_home / "bin/java"), *options, "-cp", f"{self.jars.resolve()}/kafka/*"]
 
     def _prepare(self) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)

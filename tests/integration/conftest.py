@@ -16,6 +16,7 @@ from backend.apps.manager import grpc as manager
 from backend.apps.workspaces.models import User, Workspace
 from backend.domain import limits, routing
 from backend.resilience.gate import Gate
+from backend.runtime import class_archives
 from backend.runtime.java import java_home
 from backend.runtime.layout import Layout
 from tests import factories
@@ -67,9 +68,14 @@ def pipeline_topics(kafka: Server) -> None:
 def spark(project_layout: Layout) -> Iterator[SparkSession]:
     """A session with Kafka's source and sink."""
     os.environ |= {"JAVA_HOME": str(java_home(project_layout)), "PYSPARK_PYTHON": sys.executable}
-    jars = ",".join(str(jar) for jar in (project_layout.jars / "spark").glob("*.jar"))
+    archive = class_archives.archive(project_layout.jars, java_home(project_layout), class_archives.SPARK)
+    conf = {
+        "spark.ui.enabled": "false",
+        "spark.jars": ",".join(str(jar) for jar in (project_layout.jars / "spark").glob("*.jar")),
+        "spark.driver.defaultJavaOptions": " ".join(class_archives.options(archive)),
+    }
     builder: SparkSession.Builder = SparkSession.builder
-    session = builder.master("local[1]").config("spark.ui.enabled", "false").config("spark.jars", jars).getOrCreate()
+    session = builder.master("local[1]").config(map=conf).getOrCreate()
     yield session
     session.stop()
 

@@ -16,7 +16,7 @@ from backend.apps.kafka_sink.faults import moment_of, storable
 from backend.apps.kafka_sink.sink import Sink
 from backend.apps.pipelines.models import Pipeline
 from backend.domain import message as names
-from backend.domain import routing
+from backend.domain import routing, uuids
 from backend.domain.reasons import Reason
 from backend.domain.records import RESOLVED
 
@@ -168,7 +168,7 @@ def _row(record: KafkaRecord, headers: dict[str, str]) -> _Row:
     return _Row(
         id=uuid7(),
         workspace_id=None,
-        pipeline_id=_uuid(headers.get(names.PIPELINE, "")),
+        pipeline_id=uuids.parsed(headers.get(names.PIPELINE, "")),
         output=headers.get(names.DEAD_OUTPUT, "")[:63],
         stage=headers.get(names.DEAD_STAGE, "")[:50],
         message_id=headers.get(names.MESSAGE_ID, "")[:64],
@@ -219,10 +219,3 @@ class AttemptSink(Sink):
 def _number(text: str) -> int:
     """0 for what is no number, or none that the column holds."""
     return int(text) if text.isdecimal() and len(text) < 10 else 0
-
-
-def _uuid(text: str) -> UUID | None:
-    try:
-        return UUID(text)
-    except ValueError:
-        return None

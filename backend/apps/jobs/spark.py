@@ -216,6 +216,9 @@ def _options(jars: str, master: str, stages: list[str], resources: dict[str, Any
         "spark.eventLog.enabled": "false",
         "spark.redaction.regex": "(?i)secret|password|token|access[.]?key|executorEnv",
     }
+    archive = Path(settings.CONSOLE.spark_class_archive)
+    if archive.is_file():
+        conf["spark.driver.defaultJavaOptions"] = f"'-XX:SharedArchiveFile={archive}'"
     if _is_local(master):
         conf |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
         conf |= {"spark.local.dir": str(scratch)}

@@ -1,10 +1,9 @@
 """The gRPC service to which the exporter reports (exports.proto)."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from typing import Any
 from uuid import UUID
 
-import grpc
 from django.db import models
 
 from backend.apps.exports import services, staging
@@ -12,7 +11,6 @@ from backend.apps.exports.models import Export
 from backend.apps.manager.interceptors import InvalidRequestError, uuid_of
 from backend.apps.manager.threads import in_thread
 from backend.domain import json
-from backend.domain.errors import ConflictError
 from backend.manager_api.generated import exports_pb2 as pb
 from backend.manager_api.generated import exports_pb2_grpc
 
@@ -24,7 +22,7 @@ class ExportsServicer(exports_pb2_grpc.ExportsServicer):
         return pb.StagingPositions(offsets=await in_thread(staging.staging_positions, list(request.partitions)))
 
     async def RegisterParts(self, request: pb.RegisterPartsRequest, context: Any) -> pb.RegisterPartsResponse:
-        await _unless_lost(context, lambda: in_thread(_register, request))
+        await in_thread(_register, request)
         return pb.RegisterPartsResponse()
 
     async def ClaimExport(self, request: pb.ClaimExportRequest, context: Any) -> pb.ClaimExportResponse:
@@ -37,7 +35,7 @@ class ExportsServicer(exports_pb2_grpc.ExportsServicer):
 
     async def RecordUpload(self, request: pb.RecordUploadRequest, context: Any) -> pb.ExportResponse:
         upload = json.loads(request.upload) if request.upload else None
-        return await _reported(context, services.export_record_upload, request.export, upload=upload)
+        return await _reported(services.export_record_upload, request.export, upload=upload)
 
     async def RecordManifest(self, request: pb.RecordManifestRequest, context: Any) -> pb.ExportResponse:
         manifest, preview = _object(request.manifest), json.loads(request.preview)
@@ -45,16 +43,14 @@ class ExportsServicer(exports_pb2_grpc.ExportsServicer):
             json.bounded_int(manifest.get("rows"), 0, models.BigIntegerField.MAX_BIGINT)
         except ValueError as error:
             raise InvalidRequestError(f"The manifest's number of rows is {error}.") from None
-        return await _reported(
-            context, services.export_record_manifest, request.export, manifest=manifest, preview=preview
-        )
+        return await _reported(services.export_record_manifest, request.export, manifest=manifest, preview=preview)
 
     async def CompleteExport(self, request: pb.HeldExport, context: Any) -> pb.ExportResponse:
-        return await _reported(context, services.export_complete, request)
+        return await _reported(services.export_complete, request)
 
     async def FailExport(self, request: pb.FailExportRequest, context: Any) -> pb.ExportResponse:
         failure = {"reason": request.reason, "error": request.error, "retryable": request.retryable}
-        return await _reported(context, services.export_fail, request.export, **failure)
+        return await _reported(services.export_fail, request.export, **failure)
 
     async def ListLeftUploads(self, request: pb.LeftUploadsRequest, context: Any) -> pb.LeftUploads:
         left = await in_thread(services.uploads_left, uuid_of(request.connector_id))
@@ -82,17 +78,10 @@ class ExportsServicer(exports_pb2_grpc.ExportsServicer):
         return pb.Paths(paths=await in_thread(staging.paths_unknown, list(request.paths)))
 
 
-async def _reported(context: Any, service: Callable[..., None], held: pb.HeldExport, **named: Any) -> pb.ExportResponse:
+async def _reported(service: Callable[..., None], held: pb.HeldExport, **named: Any) -> pb.ExportResponse:
     export_id, token = _held(held)
-    await _unless_lost(context, lambda: in_thread(service, export_id=export_id, token=token, **named))
+    await in_thread(service, export_id=export_id, token=token, **named)
     return pb.ExportResponse()
-
-
-async def _unless_lost(context: Any, call: Callable[[], Awaitable[None]]) -> None:
-    try:
-        await call()
-    except ConflictError as error:
-        await context.abort(grpc.StatusCode.FAILED_PRECONDITION, str(error))
 
 
 def _object(data: bytes) -> dict[str, Any]:

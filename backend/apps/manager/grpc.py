@@ -44,7 +44,7 @@ from backend.apps.pipelines.services import pipeline_record_failure, snapshot_re
 from backend.apps.sql.grpc import QueriesServicer
 from backend.apps.workspaces.selectors import ingest_keys
 from backend.apps.workspaces.services import ingest_key
-from backend.domain import json
+from backend.domain import json, uuids
 from backend.domain.capabilities import Reading
 from backend.domain.errors import ConflictError
 from backend.domain.model import UnreadableConfigError
@@ -122,17 +122,11 @@ class ManagerServicer(manager_pb2_grpc.ManagerServicer):
         return pb.ReleaseInputsResponse()
 
     async def SplitBatch(self, request: pb.SplitBatchRequest, context: Any) -> pb.SplitBatchResponse:
-        try:
-            await in_thread(_split, request)
-        except ConflictError as error:
-            raise await _abort(context, grpc.StatusCode.FAILED_PRECONDITION, str(error)) from None
+        await in_thread(_split, request)
         return pb.SplitBatchResponse()
 
     async def CompleteBatch(self, request: pb.CompleteBatchRequest, context: Any) -> pb.CompleteBatchResponse:
-        try:
-            await in_thread(_complete, request)
-        except ConflictError as error:
-            raise await _abort(context, grpc.StatusCode.FAILED_PRECONDITION, str(error)) from None
+        await in_thread(_complete, request)
         return pb.CompleteBatchResponse()
 
 
@@ -269,15 +263,8 @@ async def _not_found(context: Any) -> Exception:
     return await _abort(context, grpc.StatusCode.NOT_FOUND, "There is no such pipeline or version.")
 
 
-def _uuid(text: str) -> UUID | None:
-    try:
-        return UUID(text)
-    except ValueError:
-        return None
-
-
 def _pipeline(pipeline_id: str, version: int) -> pb.Pipeline | None:
-    known = _uuid(pipeline_id)
+    known = uuids.parsed(pipeline_id)
     snapshot = snapshot_by_number(known, version) if known else None
     if snapshot is None:
         return None
@@ -285,7 +272,7 @@ def _pipeline(pipeline_id: str, version: int) -> pb.Pipeline | None:
 
 
 def _runtime_config(pipeline_id: str, version: int) -> pb.RuntimeConfig | None:
-    known = _uuid(pipeline_id)
+    known = uuids.parsed(pipeline_id)
     snapshot = snapshot_by_number(known, version) if known else None
     if snapshot is None:
         return None
@@ -300,7 +287,7 @@ def _runtime_config(pipeline_id: str, version: int) -> pb.RuntimeConfig | None:
 
 
 def _connectors(names: list[str]) -> pb.Connectors:
-    connectors = Connector.objects.select_related("workspace").in_bulk(filter(None, map(_uuid, names)))
+    connectors = Connector.objects.select_related("workspace").in_bulk(filter(None, map(uuids.parsed, names)))
     return pb.Connectors(connectors={str(pk): _runtime_connector(connector) for pk, connector in connectors.items()})
 
 
@@ -363,7 +350,7 @@ def _reported(leases: list[pb.HeldLease]) -> tuple[list[Held], dict[UUID, Progre
     held: list[Held] = []
     progress: dict[UUID, Progress] = {}
     for lease in leases:
-        pipeline_id, token = _uuid(lease.pipeline_id), _uuid(lease.token)
+        pipeline_id, token = uuids.parsed(lease.pipeline_id), uuids.parsed(lease.token)
         if pipeline_id is not None and token is not None:
             held.append((pipeline_id, token))
             progress[token] = _progress(lease.progress)
@@ -391,7 +378,7 @@ def _split(request: pb.SplitBatchRequest) -> None:
 
 def _lease_ids(named: pb.HeldLease | pb.CompleteBatchRequest) -> Held:
     """Raises ConflictError."""
-    pipeline_id, token = _uuid(named.pipeline_id), _uuid(named.token)
+    pipeline_id, token = uuids.parsed(named.pipeline_id), uuids.parsed(named.token)
     if pipeline_id is None or token is None:
         raise ConflictError("There is no such lease.")
     return pipeline_id, token

@@ -12,7 +12,8 @@ from django.db import DataError, IntegrityError
 from django.db import Error as DatabaseError
 
 from backend.apps.connectors.vault import VaultUnavailableError
-from backend.domain import json
+from backend.domain import json, uuids
+from backend.domain.errors import ConflictError
 
 log = logging.getLogger(__name__)
 
@@ -23,10 +24,10 @@ class InvalidRequestError(ValueError):
 
 def uuid_of(text: str) -> UUID:
     """Raises InvalidRequestError."""
-    try:
-        return UUID(text)
-    except ValueError:
-        raise InvalidRequestError(f"{text[:50]!r} is not a UUID.") from None
+    known = uuids.parsed(text)
+    if known is None:
+        raise InvalidRequestError(f"{text[:50]!r} is not a UUID.")
+    return known
 
 
 class ServiceTokenInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
@@ -50,8 +51,8 @@ class ServiceTokenInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[type-
 
 
 class FaultInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
-    """Turns what a method raises into a status. UNAVAILABLE may succeed later; INVALID_ARGUMENT and INTERNAL will not,
-    and have no text of an exception that was not meant for callers."""
+    """Turns what a method raises into a status. UNAVAILABLE may succeed later; FAILED_PRECONDITION, INVALID_ARGUMENT
+    and INTERNAL will not, and have no text of an exception that was not meant for callers."""
 
     async def intercept_service(self, continuation: Any, details: Any) -> Any:
         handler = await continuation(details)
@@ -86,6 +87,8 @@ async def _abort(error: Exception, method: str, context: Any) -> None:
     match error:
         case grpc.aio.AbortError():  # the method has chosen its status
             raise error
+        case ConflictError():
+            await context.abort(grpc.StatusCode.FAILED_PRECONDITION, str(error))
         case InvalidRequestError():
             await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error))
         case json.InvalidJsonError():

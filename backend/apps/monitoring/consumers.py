@@ -22,7 +22,7 @@ from backend.apps.monitoring.live import broadcaster, group_of
 from backend.apps.pipelines.models import Pipeline
 from backend.apps.workspaces.models import User, Workspace
 from backend.apps.workspaces.selectors import memberships_of
-from backend.domain import screening
+from backend.domain import screening, uuids
 from backend.domain.errors import ConfigError
 from backend.network import tasks
 
@@ -68,7 +68,7 @@ class LiveConsumer(AsyncJsonWebsocketConsumer):
             return
         requested = content.get("pipelines") if isinstance(content, dict) else None
         if isinstance(requested, list) and self._check is not None:
-            ids = [known for text in requested[:_MOST_PIPELINES] if (known := _uuid(text)) is not None]
+            ids = [known for text in requested[:_MOST_PIPELINES] if (known := uuids.parsed(text)) is not None]
             self._pipelines = await database_sync_to_async(self._visible)(ids)
             broadcaster.show(self.channel_name, self._joined, self._pipelines)
 
@@ -112,10 +112,3 @@ class LiveConsumer(AsyncJsonWebsocketConsumer):
                     return
             # Channels ends a membership in a group after a day.
             await self.channel_layer.group_add(group_of(self._joined), self.channel_name)
-
-
-def _uuid(text: Any) -> UUID | None:
-    try:
-        return UUID(text)
-    except (ValueError, TypeError, AttributeError):
-        return None

@@ -130,7 +130,7 @@ def connector_activity(workspace: Workspace) -> list[dict[str, Any]]:
     for connectors, entries in zip(outputs.values(), answers, strict=True):
         for error in map(json.loads, entries):
             kind, _, name = error["stage"].partition(" ")
-            connector = connectors.get(name) if kind == "output" else None
+            connector = connectors.get(name) if kind in ("output", "export") else None
             if connector is not None and (connector not in latest or error["at"] > latest[connector]["at"]):
                 latest[connector] = error
     return [

@@ -32,3 +32,11 @@ test('an answer about one thing is not shown for the next', () => {
   rerender(shown(nothing))
   expect(screen.queryByText('No answer.')).toBeNull()
 })
+
+test('data stay in sight when asking again fails', () => {
+  const { rerender } = render(shown({ ...nothing, data: 'Here it is.' }))
+  rerender(shown({ ...broken(404), data: 'Here it is.' }))
+  expect(screen.getByText('Here it is.')).toBeTruthy()
+  rerender(shown({ ...broken(503), data: 'Here it is.' }))
+  expect(screen.getByText('Here it is.')).toBeTruthy()
+})

@@ -17,8 +17,9 @@ export function Loaded<T>({ query, children }: { query: Query<T>; children: (dat
   // Asked again, a query without data has no error until the answer has come: what is wrong is shown meanwhile.
   const [failure, setFailure] = useState<unknown>(null)
   const error = query.error ?? (mayPass(failure) ? failure : null)
-  if (query.error && query.error !== failure) setFailure(query.error)
-  if (query.data !== undefined && failure) setFailure(null)
+  // A query that has data keeps them when asking again fails: such an error is none of a query without data.
+  const latest = query.data === undefined ? (query.error ?? failure) : null
+  if (latest !== failure) setFailure(latest)
   if (query.data !== undefined) return children(query.data)
   if (error) {
     return (

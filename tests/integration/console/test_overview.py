@@ -173,6 +173,9 @@ def test_connectors_are_shown_with_their_pipelines_and_last_error(client: APICli
     assert shown[str(erp.pk)]["last_error"]["message"] == "At 3."
     assert shown[str(crm.pk)]["last_error"]["message"] == "At 1."
     assert str(unused.pk) not in shown
+    note(both, 5, "export crm")
+    shown = {activity["connector"]: activity for activity in client.get("/api/v1/connector-activity/").json()}
+    assert shown[str(crm.pk)]["last_error"]["message"] == "At 5."
     [foreign] = selectors.connector_activity(elsewhere)
     assert (foreign["pipelines"], foreign["last_error"]) == (1, None)
 

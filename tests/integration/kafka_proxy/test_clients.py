@@ -119,7 +119,7 @@ def test_records_that_come_while_a_fetch_waits_are_delivered_at_once(three: Prox
         "bootstrap.servers": three.bootstrap,
         "group.id": uuid.uuid4().hex,
         "auto.offset.reset": "earliest",
-        "fetch.wait.max.ms": 50_000,
+        "fetch.wait.max.ms": 15_000,
     }
     consumer = Consumer(config)
     consumer.subscribe([topic])
@@ -135,7 +135,7 @@ def test_records_that_come_while_a_fetch_waits_are_delivered_at_once(three: Prox
         assert message.value() == b"%d" % number
         took.append(time.monotonic() - began)
     consumer.close()
-    assert sorted(took)[len(took) // 2] < 20, took  # and not the fifty seconds that a fetch may wait
+    assert sorted(took)[len(took) // 2] < 7, took  # and not the fifteen seconds that a fetch may wait
 
 
 def test_a_topic_of_many_sizes_and_partitions(front: Proxies, cluster: KafkaCluster) -> None:

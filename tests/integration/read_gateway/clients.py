@@ -9,6 +9,7 @@ from typing import Any
 from confluent_kafka import Consumer
 from confluent_kafka.admin import AdminClient
 
+from backend.runtime import class_archives
 from backend.runtime.java import java_home
 from backend.runtime.layout import Layout
 from tests.gateways import Gateways, Login, TestCollection
@@ -56,8 +57,10 @@ def kcat(nodes: Gateways, login: Login, topic: str, *options: str) -> list[str]:
 
 def java_tool(layout: Layout, main: str, *arguments: str, seconds: float = 90.0) -> subprocess.CompletedProcess[str]:
     """Runs one of Kafka's command-line tools."""
+    home = java_home(layout)
     options = ["-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
-    command = [str(java_home(layout) / "bin/java"), *options, "-cp", f"{layout.jars}/kafka/*", main, *arguments]
+    options += class_archives.options(class_archives.archive(layout.jars, home, class_archives.KAFKA))
+    command = [str(home / "bin/java"), *options, "-cp", f"{layout.jars.resolve()}/kafka/*", main, *arguments]
     return subprocess.run(command, capture_output=True, text=True, timeout=seconds, check=False)
 
 

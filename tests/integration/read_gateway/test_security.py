@@ -5,7 +5,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Consumer, KafkaError, Producer
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from kafka import KafkaConsumer
 
@@ -124,8 +124,9 @@ def test_a_revoked_key_is_cut_off(nodes: Gateways, reading: Reading) -> None:
     collection.write(values(5))
     wait_until_seen(nodes, reading.login, collection)
     errors: list[KafkaError] = []
-    consumer = Consumer(config(nodes, reading.login, error_cb=errors.append))
-    consumer.subscribe([collection.topic])
+    consumer = Consumer(config(nodes, reading.login, error_cb=errors.append, enable_auto_commit=False))
+    # Not of a group, which a consumer that is refused would try to leave until its session has ended.
+    consumer.assign([TopicPartition(collection.topic, 0, OFFSET_BEGINNING)])
     assert received(consumer, 5) == Counter(values(5))
     key = ApiKey.objects.get(workspace=reading.workspace)
     api_key_revoke(key=key, actor=factories.admin_of(reading.workspace))

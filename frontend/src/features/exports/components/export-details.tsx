@@ -33,23 +33,28 @@ export function ExportDetails({ id }: { id: string }) {
   )
 }
 
-function Failure({ file }: { file: ExportDetail }) {
+/** Why it could not be stored, and what comes of it. */
+export function Failure({ file }: { file: ExportDetail }) {
   const { t } = useTranslation()
+  // Of one that is to be written again, this is the error of the former try.
+  const hasEnded = file.state === 'failed' || file.state === 'aborted'
   if (!file.error) return null
   return (
     <Alert color={file.due_at ? 'yellow' : 'red'} icon={<IconAlertTriangle />} title={reasonLabel(t, file.reason)}>
       <Text size="sm" style={{ overflowWrap: 'anywhere' }}>
         {file.error}
       </Text>
-      <Text size="sm" mt="xs">
-        {file.state === 'failed' && file.due_at ? (
-          <>
-            {t('exports.nextTry')} <Time at={file.due_at} />
-          </>
-        ) : (
-          t(file.can_retry ? 'exports.byHand' : 'exports.notKept')
-        )}
-      </Text>
+      {hasEnded && (
+        <Text size="sm" mt="xs">
+          {file.state === 'failed' && file.due_at ? (
+            <>
+              {t('exports.nextTry')} <Time at={file.due_at} />
+            </>
+          ) : (
+            t(file.can_retry ? 'exports.byHand' : 'exports.notKept')
+          )}
+        </Text>
+      )}
     </Alert>
   )
 }

@@ -8,7 +8,7 @@ import '@/lib/i18n'
 import { PreferencesProvider } from '@/lib/preferences'
 import type { ExportDetail, Waiting } from '@/features/exports/api/exports'
 
-import { columnsOf, ExportActions } from './export-details'
+import { columnsOf, ExportActions, Failure } from './export-details'
 import { ExportState } from './export-state'
 import { rows } from './export-table'
 import { ExportsPage } from './exports-page'
@@ -118,4 +118,13 @@ test('an empty page says what will be here', () => {
   show(<ExportsPage />, { files: [], groups: [] })
   expect(screen.getByText('No files yet')).toBeTruthy()
   expect(screen.queryByText('Being collected')).toBeNull()
+})
+
+test('a file that is written again after a failure is not said to be lost', () => {
+  show(<Failure file={{ ...file, state: 'staged', can_retry: false, due_at: '2026-03-01T12:00:00Z' }} />)
+  expect(screen.getByText('The store is down.')).toBeTruthy()
+  expect(screen.queryByText(/no longer kept/)).toBeNull()
+  cleanup()
+  show(<Failure file={{ ...file, can_retry: false }} />)
+  expect(screen.getByText(/no longer kept/)).toBeTruthy()
 })

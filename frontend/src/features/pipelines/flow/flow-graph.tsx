@@ -99,7 +99,13 @@ function Canvas({ parts, looks, rates, selected, onSelect, onMove }: FlowProps) 
       }
     })
   }, [parts, layout, looks, rates, selected, isVertical, hasFrame, dragged, onSelect, onMove, steps])
-  const edges = useMemo(() => edgesOf(parts, hasFrame, layout.isBranched, rates), [parts, hasFrame, layout, rates])
+  const edges = useMemo(() => {
+    const nameOf = (path: string) => looks.get(path)?.title ?? path
+    return edgesOf(parts, hasFrame, layout.isBranched, rates).map((edge) => ({
+      ...edge,
+      ariaLabel: t('flow.edge', { source: nameOf(edge.source), target: nameOf(edge.target) }),
+    }))
+  }, [parts, looks, hasFrame, layout, rates, t])
 
   return (
     <div ref={ref} className={classes.canvas} style={{ height }} role="group" aria-label={t('flow.label')}>
