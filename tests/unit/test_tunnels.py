@@ -15,7 +15,8 @@ from backend.domain.reasons import Reason
 from backend.network import outbound
 from backend.network.outbound import OutboundPolicy
 
-TUNNEL = {"host": "8.8.8.8", "user": "tunnel", "private_key": "a key", "host_key": "ssh-ed25519 AAAA"}
+HOST_KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIOMqqnkVzrm0SdG6UOoqKLsabgH5C9okWi0dh2l9GKJl"
+TUNNEL = {"host": "8.8.8.8", "user": "tunnel", "private_key": "a key", "host_key": HOST_KEY}
 
 
 def connection(host: str) -> dict[str, Any]:

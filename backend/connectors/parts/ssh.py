@@ -3,24 +3,46 @@
 import logging
 from typing import Annotated, Any
 
-from pydantic import BeforeValidator, Field, SecretStr
+from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.primitives.serialization import load_ssh_public_key
+from pydantic import AfterValidator, BeforeValidator, Field, SecretStr
 
 from backend.connectors.parts.connection_text import connection_text
 from backend.connectors.parts.tls import wrapped_pem
 from backend.domain.reasons import Reason
 
 _LOGIN_SECONDS = 10
+_KEY_TYPES = ("ssh-", "ecdsa-", "sk-")
+"""With which the names of host keys begin (RFC 4253, 6.6; RFC 5656)."""
 
 PrivateKey = Annotated[
     SecretStr,
     BeforeValidator(wrapped_pem),
     Field(min_length=1, description="Private key in OpenSSH or PEM format, without a passphrase."),
 ]
+
+
+def _host_key(text: str) -> str:
+    """The key of a line that ssh-keyscan prints, without its host. Raises ValueError."""
+    line = text.strip()
+    key = line if line.startswith(_KEY_TYPES) else line.partition(" ")[2].lstrip()
+    try:
+        if not key.startswith(_KEY_TYPES) or "\n" in key:
+            raise ValueError
+        load_ssh_public_key(key.encode())
+    except UnsupportedAlgorithm:  # the library that connects may know it
+        pass
+    except ValueError:
+        raise ValueError("Enter one key that ssh-keyscan prints, such as “ssh-ed25519 AAAA…”.") from None
+    return key
+
+
 HostKey = Annotated[
     str,
+    AfterValidator(_host_key),
     Field(
         min_length=1,
-        description="Public key of the SSH server, as ssh-keyscan prints it without the host, by which it is known.",
+        description="Public key of the SSH server, by which it is known, as ssh-keyscan prints it.",
         examples=["ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIOMqqnkVzrm0SdG6UOoqKLsabgH5C9okWi0dh2l9GKJl"],
     ),
 ]
