@@ -1,21 +1,25 @@
 import { Tooltip } from '@mantine/core'
+import { useSyncExternalStore } from 'react'
 import { useTranslation } from 'react-i18next'
 
 import { ago, moment } from '@/lib/format'
 import { usePreferences } from '@/lib/preferences'
+import { onTick } from '@/lib/ticks'
 
-/** A moment in the reader's zone with its distance, UTC on hover. */
+/** A moment in the reader's zone with its distance, which grows, UTC on hover. */
 export function Time({ at }: { at: string | null | undefined }) {
   const { i18n } = useTranslation()
   const { timeZone } = usePreferences()
-  if (!at) return '–'
-  const date = new Date(at)
-  const now = new Date()
+  const written = () => {
+    if (!at) return '–'
+    const [date, now] = [new Date(at), new Date()]
+    return `${moment(date, now, i18n.language, timeZone)}, ${ago(date, now, i18n.language)}`
+  }
+  const text = useSyncExternalStore(onTick, written)
+  if (!at) return text
   return (
-    <Tooltip label={`${date.toISOString().replace('T', ' ').replace('Z', '')} UTC`}>
-      <time dateTime={at}>
-        {moment(date, now, i18n.language, timeZone)}, {ago(date, now, i18n.language)}
-      </time>
+    <Tooltip label={`${new Date(at).toISOString().replace('T', ' ').replace('Z', '')} UTC`}>
+      <time dateTime={at}>{text}</time>
     </Tooltip>
   )
 }

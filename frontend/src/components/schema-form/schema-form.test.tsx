@@ -20,7 +20,12 @@ const schema = {
       description: 'Where messages come from.',
       oneOf: [
         { type: 'object', title: 'Poll', description: 'Asks a system.', properties: { type: { const: 'poll' } } },
-        { type: 'object', title: 'Push', description: 'Is told.', properties: { type: { const: 'push' } } },
+        {
+          type: 'object',
+          title: 'Push',
+          description: 'Is told.',
+          properties: { type: { const: 'push' }, limit: { type: 'number', title: 'Limit', advanced: true } },
+        },
       ],
     },
   },
@@ -91,6 +96,12 @@ test('a value of any type is edited as JSON', () => {
 test('advanced fields are folded', () => {
   render(<Harness start={{}} seen={vi.fn()} />)
   expect(screen.getByRole('button', { name: 'Advanced' }).getAttribute('aria-expanded')).toBe('false')
+})
+
+test('advanced fields of a part are told from those of the whole', () => {
+  render(<Harness start={{ input: { type: 'push' } }} seen={vi.fn()} />)
+  expect(screen.getByRole('button', { name: 'Advanced: Push' })).toBeTruthy()
+  expect(screen.getByRole('button', { name: 'Advanced' })).toBeTruthy()
 })
 
 test('a named secret is added empty, and never with a made-up value', () => {

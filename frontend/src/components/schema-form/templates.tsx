@@ -33,6 +33,7 @@ function ObjectFieldTemplate(props: ObjectFieldTemplateProps) {
   // What has to be corrected is not hidden.
   const hasError = advanced.some(({ name }) => Object.keys(props.errorSchema?.[name] ?? {}).length > 0)
   const [isOpen, setOpen] = useState(false)
+  const isPart = fieldPathId.path.length > 0 && title.trim() !== ''
   return (
     <Stack id={fieldPathId.$id} gap="sm">
       <TitleFieldTemplate id={titleId(fieldPathId)} title={title} {...{ schema, uiSchema, registry, required }} />
@@ -59,7 +60,7 @@ function ObjectFieldTemplate(props: ObjectFieldTemplateProps) {
           onChange={(opened) => setOpen(opened !== null)}
         >
           <Accordion.Item value="advanced">
-            <Accordion.Control>{t('form.advanced')}</Accordion.Control>
+            <Accordion.Control>{isPart ? t('form.advancedOf', { title }) : t('form.advanced')}</Accordion.Control>
             <Accordion.Panel>
               <Stack gap="sm">
                 {advanced.map((property) => (
