@@ -10,6 +10,7 @@ from backend.domain import routing
 from backend.domain.stages import STAGES, Form
 from backend.kafka.client.committed import CommittedOffsets
 from backend.kafka.client.ends import end_offsets
+from backend.kafka.client.waiting import Span, Tails
 from backend.settings import platform_settings
 
 _SECONDS = 5.0
@@ -34,6 +35,11 @@ def _committed() -> CommittedOffsets:
     return CommittedOffsets({**platform_settings().kafka.client(), "log_level": 0})
 
 
+@lru_cache
+def _tails() -> Tails:
+    return Tails({**platform_settings().kafka.client(), "log_level": 0}, "headrace-lag")
+
+
 def stage_lags() -> dict[str, int]:
     """Messages waiting for each stage; a stage that has never run is left out. Raises KafkaException."""
     topics = {routing.INPUT, *READERS.values()}
@@ -43,11 +49,12 @@ def stage_lags() -> dict[str, int]:
     # Side by side: a group whose coordinator is slow to answer holds up no other.
     with ThreadPoolExecutor(max(1, len(asked)), "lag") as threads:
         positions = threads.map(lambda name: _positions(f"headrace-{name}", parts[name]), asked)
-        lags = {
-            name: sum(max(0, ends[part] - done.get(part, 0)) for part in parts[name])
+        behind = {
+            name: [Span(*part, done.get(part, 0), ends[part]) for part in parts[name]]
             for name, done in zip(asked, positions, strict=True)
             if done
         }
+    lags = {name: _tails().waiting(spans, _SECONDS) for name, spans in behind.items()}
     adapting = adapting_progress()
     if adapting is not None:
         lags["adapting"] = adapting.lag({part: end for (topic, part), end in ends.items() if topic == routing.INPUT})

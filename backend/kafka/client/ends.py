@@ -6,9 +6,9 @@ from confluent_kafka import IsolationLevel, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._listoffsets import OffsetSpec
 
+from backend.kafka.client.waiting import MOST_MARKERS
+
 _SECONDS = 5.0
-_MARKERS = 16
-"""The markers of ended transactions that may follow the last record that was read."""
 
 
 def end_offsets(admin: AdminClient, topics: set[str]) -> dict[tuple[str, int], int]:
@@ -26,7 +26,7 @@ def first_offsets(admin: AdminClient, topics: set[str]) -> dict[tuple[str, int],
 
 def is_loss(position: int, first: int) -> bool:
     """Whether a reader at ``position`` has missed records, since the partition begins at ``first``."""
-    return 0 <= position < first - _MARKERS
+    return 0 <= position < first - MOST_MARKERS
 
 
 def _offsets(admin: AdminClient, topics: set[str], spec: Any) -> dict[tuple[str, int], int]:

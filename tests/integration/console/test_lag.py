@@ -2,22 +2,25 @@
 
 import json
 import time
+import uuid
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 import redis
-from confluent_kafka import Producer
+from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from django.conf import settings
 
 from backend.apps.jobs.lag import stage_lags
 from backend.apps.jobs.models import SparkJob
 from backend.domain import routing
+from backend.domain.stages import COLLECTIONS
 from backend.kafka.client.ends import end_offsets
 from backend.telemetry import keys
 from tests.infra import KAFKA, REDIS_URL, Server
-from tests.waiting import LIMIT_SECONDS
+from tests.integration.kafka_ends import end_offset
+from tests.waiting import LIMIT_SECONDS, wait_until
 
 pytestmark = pytest.mark.django_db
 
@@ -64,3 +67,32 @@ def test_once_the_batch_is_overdue_all_that_came_since_waits(store: "redis.Redis
     overdue = time.time() - settings.CONSOLE.adapting_batch_seconds - 60
     beat(store, offsets=came_since, behind=7, ended_at=overdue)
     assert stage_lags()["adapting"] == 3
+
+
+def in_transaction(count: int, *, commit: bool = True) -> None:
+    """Returns once its marker is there, which the broker writes a little later."""
+    before = end_offset(routing.COLLECTION)
+    producer = Producer({"bootstrap.servers": KAFKA, "transactional.id": uuid.uuid4().hex})
+    producer.init_transactions(LIMIT_SECONDS)
+    producer.begin_transaction()
+    for _ in range(count):
+        producer.produce(routing.COLLECTION, b"{}", partition=0)
+    assert producer.flush(LIMIT_SECONDS) == 0
+    producer.commit_transaction(LIMIT_SECONDS) if commit else producer.abort_transaction(LIMIT_SECONDS)
+    wait_until(lambda: end_offset(routing.COLLECTION) == before + count + 1)
+
+
+def test_markers_of_transactions_and_what_was_aborted_do_not_wait(store: "redis.Redis", pipeline_topics: None) -> None:
+    in_transaction(2)
+    reader = Consumer({"bootstrap.servers": KAFKA, "group.id": COLLECTIONS.group})
+    read = TopicPartition(routing.COLLECTION, 0, end_offset(routing.COLLECTION) - 1)  # behind the last record
+    reader.commit(offsets=[read], asynchronous=False)
+    assert stage_lags()["collections"] == 0
+    in_transaction(3, commit=False)
+    assert stage_lags()["collections"] == 0
+    in_transaction(4)
+    assert stage_lags()["collections"] == 4
+    assert stage_lags()["collections"] == 4  # as it is known by now
+    in_transaction(50)
+    assert stage_lags()["collections"] > 50
+    reader.close()
