@@ -202,6 +202,7 @@ def test_messages_flow_through_a_cluster_and_survive_the_loss_of_an_executor(
     wait_until(lambda: set(sent) <= set(ids(inbox)), 120)
 
 
+@pytest.mark.long  # the next test is its short form
 def test_with_too_few_task_slots_delivery_goes_on(distributed: Installation, cluster: Cluster, inbox: Receiver) -> None:
     """One worker's are enough for four of the five tasks that these pipelines need."""
     pipelines = [distributed.publish_pipeline(name(), inbox.url, transforms=steps) for steps in ([], TRANSFORMS)]
