@@ -5,9 +5,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from backend.runtime.health import is_listening
 from backend.settings import ROOT
 from tests.infra import VAR, Server
-from tests.kafka_cluster import is_listening
 from tests.ports import free_ports
 
 [PORT] = free_ports(1)

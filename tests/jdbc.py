@@ -5,13 +5,13 @@ from collections.abc import Iterator
 
 import pytest
 
+from backend.runtime.health import is_listening
 from backend.runtime.java import java_home
 from backend.runtime.layout import Layout
 from backend.settings import ROOT
 from tests.distributions import distribution_files
 from tests.exclusive import exclusive
 from tests.infra import JDBC_DRIVERS, QUICK_JAVA, VAR, Server
-from tests.kafka_cluster import is_listening
 from tests.ports import free_ports
 
 [H2_PORT] = free_ports(1)

@@ -3,7 +3,6 @@
 import base64
 import re
 import signal
-import socket
 import subprocess
 import uuid
 from dataclasses import dataclass, field
@@ -250,12 +249,3 @@ class KafkaCluster:
             self.brokers.append(
                 BrokerProcess(number, folder, ports_of_broker, [*self._java("320m"), "kafka.Kafka", properties])
             )
-
-
-def is_listening(address: str) -> bool:
-    host, _, port = address.rpartition(":")
-    try:
-        socket.create_connection((host, int(port)), 1).close()
-    except OSError:
-        return False
-    return True

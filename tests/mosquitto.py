@@ -5,9 +5,9 @@ import subprocess
 from pathlib import Path
 from tempfile import mkdtemp
 
+from backend.runtime.health import is_listening
 from tests.certificates import Authority
 from tests.infra import VAR, Server
-from tests.kafka_cluster import is_listening
 from tests.ports import free_ports
 
 PORT, TLS_PORT, MUTUAL_PORT = free_ports(3)

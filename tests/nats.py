@@ -4,10 +4,10 @@ from pathlib import Path
 from tempfile import mkdtemp
 from typing import Any
 
+from backend.runtime.health import is_listening
 from tests.certificates import Authority
 from tests.go_programs import built
 from tests.infra import VAR, Server
-from tests.kafka_cluster import is_listening
 from tests.ports import free_ports
 
 PASSWORD = "planted-password-of-nats"

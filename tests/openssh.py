@@ -7,8 +7,8 @@ from tempfile import mkdtemp
 
 import asyncssh
 
+from backend.runtime.health import is_listening
 from tests.infra import VAR, Server
-from tests.kafka_cluster import is_listening
 from tests.ports import free_ports
 
 [PORT] = free_ports(1)

@@ -6,9 +6,9 @@ from google.pubsub_v1.services.publisher.transports import PublisherGrpcTranspor
 from google.pubsub_v1.services.subscriber.transports import SubscriberGrpcTransport
 
 from backend.domain.message import new_message_id
+from backend.runtime.health import is_listening
 from tests.go_programs import built
 from tests.infra import Server
-from tests.kafka_cluster import is_listening
 from tests.ports import free_ports
 
 [PORT] = free_ports(1)

@@ -7,9 +7,9 @@ from typing import Any
 
 import asyncssh
 
+from backend.runtime.health import is_listening
 from tests import sftp_server as program
 from tests.infra import VAR, Server
-from tests.kafka_cluster import is_listening
 from tests.ports import free_ports
 
 [PORT] = free_ports(1)

@@ -16,9 +16,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from hashlib import sha256
 from pathlib import Path
-from socket import create_connection, socket
+from socket import socket
 
 from backend.runtime import servers
+from backend.runtime.health import is_listening
 from backend.runtime.java import java_home
 from backend.runtime.layout import Layout, var_folder
 from backend.settings import ROOT
@@ -112,7 +113,7 @@ def _run_kafka(layout: Layout, home: Path, folder: Path, java_options: list[str]
     port, controller_port = _free_ports(2)
     servers.kafka_prepare(folder, port, controller_port, home, layout.jars)
     command = servers.kafka_command(folder, home, layout.jars, java_options)
-    return _run(command, {}, until=lambda: _is_listening(port))
+    return _run(command, {}, until=lambda: is_listening(f"127.0.0.1:{port}"))
 
 
 def _run_spark(layout: Layout, home: Path, folder: Path, java_options: list[str]) -> bool:
@@ -168,14 +169,6 @@ def _free_ports(count: int) -> list[int]:
     for probe in probes:
         probe.close()
     return ports
-
-
-def _is_listening(port: int) -> bool:
-    try:
-        create_connection(("127.0.0.1", port), _POLL_SECONDS).close()
-    except OSError:
-        return False
-    return True
 
 
 if __name__ == "__main__":

@@ -30,8 +30,8 @@ from backend.exports.staging_store import staging_store
 from backend.manager_api.credentials import NoCredentialsError
 from backend.manager_api.jobs import manager_answers
 from backend.network.redis_client import redis_client
+from backend.runtime.health import is_listening
 from backend.runtime.java import java_version
-from backend.runtime.stack import is_listening
 from backend.settings import platform_settings
 
 _SECONDS = 5.0

@@ -1,5 +1,6 @@
 """The health check of a container: ``python -m backend.runtime.health URL`` exits with 0 if the URL answers 2xx."""
 
+import socket
 import sys
 import urllib.error
 import urllib.request
@@ -13,6 +14,16 @@ def http_ready(url: str) -> bool:
             return True
     except (urllib.error.URLError, OSError):
         return False
+
+
+def is_listening(address: str) -> bool:
+    """Whether ``host:port`` accepts connections, which may be encrypted."""
+    host, _, port = address.rpartition(":")
+    try:
+        socket.create_connection((host, int(port)), _SECONDS).close()
+    except OSError:
+        return False
+    return True
 
 
 if __name__ == "__main__":

@@ -1,11 +1,11 @@
 """Generates the reference pages of connector types, of settings and of what survives from declarations:
 ``make reference``."""
 
+import argparse
 import ast
 import inspect
 import itertools
 import json
-import sys
 import textwrap
 from collections.abc import Iterator
 from pathlib import Path
@@ -117,4 +117,6 @@ def _fields(root: dict[str, Any], schema: dict[str, Any], prefix: str) -> Iterat
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    parser = argparse.ArgumentParser(description="Generates the reference pages.")
+    parser.add_argument("docs", type=Path, help="the folder of the documentation")
+    main(parser.parse_args().docs)

@@ -23,7 +23,7 @@ from backend.network.redis_client import redis_client
 from backend.runtime import class_archives, servers
 from backend.runtime.documentation import ensure_documentation
 from backend.runtime.errors import CannotStartError
-from backend.runtime.health import http_ready
+from backend.runtime.health import http_ready, is_listening
 from backend.runtime.jars import ensure_jars
 from backend.runtime.java import java_home
 from backend.runtime.layout import PORTS, Layout, write_private
@@ -313,14 +313,4 @@ def grpc_ready(port: int) -> bool:
             grpc.channel_ready_future(channel).result(timeout=_READY_SECONDS)
         except grpc.FutureTimeoutError:
             return False
-    return True
-
-
-def is_listening(address: str) -> bool:
-    """Whether the service accepts connections, which may be encrypted."""
-    host, _, port = address.rpartition(":")
-    try:
-        socket.create_connection((host, int(port)), _READY_SECONDS).close()
-    except OSError:
-        return False
     return True

@@ -24,13 +24,14 @@ import yaml
 from confluent_kafka import KafkaError, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from backend.runtime.health import is_listening
 from backend.runtime.jars import ensure_jars
 from backend.runtime.java import java_home
 from backend.runtime.layout import Layout
 from backend.settings import ROOT
 from tests.bench import strangers
 from tests.bench.machine import machine
-from tests.kafka_cluster import KafkaCluster, is_listening
+from tests.kafka_cluster import KafkaCluster
 from tests.kafka_proxies import proxies
 from tests.ports import free_ports
 

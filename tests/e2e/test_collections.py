@@ -9,10 +9,10 @@ from collections.abc import Iterator
 
 import pytest
 
+from backend.runtime.health import is_listening
 from backend.settings import ROOT
 from tests.infra import VAR
 from tests.installation import Installation
-from tests.kafka_cluster import is_listening
 from tests.ports import free_ports
 from tests.waiting import LIMIT_SECONDS, start_of, wait_for_processes, wait_until
 

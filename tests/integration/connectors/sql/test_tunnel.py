@@ -12,8 +12,8 @@ from backend.connectors.parts.database import SqlConnection
 from backend.connectors.sql import SqlDatabase
 from backend.domain.connector import CheckFailedError, check_connection
 from backend.network import outbound
+from backend.runtime.health import is_listening
 from tests.integration.connectors.sql.databases import Postgresql, numbers, read
-from tests.kafka_cluster import is_listening
 from tests.openssh import HOST_KEY, PORT, USER, USER_KEY, authorize, openssh_server, write_private
 from tests.ports import free_ports
 from tests.waiting import wait_until_async
