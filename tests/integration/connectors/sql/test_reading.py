@@ -14,6 +14,7 @@ from backend.domain.capabilities import DeliveryError, InputRecord
 from tests.infra import DATABASE_URL
 from tests.integration.connectors.sql.databases import Database, Mariadb, Postgresql, estimate, numbers, plan, read
 from tests.integration.connectors.suites import ReadBatchSuite, Source
+from tests.waiting import wait_until_async
 
 
 class _Documents(Source):
@@ -333,7 +334,8 @@ class TestPostgresqlInput(Postgresql, _Inputs):
             with pytest.raises(DeliveryError, match=r"within 0\.5 s"):
                 await plan(self.connection(), self.source(table, {"type": "bulk"}))
             waiting = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE %s"
-            assert self.run(waiting, f"%{table}%") == [(0,)]
+            # The server is asked to end it, and does so a moment later.
+            await wait_until_async(lambda: asyncio.to_thread(lambda: self.run(waiting, f"%{table}%") == [(0,)]))
 
 
 class TestMariadbInput(Mariadb, _Inputs):
