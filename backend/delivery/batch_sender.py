@@ -32,8 +32,9 @@ class _Call:
 
 
 class BatchSender:
-    """``gate`` and ``slots`` are the output's, which all of its clients share; ``obstacle`` returns what comes of a
-    message that may not be sent although it was admitted."""
+    """``gate`` and ``slots`` are the output's, which all of its clients share; ``obstacles`` returns what comes of
+    each message that may not be sent although it was admitted. Nothing is awaited for each message by itself, since a
+    task for each costs more than the rest of its way through a batch."""
 
     def __init__(
         self,
@@ -42,13 +43,13 @@ class BatchSender:
         gate: OutputGate,
         slots: Bulkhead,
         recorder: Recorder,
-        obstacle: Callable[[Delivery], Awaitable[Outcome | None]],
+        obstacles: Callable[[Sequence[Delivery]], Awaitable[Sequence[Outcome | None]]],
     ) -> None:
         self._client = client
         self._gate = gate
         self._slots = slots
         self._recorder = recorder
-        self._obstacle = obstacle
+        self._obstacles = obstacles
 
     async def send(self, batch: Sequence[Pending], settle: Settle) -> None:
         """Settles every message. The caller has taken a slot, which the first attempt gives back."""
@@ -155,7 +156,7 @@ class BatchSender:
                 settle(pending, attempts.not_attempted(admission, pending.delivery))
             else:
                 admitted.append((pending, admission))
-        obstacles = await asyncio.gather(*(self._obstacle(pending.delivery) for pending, _ in admitted))
+        obstacles = await self._obstacles([pending.delivery for pending, _ in admitted])
         for (pending, _), obstacle in zip(admitted, obstacles, strict=True):
             if obstacle is not None:
                 settle(pending, obstacle)

@@ -5,8 +5,9 @@ perhaps delivered after all. So what follows it in the order of its key must not
 """
 
 import asyncio
+import contextlib
 from collections import deque
-from collections.abc import Hashable
+from collections.abc import Collection, Hashable, Iterable
 from typing import Protocol
 
 _PATIENCE_SECONDS = 10.0
@@ -58,24 +59,23 @@ class SetAside:
             self._added.append((key, commit))
 
     def holds(self, key: Hashable) -> bool:
-        """Whether ``committed`` would wait."""
+        """Whether ``uncommitted`` would wait."""
         if not self._added:
             return False
         self._forget()
         return key in self._last
 
-    async def committed(self, key: Hashable) -> bool:
-        """Waits for the commit of the key's last one, if there is one; not for long."""
+    async def uncommitted(self, keys: Iterable[Hashable]) -> Collection[Hashable]:
+        """Waits for the commits of these keys' last ones, not for long; those of the keys that are left."""
         self._forget()
-        commit = self._last.get(key)
-        if commit is None:
-            return True
-        try:
+        if not self._last:
+            return ()
+        waiting = {key: commit for key in keys if (commit := self._last.get(key)) is not None}
+        with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_PATIENCE_SECONDS):
-                await commit.ended()
-        except TimeoutError:
-            return False
-        return True
+                for commit in waiting.values():
+                    await commit.ended()
+        return {key for key, commit in waiting.items() if not (commit.is_done or commit.is_lost)}
 
     def _forget(self) -> None:
         while self._added and (self._added[0][1].is_done or self._added[0][1].is_lost):

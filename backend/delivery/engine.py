@@ -132,7 +132,7 @@ class DeliveryEngine:
         self._accepting[key] = accepted
         try:
             runtime = await self._config.runtime(message, after=before)
-            if not await self._set_aside.committed(key):
+            if await self._set_aside.uncommitted([key]):
                 raise EvictedError
             return runtime
         except EvictedError:

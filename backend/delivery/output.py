@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import time
+from collections.abc import Collection, Hashable, Sequence
 
 from backend.delivery import attempts
 from backend.delivery.batch_sender import BatchSender
@@ -204,8 +205,10 @@ class Output(Share):
             admission = await self._gate.turn(purpose, message.id) if self._gate.limit_policy is None else None
             if isinstance(admission, Repeat | Held):
                 return attempts.not_attempted(admission, delivery)
-            if (obstacle := await self._obstacle(delivery)) is not None:
-                return obstacle
+            if self._order.set_aside.holds(message.key) or delivery.commit.is_lost:
+                [obstacle] = await self._obstacles([delivery])
+                if obstacle is not None:
+                    return obstacle
             if not self._slots.enter_now(_NO_BYTES):
                 await self._slots.enter(_NO_BYTES)
             try:
@@ -234,10 +237,14 @@ class Output(Share):
                 rejected=exhausted.rejected,
             )
 
-    async def _obstacle(self, delivery: Delivery) -> Outcome | None:
-        """What comes of a message that may not be sent although it was admitted. Waits for the commit of dead letters
-        that come before it in the order of its key."""
-        if not await self._order.set_aside.committed(delivery.message.key):
+    async def _obstacles(self, deliveries: Sequence[Delivery]) -> list[Outcome | None]:
+        """What comes of each message that may not be sent although it was admitted. Waits for the commits of dead
+        letters that come before them in the order of their keys."""
+        uncommitted = await self._order.set_aside.uncommitted(delivery.message.key for delivery in deliveries)
+        return [self._obstacle(delivery, uncommitted) for delivery in deliveries]
+
+    def _obstacle(self, delivery: Delivery, uncommitted: Collection[Hashable]) -> Outcome | None:
+        if delivery.message.key in uncommitted:
             return _saturated(
                 "A dead letter of the same key could not be stored in time; the message is redelivered automatically."
             )
@@ -278,7 +285,7 @@ class Output(Share):
         batcher = self._batchers.get(client)
         if batcher is None:
             sender = BatchSender(
-                client, gate=self._gate, slots=self._slots, recorder=self._recorder, obstacle=self._obstacle
+                client, gate=self._gate, slots=self._slots, recorder=self._recorder, obstacles=self._obstacles
             )
             policy = client.runtime.config.batch or BatchPolicy.model_validate({})
             batcher = Batcher(

@@ -127,12 +127,12 @@ class OutputGate:
     def _local_limit(self) -> RateLimit | None:
         return RateLimit(self._gate.fraction_of(self.limit_policy)) if self.limit_policy else None
 
-    async def admit(self, kind: Kind, message_id: str) -> Admission:
-        """Decides whether an attempt may be made now. The ledger is consulted for all but retries."""
+    def admit(self, kind: Kind, message_id: str) -> asyncio.Future[Admission]:
+        """Whether an attempt may be made now. The ledger is consulted for all but retries."""
         answer: asyncio.Future[Admission] = asyncio.get_running_loop().create_future()
         self._requests.append(_Request(kind, _as_bytes(message_id) if kind != "retry" else b"", answer))
         self._gate.has_work(self)
-        return await answer
+        return answer
 
     async def turn(self, kind: Kind, message_id: str) -> Admission:
         """Like ``admit``, but an attempt that is admitted may be made at once: waits for its token, and asks again if
