@@ -21,7 +21,7 @@ from backend.settings import platform_settings
 
 log = logging.getLogger(__name__)
 
-_SOURCE = Path(__file__).with_name("JdbcReader.java")
+_SOURCE = Path(__file__).with_name("JdbcRows.java")
 _START_SECONDS = 60.0
 _MEMORY = "256m"
 _READ_AHEAD = 1024 * 1024
@@ -177,5 +177,5 @@ def _command(java: str, drivers: str, port: int) -> list[str]:
         "-XX:TieredStopAtLevel=1",  # most processes have ended before more would have paid
         *(f"-D{name}={value}" for name, value in properties.items()),
         *("-cp", os.pathsep.join([*compiler, f"{drivers}/*"])),
-        *("org.codehaus.janino.SimpleCompiler", str(_SOURCE), "JdbcReader"),
+        *("org.codehaus.janino.SimpleCompiler", str(_SOURCE), "JdbcRows"),
     ]
