@@ -57,8 +57,8 @@ def h2(jdbc_drivers: str) -> Iterator[Server]:
     server.stop()
 
 
-def h2_run(java: str, statements: str) -> None:
+def h2_run(java: str, statements: str, url: str = H2_URL) -> None:
     """Runs statements at the H2 server."""
-    login = ["-url", H2_URL, "-user", H2_USER, "-password", H2_PASSWORD]
+    login = ["-url", url, "-user", H2_USER, "-password", H2_PASSWORD]
     shell = [java, "-cp", f"{JDBC_DRIVERS}/*", "org.h2.tools.Shell"]
     subprocess.run([*shell, *login, "-sql", statements], check=True, capture_output=True, timeout=60)

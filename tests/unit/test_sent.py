@@ -53,6 +53,8 @@ INDEX = {"index": "orders-{{total}}", "document_id": "{{id}}"}
         ("sql", TABLE | {"columns": {"n": "id", "x": "none"}, "key": ["n"]}, Sent(b'{"n":7}', "row with n 7")),
         ("sql", TABLE | {"delete_when": "gone", "key": ["id"]}, Sent(b"", "row with id 7", deletes=True)),
         ("sql", TABLE | {"write": "delete", "columns": {"n": "id"}}, Sent(b'{"n":7}', deletes=True)),
+        ("jdbc", TABLE | {"key": ["ID"]}, Sent(b'{"id":7,"country":"BR","gone":true,"total":1.10}', "row with id 7")),
+        ("jdbc", TABLE | {"columns": {"ID": "id"}, "key": ["id"]}, Sent(b'{"ID":7}', "row with ID 7")),
         (
             "mongodb",
             DOCUMENTS | {"types": {"total": "decimal"}},
@@ -93,6 +95,8 @@ def test_an_address_that_depends_on_the_message_is_told() -> None:
         ("sql", TABLE, b"[1]", "another value"),
         ("sql", TABLE, b"text", "not JSON"),
         ("sql", TABLE | {"key": ["id"]}, b'{"id": null}', "no value for column id"),
+        ("sql", TABLE | {"key": ["ID"]}, b'{"id": 1}', "no value for column ID"),
+        ("jdbc", TABLE | {"key": ["number"]}, b'{"id": 1}', "no value for column number"),
         ("mongodb", DOCUMENTS, b'{"n": 1}', "Field id of the key is missing"),
         ("elasticsearch", INDEX, b'{"id": 1, "total": "A"}', "cannot be the name of an index"),
         ("elasticsearch", INDEX, b"[]", "has no field total"),

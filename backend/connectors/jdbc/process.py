@@ -21,7 +21,7 @@ from backend.settings import platform_settings
 
 log = logging.getLogger(__name__)
 
-_SOURCE = Path(__file__).with_name("JdbcReader.java")
+_SOURCE = Path(__file__).with_name("JdbcRows.java")
 _START_SECONDS = 60.0
 _MEMORY = "256m"
 _READ_AHEAD = 1024 * 1024
@@ -61,13 +61,14 @@ class JdbcProcess:
         here, there = socket.socketpair()
         with tempfile.TemporaryFile() as errors:
             try:
-                with there:
-                    process = await asyncio.to_thread(_started, command, there, errors)
-            except OSError as error:
+                process = await asyncio.to_thread(_started, command, there, errors)
+            except BaseException as error:
                 guard.close()
-                here.close()
-                text = f"Java could not be started: {error}."
-                raise ConnectionFailedError.of(URL, Reason.CONNECTION, text) from None
+                here.close()  # which ends the process, if nobody waits for its start any more
+                if isinstance(error, OSError):
+                    text = f"Java could not be started: {error}."
+                    raise ConnectionFailedError.of(URL, Reason.CONNECTION, text) from None
+                raise
             started = cls(process, await asyncio.open_connection(sock=here, limit=_READ_AHEAD), guard)
             try:
                 async with asyncio.timeout(_START_SECONDS):
@@ -143,7 +144,8 @@ def _drivers() -> str:
 def _started(command: list[str], there: socket.socket, errors: IO[bytes]) -> subprocess.Popen[bytes]:
     """By this module, which starts processes without the handlers that gRPC has for forks, and in a thread, since it
     takes a while. Drivers are given no variables, among which are this process's own passwords."""
-    return subprocess.Popen(command, stdin=there.fileno(), stdout=there.fileno(), stderr=errors, env={})
+    with there:
+        return subprocess.Popen(command, stdin=there.fileno(), stdout=there.fileno(), stderr=errors, env={})
 
 
 def _java() -> str:
@@ -175,5 +177,5 @@ def _command(java: str, drivers: str, port: int) -> list[str]:
         "-XX:TieredStopAtLevel=1",  # most processes have ended before more would have paid
         *(f"-D{name}={value}" for name, value in properties.items()),
         *("-cp", os.pathsep.join([*compiler, f"{drivers}/*"])),
-        *("org.codehaus.janino.SimpleCompiler", str(_SOURCE), "JdbcReader"),
+        *("org.codehaus.janino.SimpleCompiler", str(_SOURCE), "JdbcRows"),
     ]

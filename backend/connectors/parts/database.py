@@ -1,13 +1,13 @@
-"""What the SQL connector needs of a database: a connection, what it says of a table, rows out and rows in.
+"""What connectors of databases need of one: a connection, what it says of a table, rows out and rows in.
 
-``Session`` is one connection; each dialect has a class of it, in a module beside this one.
+``Session`` is one connection; each dialect has a class of it.
 """
 
 import asyncio
 import contextlib
 import socket
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -119,11 +119,21 @@ def message_error(text: str, reason: str = "sql_value") -> DeliveryError:
 
 class Column(NamedTuple):
     """``type`` is as the database writes it. An optional column may be left out of an INSERT; one that cannot be
-    updated takes a value in an INSERT alone."""
+    updated takes a value in an INSERT alone. ``code`` is the type's number in JDBC, where that is used."""
 
     type: str
     optional: bool
     updatable: bool = True
+    code: int = 0
+
+
+def column_of(name: str, columns: Collection[str]) -> str | None:
+    """The column of that name or, since databases differ in the case in which they keep names, the only one that
+    differs from it in nothing but case."""
+    if name in columns:
+        return name
+    alike = [column for column in columns if column.lower() == name.lower()]
+    return alike[0] if len(alike) == 1 else None
 
 
 class Table(NamedTuple):
@@ -212,11 +222,6 @@ class ReadingSession(ABC):
 
 class Session(ReadingSession):
     """One that can also write. Its methods raise BatchRefusedError for what is in the data."""
-
-    @classmethod
-    @abstractmethod
-    async def open(cls, connection: SqlConnection) -> "Session":
-        """Connects. Raises ConnectionFailedError."""
 
     @abstractmethod
     def quoted(self, name: str) -> str:

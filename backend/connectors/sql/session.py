@@ -2,9 +2,11 @@ from backend.connectors.parts.database import Session, SqlConnection, opened_in_
 
 
 async def opened_session(connection: SqlConnection) -> Session:
-    dialect: type[Session]
+    """Raises ConnectionFailedError."""
     if connection.dialect == "postgresql":
-        from backend.connectors.parts.postgresql import PostgresqlSession as dialect
-    else:
-        from backend.connectors.sql.mysql import MysqlSession as dialect
-    return await opened_in_time(connection, dialect.open(connection))
+        from backend.connectors.parts.postgresql import PostgresqlSession
+
+        return await opened_in_time(connection, PostgresqlSession.open(connection))
+    from backend.connectors.sql.mysql import MysqlSession
+
+    return await opened_in_time(connection, MysqlSession.open(connection))

@@ -1,11 +1,20 @@
-"""Tables that are read by a JDBC driver."""
+"""Tables that are read and written by a JDBC driver."""
 
-from tests.e2e.matrix.sql import PostgresqlInlet
+from tests.e2e.matrix.ends import End
+from tests.e2e.matrix.sql import PostgresqlInlet, PostgresqlOutlet
 from tests.infra import PASSWORD, POSTGRESQL_PORT
 
 
-class JdbcInlet(PostgresqlInlet):
+class _ByDriver(End):
     type, fixtures = "jdbc", ("postgresql", "jdbc_drivers")
     connection = {
         "url": f"jdbc:postgresql://127.0.0.1:{POSTGRESQL_PORT}/postgres", "user": "headrace", "password": PASSWORD,
     }  # fmt: skip
+
+
+class JdbcInlet(_ByDriver, PostgresqlInlet):
+    pass
+
+
+class JdbcOutlet(_ByDriver, PostgresqlOutlet):
+    pass

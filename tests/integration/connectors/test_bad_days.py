@@ -54,7 +54,7 @@ WITHOUT_HOST = {
     "local_files": "Its files are in a folder of the server.",
     "webhook": "It is sent requests, and sends none.",
 }
-ELSEWHERE = {"jdbc": "What is said is its drivers', which need Java: test_jdbc.py."}
+ELSEWHERE = {"jdbc": "What is said is its drivers', which need Java: jdbc/test_reading.py."}
 WITHOUT_CERTIFICATES = {
     "gcs": "Only the emulator, which has no encryption, has an address that can be entered.",
     "pubsub": "Only the emulator, which has no encryption, has an address that can be entered.",

@@ -1,4 +1,4 @@
-"""The JDBC connector, with the drivers of PostgreSQL, H2 and SQL Server."""
+"""The JDBC connector and its inputs, with the drivers of PostgreSQL, H2 and SQL Server."""
 
 import asyncio
 import socket
@@ -11,37 +11,17 @@ from pydantic import ValidationError
 
 from backend.connectors.jdbc import Jdbc, JdbcConnection
 from backend.domain import json
-from backend.domain.capabilities import Batch, DeliveryError, InputRecord
+from backend.domain.capabilities import DeliveryError, InputRecord
 from backend.domain.connector import CheckFailedError, check_connection
 from backend.settings import platform_settings
-from tests.infra import PASSWORD, POSTGRESQL_PORT, Server
+from tests.infra import POSTGRESQL_PORT, Server
+from tests.integration.connectors.jdbc.databases import H2, documents, of_table, postgresql, read
 from tests.integration.connectors.sql.databases import Postgresql
 from tests.integration.connectors.suites import ReadBatchSuite, Source, input_reader, opened
 from tests.integration.connectors.suites.common import forbid_every_address
-from tests.jdbc import H2_PASSWORD, H2_PORT, H2_URL, H2_USER, h2, h2_run, jdbc_drivers
-
-__all__ = ["h2", "jdbc_drivers"]
+from tests.jdbc import H2_PORT, h2_run
 
 pytestmark = pytest.mark.usefixtures("jdbc_drivers")
-
-H2 = {"url": H2_URL, "user": H2_USER, "password": H2_PASSWORD}
-
-
-def postgresql(port: int = POSTGRESQL_PORT, **fields: str) -> dict[str, Any]:
-    return {"url": f"jdbc:postgresql://127.0.0.1:{port}/postgres", "user": "headrace", "password": PASSWORD, **fields}
-
-
-def of_table(table: str, mode: dict[str, Any], **options: Any) -> dict[str, Any]:
-    return {"source": {"type": "table", "table": table}, "mode": mode, **options}
-
-
-async def read(connection: dict[str, Any], options: dict[str, Any], breakpoint: Any = None) -> list[Batch]:
-    async with opened(input_reader("jdbc", connection, options)) as reader:
-        return [batch async for batch in reader.read(json.loads(json.dumps(breakpoint)))]
-
-
-def documents(batches: Sequence[Batch]) -> list[dict[str, Any]]:
-    return [json.loads(record.body) for batch in batches for record in batch.records]
 
 
 class _Documents(Source):
