@@ -35,6 +35,7 @@ import java.time.temporal.TemporalAccessor;
 import java.util.ArrayList;
 import java.util.Base64;
 import java.util.HashSet;
+import java.util.HexFormat;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
@@ -839,7 +840,7 @@ public class JdbcRows {
             if (exact == null) {
                 throw misfit(kind, text, "is not a number");
             }
-            double value = kind == 'b' ? exact.doubleValue() : Double.parseDouble(text);
+            double value = exact.doubleValue();
             if (Double.isInfinite(value)) {
                 throw tooLarge(kind, text);
             }
@@ -923,20 +924,12 @@ public class JdbcRows {
             if (kind == 's') {
                 try {
                     boolean isHexadecimal = text.startsWith("\\x");
-                    return isHexadecimal ? hexadecimal(text.substring(2)) : Base64.getDecoder().decode(text);
+                    return isHexadecimal ? HexFormat.of().parseHex(text.substring(2)) : Base64.getDecoder().decode(text);
                 } catch (RuntimeException unreadable) {
                     throw misfit(kind, text, "is not base64");
                 }
             }
             throw misfit(kind, text, "is not base64");
-        }
-
-        private byte[] hexadecimal(String digits) {
-            byte[] bytes = new byte[digits.length() / 2];
-            for (int i = 0; i < bytes.length; i++) {
-                bytes[i] = (byte) Integer.parseInt(digits.substring(2 * i, 2 * i + 2), 16);
-            }
-            return bytes;
         }
 
         private SQLException tooLarge(char kind, String text) {
