@@ -49,7 +49,7 @@ import java.util.concurrent.LinkedBlockingQueue;
  * answers go to standard output, each a letter, the number of bytes that follow, and texts. It ends when standard input
  * does, whatever its driver is doing.
  *
- * Compiled when it starts by Janino, which knows neither lambdas nor inference of types.
+ * Compiled by Janino (program.py), which knows neither lambdas nor inference of types.
  */
 public class JdbcRows {
     private static final int FETCHED_ROWS = 500;

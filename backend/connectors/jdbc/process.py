@@ -9,19 +9,19 @@ import struct
 import subprocess
 import tempfile
 from collections.abc import AsyncGenerator
-from importlib.metadata import distribution
 from pathlib import Path
 from typing import IO
 
 from backend.connectors.jdbc.connection import URL
 from backend.connectors.jdbc.guard import NetworkGuard
+from backend.connectors.jdbc.program import MAIN, Program
 from backend.connectors.parts.database import ConnectionFailedError
 from backend.domain.reasons import Reason
 from backend.settings import platform_settings
 
 log = logging.getLogger(__name__)
 
-_SOURCE = Path(__file__).with_name("JdbcRows.java")
+_PROGRAM = Program()
 _START_SECONDS = 60.0
 _MEMORY = "256m"
 _READ_AHEAD = 1024 * 1024
@@ -57,11 +57,11 @@ class JdbcProcess:
         drivers = _drivers()
         java = _java()
         guard = NetworkGuard()
-        command = _command(java, drivers, await guard.start())
+        port = await guard.start()
         here, there = socket.socketpair()
         with tempfile.TemporaryFile() as errors:
             try:
-                process = await asyncio.to_thread(_started, command, there, errors)
+                process = await asyncio.to_thread(_started, java, drivers, port, there, errors)
             except BaseException as error:
                 guard.close()
                 here.close()  # which ends the process, if nobody waits for its start any more
@@ -141,10 +141,11 @@ def _drivers() -> str:
     return platform_settings().jdbc_drivers
 
 
-def _started(command: list[str], there: socket.socket, errors: IO[bytes]) -> subprocess.Popen[bytes]:
+def _started(java: str, drivers: str, port: int, there: socket.socket, errors: IO[bytes]) -> subprocess.Popen[bytes]:
     """By this module, which starts processes without the handlers that gRPC has for forks, and in a thread, since it
     takes a while. Drivers are given no variables, among which are this process's own passwords."""
     with there:
+        command = _command(java, _PROGRAM.classes(java), drivers, port)
         return subprocess.Popen(command, stdin=there.fileno(), stdout=there.fileno(), stderr=errors, env={})
 
 
@@ -158,11 +159,7 @@ def _java() -> str:
     return java
 
 
-def _command(java: str, drivers: str, port: int) -> list[str]:
-    """The program is compiled when it starts, as Spark compiles its own generated code."""
-    # Not where the module is: Spark's own workers import it from an archive.
-    jars = Path(str(distribution("pyspark").locate_file("pyspark/jars")))
-    compiler = [str(path) for name in ("janino-*.jar", "commons-compiler-*.jar") for path in jars.glob(name)]
+def _command(java: str, classes: str, drivers: str, port: int) -> list[str]:
     properties = {
         "socksProxyHost": "127.0.0.1",
         "socksProxyPort": port,
@@ -176,6 +173,5 @@ def _command(java: str, drivers: str, port: int) -> list[str]:
         "-XX:+UseSerialGC",
         "-XX:TieredStopAtLevel=1",  # most processes have ended before more would have paid
         *(f"-D{name}={value}" for name, value in properties.items()),
-        *("-cp", os.pathsep.join([*compiler, f"{drivers}/*"])),
-        *("org.codehaus.janino.SimpleCompiler", str(_SOURCE), "JdbcRows"),
+        *("-cp", os.pathsep.join([classes, f"{drivers}/*"]), MAIN),
     ]
