@@ -78,7 +78,7 @@ generated-check: install frontend/node_modules/.package-lock.json
 	after=$$(git ls-files -s -- $(GENERATED); git diff -- $(GENERATED)); \
 	[ "$$before" = "$$after" ] || { echo "Generated files are out of date: run 'make generated'."; exit 1; }
 
-GENERATED := frontend/src/lib/api docs/connectors docs/operations/settings.md docs/reference/survival.md backend/manager_api/generated
+GENERATED := frontend/src/lib/api docs/connectors docs/operations/settings.md docs/reference/survival.md docs/reference/matrix.md backend/manager_api/generated
 
 .PHONY: api-client
 api-client: install frontend/node_modules/.package-lock.json  ## Generate the OpenAPI document and the TypeScript client
@@ -90,8 +90,9 @@ docs: install  ## Build the documentation's site, which the console serves at /d
 	$(BIN)/python -m backend.runtime.documentation
 
 .PHONY: reference
-reference: install  ## Generate the reference pages of connectors, settings and what survives
+reference: install  ## Generate the reference pages of connectors, settings, what survives and what arrives
 	$(BIN)/python -m backend.runtime.reference docs
+	$(BIN)/python -m tests.e2e.matrix docs/reference/matrix.md
 
 .PHONY: proto
 proto: install  ## Generate the gRPC stubs

@@ -18,8 +18,13 @@ def main() -> None:
     if sys.argv[1:2] != ["up"]:  # which makes the environment anew, from what the operator has set
         load_environment()
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "backend.config.settings.dev")
+    import django
     from django.core.management import execute_from_command_line
 
+    from backend.config.imports import uncollected
+
+    with uncollected():
+        django.setup()
     execute_from_command_line(sys.argv)
 
 

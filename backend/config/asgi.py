@@ -4,20 +4,23 @@ import os
 
 from django.core.asgi import get_asgi_application
 
+from backend.config.imports import uncollected
 from backend.network.files import raise_file_limit
 
 raise_file_limit()
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "backend.config.settings.dev")
-django_application = get_asgi_application()
+with uncollected():
+    django_application = get_asgi_application()
 
-from channels.auth import AuthMiddlewareStack  # noqa: E402
-from channels.routing import ProtocolTypeRouter, URLRouter  # noqa: E402
-from channels.security.websocket import AllowedHostsOriginValidator  # noqa: E402
-from django.conf import settings  # noqa: E402
-from django.urls import path, re_path  # noqa: E402
+    from channels.auth import AuthMiddlewareStack
+    from channels.routing import ProtocolTypeRouter, URLRouter
+    from channels.security.websocket import AllowedHostsOriginValidator
+    from django.conf import settings
+    from django.urls import path, re_path
 
-from backend.apps.demo.receiver import Receiver  # noqa: E402
-from backend.apps.monitoring.consumers import LiveConsumer  # noqa: E402
+    import backend.config.urls  # noqa: F401  (which the first request would wait for)
+    from backend.apps.demo.receiver import Receiver
+    from backend.apps.monitoring.consumers import LiveConsumer
 
 _http = [re_path(r"", django_application)]  # type: ignore[arg-type]
 if settings.CONSOLE.embedded:

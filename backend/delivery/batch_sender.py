@@ -147,9 +147,8 @@ class BatchSender:
 
     async def _asked(self, batch: Sequence[Pending], number: int, settle: Settle) -> list[tuple[Pending, Send]]:
         """Those that are admitted; the others are settled."""
-        admissions = await asyncio.gather(
-            *(self._gate.admit(p.delivery.kind if number == 1 else "retry", p.message.id) for p in batch)
-        )
+        asked = [self._gate.admit(p.delivery.kind if number == 1 else "retry", p.message.id) for p in batch]
+        admissions = [await admission for admission in asked]  # which arrive together
         admitted: list[tuple[Pending, Send]] = []
         for pending, admission in zip(batch, admissions, strict=True):
             if isinstance(admission, Repeat | Held):

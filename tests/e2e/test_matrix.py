@@ -1,17 +1,14 @@
 """What one system holds arrives in another field by field, for every input with every output."""
 
-import inspect
-import pkgutil
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
-from importlib import import_module
-from itertools import product
-from typing import Any, TypeVar
+from typing import Any
 
 import pytest
 
 from backend.domain.message import new_message_id
-from tests.e2e import matrix
+from tests.e2e.matrix.all_ends import Pair, all_pairs, covering_pairs
 from tests.e2e.matrix.ends import RECORDS, Inlet, Outlet, Record, canonical
 from tests.infra import Server
 from tests.installation import Installation
@@ -20,11 +17,13 @@ from tests.mariadb import mariadb_server  # noqa: F401
 from tests.seaweedfs import seaweedfs  # noqa: F401
 from tests.waiting import wait_until
 
-EndT = TypeVar("EndT", Inlet, Outlet)
-Pair = tuple[type[Inlet], type[Outlet]]
 _SIDE_BY_SIDE = 32
 """Pairs of the full matrix that run at the same time."""
 _ARRIVAL_SECONDS = 180
+_KILLS = 5
+_COPIES = 20
+_SMALL = [record for record in RECORDS if len(record.get("text", "")) < 1000]
+MANY = [record | {"id": len(RECORDS) * copy + record["id"]} for copy in range(_COPIES) for record in _SMALL]
 
 
 @pytest.fixture(scope="module")
@@ -34,31 +33,6 @@ def started() -> Iterator[dict[Any, Server]]:
     yield servers
     for server in reversed(servers.values()):
         server.stop()
-
-
-def ends_of(kind: type[EndT], marker: str = "") -> list[type[EndT]]:
-    modules = [import_module(f"{matrix.__name__}.{module.name}") for module in pkgutil.iter_modules(matrix.__path__)]
-    classes = {one for module in modules for _, one in inspect.getmembers(module, inspect.isclass)}
-    chosen = [one for one in classes if issubclass(one, kind) and not inspect.isabstract(one)]
-    chosen = [one for one in chosen if one.marker == marker and not one.__name__.startswith("_")]
-    return sorted(chosen, key=lambda one: one.__name__)
-
-
-def held_by(inlet: type[Inlet], outlet: type[Outlet]) -> list[Record]:
-    return [record for record in RECORDS if inlet.holds(record) and outlet.holds(record)]
-
-
-def covering_pairs() -> list[Pair]:
-    """Every input and every output at least once."""
-    inlets, outlets = ends_of(Inlet), ends_of(Outlet)
-    return [
-        (inlets[number % len(inlets)], outlets[number % len(outlets)])
-        for number in range(max(len(inlets), len(outlets)))
-    ]
-
-
-def all_pairs() -> list[Pair]:
-    return list(product(ends_of(Inlet), ends_of(Outlet)))
 
 
 def batched(pairs: Sequence[Pair], size: int) -> Iterator[Sequence[Pair]]:
@@ -80,11 +54,33 @@ def test_records_of_every_input_arrive_field_by_field_at_every_output(
         _check(installation, request, started, pairs)
 
 
+@pytest.mark.long
+def test_records_arrive_although_the_workers_that_read_and_deliver_them_are_killed(
+    installation: Installation, request: pytest.FixtureRequest, started: dict[Any, Server]
+) -> None:
+    pairs = covering_pairs()
+    _start_servers(request, started, pairs)
+    installation.set_job("stop")
+    with ExitStack() as open_ends:
+        runs = [_Run(installation, open_ends, *pair, MANY) for pair in pairs]
+        installation.set_job("start")
+        for run in runs:
+            run.write_if_read()
+        expected = sum(len(run.expected) for run in runs)
+        for number in range(1, _KILLS + 1):
+            due = expected * number // (_KILLS + 1)
+            wait_until(lambda due=due: sum(len(run.received()) for run in runs) >= due, _ARRIVAL_SECONDS)  # type: ignore[misc]
+            for worker in installation.lane_workers():
+                worker.kill()
+        for run in runs:
+            run.check()
+
+
 @pytest.mark.n8n
 def test_records_of_n8n_arrive_field_by_field_at_every_output(
     installation: Installation, request: pytest.FixtureRequest, started: dict[Any, Server]
 ) -> None:
-    _check(installation, request, started, list(product(ends_of(Inlet, "n8n"), ends_of(Outlet))))
+    _check(installation, request, started, all_pairs("n8n"))
 
 
 def _check(
@@ -93,62 +89,87 @@ def _check(
     started: dict[Any, Server],
     pairs: Sequence[Pair],
 ) -> None:
-    """All pairs at the same time; a pipeline for each."""
+    """All pairs at the same time."""
+    _start_servers(request, started, pairs)
+    with ExitStack() as open_ends:
+        runs = []
+        for pair in pairs:
+            run = _Run(installation, open_ends, *pair, RECORDS)
+            run.write_if_read()
+            runs.append(run)
+        for run in runs:
+            run.check()
+
+
+def _start_servers(request: pytest.FixtureRequest, started: dict[Any, Server], pairs: Sequence[Pair]) -> None:
     for end in {end for pair in pairs for end in pair}:
         for fixture in end.fixtures:
             request.getfixturevalue(fixture)
-        for make in end.servers:
-            if make not in started:
-                started[make] = make()
-                started[make].start()
-    with ExitStack() as open_ends:
-        running = []
-        for inlet_class, outlet_class in pairs:
-            inlet, outlet = inlet_class(), outlet_class()
-            open_ends.callback(inlet.close)
-            open_ends.callback(outlet.close)
-            records = held_by(inlet_class, outlet_class)
-            if inlet.exists_before:
-                inlet.write(records)
-            pipeline = _published(installation, inlet, outlet)
-            open_ends.callback(_remove, installation, pipeline)
-            if not inlet.exists_before:
-                inlet.write(records)
-            running.append((inlet, outlet, pipeline))
-        for inlet, outlet, pipeline in running:
-            expected = [canonical(record) for record in held_by(type(inlet), type(outlet))]
-            name = f"{type(inlet).__name__} to {type(outlet).__name__}"
-            _await(outlet, len(expected), lambda name=name, at=pipeline: f"{name}: {_state(installation, at)}")  # type: ignore[misc]
-            assert _received(outlet) == expected, name
+    missing = {make for pair in pairs for end in pair for make in end.servers if make not in started}
+    with ThreadPoolExecutor(max(1, len(missing))) as threads:  # some are compiled first, others installed
+        for starting in [threads.submit(_start, make, started) for make in missing]:
+            starting.result()
 
 
-def _await(outlet: Outlet, count: int, explain: Callable[[], str]) -> None:
-    wait_until(
-        lambda: len(_received(outlet)) >= count,
-        _ARRIVAL_SECONDS,
-        0.5,
-        lambda: f"{[record['id'] for record in _received(outlet)]} arrived. {explain()}",
-    )
+def _start(make: Callable[[], Server], started: dict[Any, Server]) -> None:
+    started[make] = make()
+    started[make].start()
 
 
-def _state(installation: Installation, pipeline: str) -> str:
-    """What the console shows of a pipeline that does not deliver."""
-    paths = (
-        f"pipelines/{pipeline}/input-state/",
-        f"pipelines/{pipeline}/outputs/",
-        f"attempts/?pipeline={pipeline}",
-        f"dead-letters/?pipeline={pipeline}",
-    )
-    return "\n".join(f"{path}: {installation.text(path)[:3000]}" for path in paths)
+class _Run:
+    """A pair with the pipeline between them, which is removed when ``open_ends`` are closed."""
 
+    def __init__(
+        self,
+        installation: Installation,
+        open_ends: ExitStack,
+        inlet: type[Inlet],
+        outlet: type[Outlet],
+        records: Sequence[Record],
+    ) -> None:
+        self._installation = installation
+        self._inlet, self._outlet = inlet(), outlet()
+        self._records = [record for record in records if inlet.holds(record) and outlet.holds(record)]
+        self.expected = [canonical(record) for record in self._records]
+        open_ends.callback(self._inlet.close)
+        open_ends.callback(self._outlet.close)
+        if inlet.exists_before:
+            self._inlet.write(self._records)
+        self._pipeline = _published(installation, self._inlet, self._outlet)
+        open_ends.callback(_remove, installation, self._pipeline)
 
-def _received(outlet: Outlet) -> list[Record]:
-    """By id; what was delivered twice counts once, if it is the same."""
-    records: list[Record] = []
-    for record in sorted(map(canonical, outlet.read()), key=lambda record: record["id"]):
-        if record not in records:
-            records.append(record)
-    return records
+    def write_if_read(self) -> None:
+        """To an inlet that exists only while a pipeline reads it."""
+        if not self._inlet.exists_before:
+            self._inlet.write(self._records)
+
+    def check(self) -> None:
+        """Waits until all have arrived."""
+        wait_until(lambda: len(self.received()) >= len(self.expected), _ARRIVAL_SECONDS, 0.5, self._explanation)
+        assert self.received() == self.expected, self._name
+
+    def received(self) -> list[Record]:
+        """By id; what was delivered twice counts once, if it is the same."""
+        records: list[Record] = []
+        for record in sorted(map(canonical, self._outlet.read()), key=lambda record: record["id"]):
+            if records[-1:] != [record]:
+                records.append(record)
+        return records
+
+    @property
+    def _name(self) -> str:
+        return f"{type(self._inlet).__name__} to {type(self._outlet).__name__}"
+
+    def _explanation(self) -> str:
+        """With what the console shows of a pipeline that does not deliver."""
+        paths = (
+            f"pipelines/{self._pipeline}/input-state/",
+            f"pipelines/{self._pipeline}/outputs/",
+            f"attempts/?pipeline={self._pipeline}",
+            f"dead-letters/?pipeline={self._pipeline}",
+        )
+        shown = "\n".join(f"{path}: {self._installation.text(path)[:3000]}" for path in paths)
+        return f"{[record['id'] for record in self.received()]} arrived. {self._name}: {shown}"
 
 
 def _published(installation: Installation, inlet: Inlet, outlet: Outlet) -> str:

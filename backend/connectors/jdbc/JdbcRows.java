@@ -513,7 +513,7 @@ public class JdbcRows {
         Column(int number, String name, int type, String typeName) {
             this.number = number;
             this.quoted = quote(name);
-            this.type = type;
+            this.type = "uuid".equalsIgnoreCase(typeName) ? Types.OTHER : type; // to H2 they are binary
             this.isJson = typeName != null && typeName.toLowerCase().startsWith("json");
             this.temporal = firstTemporal(type);
         }

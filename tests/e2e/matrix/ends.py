@@ -5,7 +5,7 @@ An end of a new connector is a subclass of ``Inlet`` or ``Outlet`` in a module o
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any, ClassVar
@@ -65,6 +65,19 @@ def _numbers(value: Any) -> Any:
     return Decimal(str(value)).normalize()
 
 
+def _numbers_in(value: Any) -> Iterator[int | float | Decimal]:
+    match value:
+        case dict() | list():
+            for part in value.values() if isinstance(value, dict) else value:
+                yield from _numbers_in(part)
+        case int() | float() | Decimal():
+            yield value
+
+
+def _is_held(number: float | Decimal, bits: int) -> bool:
+    return not isinstance(number, Decimal) and -(2 ** (bits - 1)) <= number < 2 ** (bits - 1)
+
+
 class End(ABC):
     type: ClassVar[str]
     """Type of the connector."""
@@ -74,6 +87,10 @@ class End(ABC):
     """What it needs and no fixture starts."""
     marker: ClassVar[str] = ""
     """Of pytest, for ends whose servers are not installed for every run."""
+    title: ClassVar[str] = ""
+    """Of the system, where several have the same type of connector."""
+    integer_bits: ClassVar[int | None] = None
+    """What the integers may have that the server of the tests holds without loss, which then holds no decimals."""
     connection: dict[str, Any]
     options: dict[str, Any]
 
@@ -83,7 +100,8 @@ class End(ABC):
     @classmethod
     def holds(cls, record: Record) -> bool:
         """Whether the server of the tests can hold it without loss."""
-        return True
+        bits = cls.integer_bits
+        return bits is None or all(_is_held(number, bits) for number in _numbers_in(record))
 
     def close(self) -> None:  # noqa: B027
         """Releases what the end holds on the side of the test."""

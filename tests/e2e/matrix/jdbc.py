@@ -6,7 +6,7 @@ from tests.infra import PASSWORD, POSTGRESQL_PORT
 
 
 class _ByDriver(End):
-    type, fixtures = "jdbc", ("postgresql", "jdbc_drivers")
+    type, title, fixtures = "jdbc", "PostgreSQL by JDBC", ("postgresql", "jdbc_drivers")
     connection = {
         "url": f"jdbc:postgresql://127.0.0.1:{POSTGRESQL_PORT}/postgres", "user": "headrace", "password": PASSWORD,
     }  # fmt: skip

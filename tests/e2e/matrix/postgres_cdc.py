@@ -10,7 +10,8 @@ from tests.e2e.matrix.sql import PostgresqlInlet
 class PostgresCdcInlet(PostgresqlInlet):
     """The rows are in the snapshot with which reading begins."""
 
-    type, fixtures, servers = "postgres_cdc", (), (logical_replication.logical_server,)
+    type, title = "postgres_cdc", "PostgreSQL changes (CDC)"
+    fixtures, servers = (), (logical_replication.logical_server,)
     connection = logical_replication.CONNECTION
     url = logical_replication.url()
     transforms: ClassVar[list[dict[str, Any]]] = [

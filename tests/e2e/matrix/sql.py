@@ -31,6 +31,7 @@ class _Table(End):
 
 
 class _PostgresqlTable(_Table):
+    title = "PostgreSQL"
     fixtures: ClassVar[tuple[str, ...]] = ("postgresql",)
     connection = {
         "dialect": "postgresql", "host": "127.0.0.1", "port": POSTGRESQL_PORT, "database": "postgres",
@@ -47,6 +48,7 @@ class _PostgresqlTable(_Table):
 
 
 class _MariadbTable(_Table):
+    title = "MariaDB"
     fixtures = ("mariadb_server",)
     connection = {
         "dialect": "mysql", "host": "127.0.0.1", "port": mariadb.MARIADB_PORT, "database": mariadb.DATABASE,
