@@ -56,6 +56,7 @@ class Batcher:
     def __init__(
         self, policy: BatchPolicy, *, atomic: bool, slots: Bulkhead, send: Send, is_full: Callable[[], bool]
     ) -> None:
+        self._loop = asyncio.get_running_loop()
         self._policy = policy
         self._is_full = is_full
         self._atomic = atomic
@@ -71,7 +72,7 @@ class Batcher:
 
     def add(self, delivery: Delivery) -> asyncio.Future[Outcome]:
         """The future outcome."""
-        pending = Pending(delivery, asyncio.get_running_loop().create_future())
+        pending = Pending(delivery, self._loop.create_future())
         self._pending.append(pending)
         self._bytes += len(pending.message.body)
         if self._is_due() or len(self._pending) == 1:

@@ -11,8 +11,7 @@ class Turn:
 
     __slots__ = ("before", "client", "done", "joined")
 
-    def __init__(self, client: DeliveryClient, before: "Turn | None") -> None:
-        loop = asyncio.get_running_loop()
+    def __init__(self, client: DeliveryClient, before: "Turn | None", loop: asyncio.AbstractEventLoop) -> None:
         self.client = client
         self.before = before
         self.done: asyncio.Future[None] = loop.create_future()
@@ -35,6 +34,7 @@ class KeyOrder:
     """The last message of each key that has not ended. Messages take their turns in the order in which they arrive."""
 
     def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
         self._last: dict[bytes, Turn] = {}
         self.set_aside = SetAside()
 
@@ -42,7 +42,7 @@ class KeyOrder:
         return len(self._last)
 
     def take(self, key: bytes, client: DeliveryClient) -> Turn:
-        turn = self._last[key] = Turn(client, self._last.get(key))
+        turn = self._last[key] = Turn(client, self._last.get(key), self._loop)
         return turn
 
     def end(self, key: bytes, turn: Turn, dead_letter: Commit | None = None) -> None:

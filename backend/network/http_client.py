@@ -110,9 +110,10 @@ class _Settings:
 class _Exchange:
     """One request in progress on a reusable handle."""
 
-    __slots__ = ("body", "forbidden", "future", "handle", "kept", "lines", "most", "read", "settings")
+    __slots__ = ("body", "forbidden", "future", "handle", "kept", "lines", "loop", "most", "read", "settings")
 
-    def __init__(self) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.loop = loop
         self.settings: _Settings | None = None
         self.handle = handle = pycurl.Curl()
         handle.setopt(pycurl.NOSIGNAL, 1)
@@ -141,7 +142,7 @@ class _Exchange:
         else:
             handle.setopt(pycurl.HTTPGET, 1)  # otherwise the previous request's body would be sent again
         handle.setopt(pycurl.CUSTOMREQUEST, method)
-        self.future: asyncio.Future[Response] = asyncio.get_running_loop().create_future()
+        self.future: asyncio.Future[Response] = self.loop.create_future()
         self.body = bytearray()
         self.forbidden = ""
         self.lines.clear()
@@ -310,7 +311,7 @@ class _Transfers:
         loop.add_reader(self._epoll.fileno(), self._act_on_ready)
 
     def begin(self, settings: _Settings, method: str, url: str, headers: list[str], body: bytes | None) -> _Exchange:
-        exchange = self._idle.pop() if self._idle else _Exchange()
+        exchange = self._idle.pop() if self._idle else _Exchange(self._loop)
         exchange.prepare(settings, method, url, headers, body)
         self._running[exchange.handle] = exchange
         self._multi.add_handle(exchange.handle)

@@ -7,10 +7,11 @@ from collections import deque
 class Bulkhead:
     """Room for a number of messages and bytes at the same time; further messages queue, first in, first out.
 
-    A single message always has room, however large it is.
+    A single message always has room, however large it is. Used on the event loop that it is made on.
     """
 
     def __init__(self, messages: int, bytes: int) -> None:
+        self._loop = asyncio.get_running_loop()  # a system call in Python 3.11, too much for each message
         self._max_messages = messages
         self._max_bytes = bytes
         self.messages = 0
@@ -44,7 +45,7 @@ class Bulkhead:
 
     def enqueue(self, size: int) -> asyncio.Future[bool]:
         """Appends to the queue; the result is whether there was room, or False when the queue was evicted."""
-        has_room: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        has_room: asyncio.Future[bool] = self._loop.create_future()
         self._queue.append((has_room, size))
         return has_room
 

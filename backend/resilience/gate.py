@@ -112,6 +112,7 @@ class OutputGate:
         """Grows with every hold: an older admission, also of a probe, should be requested again."""
         self._held_until = 0.0
         """The receiver asked to be left alone until then, by this task's clock."""
+        self._loop = asyncio.get_running_loop()
         self._gate = gate
         self._limit = self._local_limit()
         self._requests: list[_Request] = []
@@ -129,7 +130,7 @@ class OutputGate:
 
     def admit(self, kind: Kind, message_id: str) -> asyncio.Future[Admission]:
         """Whether an attempt may be made now. The ledger is consulted for all but retries."""
-        answer: asyncio.Future[Admission] = asyncio.get_running_loop().create_future()
+        answer: asyncio.Future[Admission] = self._loop.create_future()
         self._requests.append(_Request(kind, _as_bytes(message_id) if kind != "retry" else b"", answer))
         self._gate.has_work(self)
         return answer

@@ -53,8 +53,8 @@ class Outgoing(Protocol):
 class _Acknowledgements:
     """Of records that are sent together: one future for all of them costs a small part of what one for each does."""
 
-    def __init__(self, records: int) -> None:
-        self._loop = asyncio.get_running_loop()
+    def __init__(self, records: int, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
         self._left = records
         self._error: KafkaError | None = None
         self.all: asyncio.Future[None] = self._loop.create_future()
@@ -117,7 +117,7 @@ class AsyncProducer:
 
         Raises KafkaException for a record that is refused immediately.
         """
-        acknowledgements = _Acknowledgements(len(records))
+        acknowledgements = _Acknowledgements(len(records), self._loop)
         if not records:
             acknowledgements.all.set_result(None)
         for record in records:
