@@ -114,6 +114,8 @@ class BatchSender:
             self._gate.answered(call.name, probe=probe, again=call.has_failed)
         if asked := [error.retry_after for error in errors if error.retry_after is not None]:
             self._gate.hold(max(asked))
+        if delivered := sum(not isinstance(result, DeliveryError) for result in results):
+            self._recorder.latency(self._gate.key.pipeline_id, self._gate.key.output, seconds, delivered)
         worth_retrying: list[tuple[Pending, DeliveryError]] = []
         for pending, result in zip(sent, results, strict=True):
             if isinstance(result, DeliveryError):
@@ -127,7 +129,6 @@ class BatchSender:
                     )
                 continue
             pending.delivery.attempts += attempts.succeeded(self._client, number, seconds, result)
-            self._recorder.latency(self._gate.key.pipeline_id, self._gate.key.output, seconds)
             self._gate.delivered(pending.message.id, pending.delivery.position, probe=False)
             settle(pending, Delivered(result.status, pending.attempts))
         return worth_retrying

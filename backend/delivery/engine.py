@@ -82,7 +82,7 @@ class DeliveryEngine:
             self._count_dead(message, redelivery)
             letter = read_at(message, (*former, position))
             return [error.dead_letter(letter, stage=SYNDICATING.name, output=only)]
-        workspace = str(runtime.snapshot.workspace_id)
+        workspace = runtime.workspace_id
         if len(accepted) == 1:
             records = await self._deliver_to(*accepted[0], workspace)
         else:

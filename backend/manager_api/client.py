@@ -60,6 +60,7 @@ class RuntimePipeline:
     snapshot: PipelineSnapshot
     connectors: dict[UUID, RuntimeConnector]
     outputs: tuple[RuntimeOutput, ...]
+    workspace_id: str
 
     @classmethod
     def of(cls, snapshot: PipelineSnapshot, connectors: dict[UUID, RuntimeConnector]) -> "RuntimePipeline":
@@ -67,6 +68,7 @@ class RuntimePipeline:
             snapshot,
             connectors,
             tuple(RuntimeOutput(config=o, connector=connectors[o.connector]) for o in snapshot.config.outputs),
+            str(snapshot.workspace_id),
         )
 
     def with_connectors(self, present: Mapping[UUID, RuntimeConnector]) -> "RuntimePipeline":

@@ -43,6 +43,8 @@ _GATHER_SECONDS = 0.002
 _MARKS_KEPT = 100_000
 
 Kind = Literal["first", "redelivery", "retry"]
+_LETTERS: dict[Kind, str] = {"first": "f", "redelivery": "r", "retry": "t"}
+_NO_ID = bytes(16)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +74,7 @@ class Held:
 
 
 Admission = Send | Repeat | Held
+_SEND_NOW = Send()
 
 
 @dataclass(slots=True)
@@ -131,7 +134,7 @@ class OutputGate:
     def admit(self, kind: Kind, message_id: str) -> asyncio.Future[Admission]:
         """Whether an attempt may be made now. The ledger is consulted for all but retries."""
         answer: asyncio.Future[Admission] = self._loop.create_future()
-        self._requests.append(_Request(kind, _as_bytes(message_id) if kind != "retry" else b"", answer))
+        self._requests.append(_Request(kind, _as_bytes(message_id) if kind != "retry" else _NO_ID, answer))
         self._gate.has_work(self)
         return answer
 
@@ -413,15 +416,16 @@ class Gate:
 
     def _add_report(self, batch: Any, output: OutputGate, report: _Report) -> None:
         policy = output.breaker.policy
-        marks = [part for mark in report.delivered for part in mark]
+        delivered = b"".join([message_id for message_id, _ in report.delivered])
+        positions = ",".join([position for _, position in report.delivered])
         _evaluate(
             batch,
             script("report"),
             [output.key.breaker, output.key.errors, *output.key.ledger, EVENTS, LEDGER_HORIZON, output.key.hold],
             [self._now(), policy.errors, policy.window_seconds, policy.open_seconds],
             [_LEDGER_MOST, _LEDGER_KEPT_SECONDS, output.key.name(), report.probe],
-            [max(0.0, report.held_until - self.now())],
-            [len(report.errors), *(f"{message}|{cause}" for message, cause in report.errors), *marks],
+            [max(0.0, report.held_until - self.now()), delivered, positions],
+            [f"{message}|{cause}" for message, cause in report.errors],
         )
 
     def _add_requests(self, batch: Any, output: OutputGate, requests: list[_Request]) -> None:
@@ -433,7 +437,8 @@ class Gate:
             [key.breaker, key.limit, *key.ledger, key.backlog, EVENTS, key.hold],
             [self._now(), PROBE_SECONDS, limit.interval if limit else 0, limit.burst if limit else 0],
             [TOKEN_HORIZON_SECONDS, key.name()],
-            [part for request in requests for part in (request.kind, request.message_id)],
+            ["".join([_LETTERS[request.kind] for request in requests])],
+            [b"".join([request.message_id for request in requests])],
         )
 
     def _now(self) -> float | str:
@@ -450,16 +455,19 @@ class Gate:
 def _as_bytes(message_id: str) -> bytes:
     """16 bytes: those of a UUID, or a hash of any other id."""
     try:
-        return bytes.fromhex(message_id.replace("-", ""))
+        known = bytes.fromhex(message_id.replace("-", ""))
     except ValueError:
-        return hashlib.blake2b(message_id.encode(), digest_size=16).digest()
+        known = b""
+    return known if len(known) == 16 else hashlib.blake2b(message_id.encode(), digest_size=16).digest()
 
 
 def _evaluate(batch: Any, called: Script, keys: list[str], *arguments: list[Any]) -> None:
     batch.evalsha(called.sha, len(keys), *keys, *(argument for part in arguments for argument in part))
 
 
-def _admission(answer: list[bytes]) -> Admission:
+def _admission(answer: list[bytes] | int) -> Admission:
+    if answer == 1:  # nearly always
+        return _SEND_NOW
     match answer:
         case [b"send", wait, probe]:
             return Send(float(wait), probe=bool(probe))

@@ -44,8 +44,9 @@ class Recorder:
     def count(self, pipeline_id: str, event: str, n: int = 1) -> None:
         self._counts[pipeline_id, event, int(time.time())] += n
 
-    def latency(self, pipeline_id: str, output: str, seconds: float) -> None:
-        self.count(pipeline_id, events.latency(output, seconds))
+    def latency(self, pipeline_id: str, output: str, seconds: float, n: int = 1) -> None:
+        """``n`` deliveries took that long."""
+        self.count(pipeline_id, events.latency(output, seconds), n)
 
     def error(self, pipeline_id: str, *, stage: str, reason: str, message: str, message_id: str) -> None:
         """Records an error for the pipeline's page. ``message`` must contain no secrets and no payload."""

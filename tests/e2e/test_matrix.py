@@ -1,16 +1,15 @@
 """What one system holds arrives in another field by field, for every input with every output."""
 
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
-from typing import Any
+from itertools import chain
 
 import pytest
 
 from backend.domain.message import new_message_id
 from tests.e2e.matrix.all_ends import Pair, all_pairs, covering_pairs
 from tests.e2e.matrix.ends import RECORDS, Inlet, Outlet, Record, canonical
-from tests.infra import Server
+from tests.e2e.matrix.running import start_servers
 from tests.installation import Installation
 from tests.jdbc import jdbc_drivers  # noqa: F401
 from tests.mariadb import mariadb_server  # noqa: F401
@@ -26,40 +25,29 @@ _SMALL = [record for record in RECORDS if len(record.get("text", "")) < 1000]
 MANY = [record | {"id": len(RECORDS) * copy + record["id"]} for copy in range(_COPIES) for record in _SMALL]
 
 
-@pytest.fixture(scope="module")
-def started() -> Iterator[dict[Any, Server]]:
-    """Servers that no fixture starts, by what makes them."""
-    servers: dict[Any, Server] = {}
-    yield servers
-    for server in reversed(servers.values()):
-        server.stop()
-
-
 def batched(pairs: Sequence[Pair], size: int) -> Iterator[Sequence[Pair]]:
     for first in range(0, len(pairs), size):
         yield pairs[first : first + size]
 
 
-def test_records_arrive_field_by_field(
-    installation: Installation, request: pytest.FixtureRequest, started: dict[Any, Server]
-) -> None:
-    _check(installation, request, started, covering_pairs())
+def test_records_arrive_field_by_field(installation: Installation, request: pytest.FixtureRequest) -> None:
+    _check(installation, request, covering_pairs())
 
 
 @pytest.mark.long
 def test_records_of_every_input_arrive_field_by_field_at_every_output(
-    installation: Installation, request: pytest.FixtureRequest, started: dict[Any, Server]
+    installation: Installation, request: pytest.FixtureRequest
 ) -> None:
     for pairs in batched(all_pairs(), _SIDE_BY_SIDE):
-        _check(installation, request, started, pairs)
+        _check(installation, request, pairs)
 
 
 @pytest.mark.long
 def test_records_arrive_although_the_workers_that_read_and_deliver_them_are_killed(
-    installation: Installation, request: pytest.FixtureRequest, started: dict[Any, Server]
+    installation: Installation, request: pytest.FixtureRequest
 ) -> None:
     pairs = covering_pairs()
-    _start_servers(request, started, pairs)
+    start_servers(request, chain.from_iterable(pairs))
     installation.set_job("stop")
     with ExitStack() as open_ends:
         runs = [_Run(installation, open_ends, *pair, MANY) for pair in pairs]
@@ -78,19 +66,14 @@ def test_records_arrive_although_the_workers_that_read_and_deliver_them_are_kill
 
 @pytest.mark.n8n
 def test_records_of_n8n_arrive_field_by_field_at_every_output(
-    installation: Installation, request: pytest.FixtureRequest, started: dict[Any, Server]
+    installation: Installation, request: pytest.FixtureRequest
 ) -> None:
-    _check(installation, request, started, all_pairs("n8n"))
+    _check(installation, request, all_pairs("n8n"))
 
 
-def _check(
-    installation: Installation,
-    request: pytest.FixtureRequest,
-    started: dict[Any, Server],
-    pairs: Sequence[Pair],
-) -> None:
+def _check(installation: Installation, request: pytest.FixtureRequest, pairs: Sequence[Pair]) -> None:
     """All pairs at the same time."""
-    _start_servers(request, started, pairs)
+    start_servers(request, chain.from_iterable(pairs))
     with ExitStack() as open_ends:
         runs = []
         for pair in pairs:
@@ -99,21 +82,6 @@ def _check(
             runs.append(run)
         for run in runs:
             run.check()
-
-
-def _start_servers(request: pytest.FixtureRequest, started: dict[Any, Server], pairs: Sequence[Pair]) -> None:
-    for end in {end for pair in pairs for end in pair}:
-        for fixture in end.fixtures:
-            request.getfixturevalue(fixture)
-    missing = {make for pair in pairs for end in pair for make in end.servers if make not in started}
-    with ThreadPoolExecutor(max(1, len(missing))) as threads:  # some are compiled first, others installed
-        for starting in [threads.submit(_start, make, started) for make in missing]:
-            starting.result()
-
-
-def _start(make: Callable[[], Server], started: dict[Any, Server]) -> None:
-    started[make] = make()
-    started[make].start()
 
 
 class _Run:

@@ -4,9 +4,11 @@
 --       5 redelivery's mark (string)  6 events (stream)  7 hold: until when the receiver is left alone (string)
 -- ARGV  1 time, or "" for Redis' own  2 probe seconds  3 token interval, or 0 without a limit
 --       4 burst  5 horizon in seconds  6 output's name for events (JSON)
---       then a pair for each attempt: its kind (first, redelivery, retry) and the message's id ("" for a retry)
+--       7 a letter for each attempt: f(irst), r(edelivery) or t (a retry)  8 the messages' ids, 16 bytes each
 -- Returns {time, breaker's state, its until, seconds left of the hold or ""} followed by one answer for each attempt:
 --   {"repeat", position} | {"open", until, cause} | {"held", until} | {"limited", due} | {"send", wait, "probe" or ""}
+--   | 1, which is {"send", 0, ""}
+-- Thousands of arguments and answers would take longer to write and to read than this to run.
 -- Seconds that an unused breaker is kept beyond its open time; so the state of a deleted pipeline goes too.
 local kept = 30 * 86400
 local clock = redis.call('TIME')
@@ -45,22 +47,23 @@ local function token()
 end
 
 local answers = {}
-for i = 7, #ARGV, 2 do
-  local kind, id = ARGV[i], ARGV[i + 1]
-  local position = id ~= '' and (redis.call('HGET', KEYS[3], id) or redis.call('HGET', KEYS[4], id))
+for i = 1, #ARGV[7] do
+  local kind, id = string.sub(ARGV[7], i, i), string.sub(ARGV[8], 16 * i - 15, 16 * i)
+  local position = kind ~= 't' and (redis.call('HGET', KEYS[3], id) or redis.call('HGET', KEYS[4], id))
   if position then
     answers[#answers + 1] = {'repeat', position}
   elseif state ~= 'closed' and now < ends then
     answers[#answers + 1] = {'open', string.format('%.3f', ends), cause}
   elseif starts - now > horizon then
     answers[#answers + 1] = {'held', string.format('%.3f', starts)}
-  elseif kind == 'first' and backlog then
+  elseif kind == 'f' and backlog then
     answers[#answers + 1] = {'limited', string.format('%.3f', now + 1)}
   else
     local wait, due = token()
     if wait then
       local allowed, probe = admit_by_breaker()
-      answers[#answers + 1] = {'send', string.format('%.6f', wait), probe}
+      local is_plain = wait == 0 and probe == ''
+      answers[#answers + 1] = is_plain and 1 or {'send', string.format('%.6f', wait), probe}
     else
       answers[#answers + 1] = {'limited', string.format('%.3f', due)}
     end

@@ -7,8 +7,8 @@
 --       5 the most deliveries in the newer ledger  6 seconds that both are kept without use
 --       7 output's name for events (JSON)  8 the probe's outcome: "", "ok" or "failed"
 --       9 seconds for which the receiver asks to be left alone, or 0
---       10 number of errors, then message|cause of each, where a message without a cause was delivered after all;
---       then pairs: delivered id, position
+--       10 ids of what was delivered, 16 bytes each  11 the position of each, separated by commas
+--       then message|cause of each error, where a message without a cause was delivered after all
 -- Returns {breaker's state, its until, seconds left of the hold or ""}
 -- Seconds that an unused breaker is kept beyond its open time; so the state of a deleted pipeline goes too.
 local kept = 30 * 86400
@@ -37,9 +37,10 @@ local function forget(message)
 end
 
 local limit = tonumber(ARGV[2])
-local count = tonumber(ARGV[10])
+local first_error = 12
+local count = #ARGV - first_error + 1
 local last_cause
-for i = 11, 10 + count do
+for i = first_error, #ARGV do
   local message, cause = string.match(ARGV[i], '^([^|]*)|(.*)$')
   if cause == '' then
     forget(message)
@@ -77,7 +78,7 @@ if count > 0 or ARGV[8] ~= '' then
   redis.call('EXPIRE', KEYS[1], math.ceil(math.max(ends - now, 0)) + kept)
 end
 
-if #ARGV > 10 + count then
+if #ARGV[10] > 0 then
   -- The older half goes once no copy of what was delivered before it was sealed can arrive any more, not after some
   -- time: copies may wait behind a backlog for as long as it takes.
   local sealed = redis.call('HGET', KEYS[4], 'sealed')
@@ -88,8 +89,10 @@ if #ARGV > 10 + count then
     redis.call('RENAME', KEYS[3], KEYS[4])
     redis.call('HSET', KEYS[4], 'sealed', string.format('%.6f', now))
   end
-  for i = 11 + count, #ARGV, 2 do
-    redis.call('HSET', KEYS[3], ARGV[i], ARGV[i + 1])
+  local at = 1
+  for position in string.gmatch(ARGV[11], '[^,]+') do
+    redis.call('HSET', KEYS[3], string.sub(ARGV[10], at, at + 15), position)
+    at = at + 16
   end
   redis.call('EXPIRE', KEYS[3], ARGV[6])
   redis.call('EXPIRE', KEYS[4], ARGV[6])
