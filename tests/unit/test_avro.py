@@ -345,6 +345,7 @@ def test_what_is_read_as_json_is_written_as_the_same_bytes(schema_and_data: tupl
     assert json.loads(json.dumps(avro.read_json(again))) == document
 
 
+ENUM = {"type": "enum", "name": "e", "symbols": ["A", "B"]}
 FIXED = {"type": "fixed", "name": "f", "size": 4}
 MONEY = {"type": "bytes", "logicalType": "decimal", "precision": 6, "scale": 2}
 MOMENT = {"type": "long", "logicalType": "timestamp-millis"}
@@ -452,6 +453,24 @@ def test_branches_that_json_cannot_tell_apart_are_refused() -> None:
     schema = ["string", {"type": "map", "values": "string"}, "bytes"]
     with pytest.raises(ValueError, match="JSON cannot tell the branches of the union of string, map, bytes apart"):
         AvroSchema(schema).read_json(by_library(schema, ("bytes", b"x")))
+
+
+@pytest.mark.parametrize(
+    ("schema", "value", "document"),
+    [
+        (["null", ENUM, "string"], "x", "x"),
+        (["null", ENUM, "string"], "", ""),
+        (["null", ENUM, "string"], ("string", "A"), {"string": "A"}),
+        (["null", FIXED, "bytes"], b"abcde", "abcde"),
+        (["null", FIXED, "bytes"], ("bytes", b"abcd"), {"bytes": "abcd"}),
+    ],
+    ids=str,
+)
+def test_a_branch_before_its_own_with_the_same_values_is_not_taken(schema: Any, value: Any, document: Any) -> None:
+    avro = AvroSchema(schema)
+    written = by_library(schema, value)
+    assert avro.read_json(written) == document
+    assert avro.write(document) == written
 
 
 # Writing.

@@ -21,6 +21,7 @@ _CHOICES = limits.VALUES
 """Limit of the values that are compared with the branches of unions, about a second of work."""
 _WIDTHS = {"null": 0, "boolean": 1, "float": 4, "double": 8}
 _LENGTH_FIRST = frozenset({"string", "bytes"})
+_NAMED = frozenset({"enum", "fixed"})
 
 
 class Type(ABC):
@@ -216,7 +217,9 @@ class _Scalar(Type):
         return self._scalar.native(value)
 
     def is_datum(self, datum: Any) -> bool:
-        return datum[0] == self.name if isinstance(datum, tuple) else type(datum) in self._scalar.types
+        if isinstance(datum, tuple) or self._kind in _NAMED:
+            return isinstance(datum, tuple) and datum[0] == self.name  # type: ignore[no-any-return]
+        return type(datum) in self._scalar.types
 
     def plain(self, datum: Any, preparation: Preparation) -> Any:
         return self._scalar.plain(datum)
