@@ -1,5 +1,5 @@
 import { MantineProvider } from '@mantine/core'
-import { cleanup, fireEvent, render, screen } from '@testing-library/react'
+import { cleanup, fireEvent, render, screen, within } from '@testing-library/react'
 import { useState } from 'react'
 import { afterEach, expect, test, vi } from 'vitest'
 
@@ -14,6 +14,12 @@ const schema = {
     token: { type: 'string', title: 'Token', format: 'password', writeOnly: true },
     value: { title: 'Value' },
     secrets: { type: 'object', title: 'Secrets', additionalProperties: { type: 'string', format: 'password', writeOnly: true } },
+    profile: { type: 'object', title: 'Profile', properties: { file: { type: 'string', title: 'File' } } },
+    rows: {
+      type: 'array',
+      title: 'Rows',
+      items: { type: 'object', properties: { name: { type: 'string', title: 'Row' } } },
+    },
     patience: { type: 'number', title: 'Patience', default: 3, advanced: true },
     input: {
       title: 'Input',
@@ -82,6 +88,17 @@ test('a stored secret is never shown, and can be replaced', () => {
   expect(seen).toHaveBeenLastCalledWith(expect.objectContaining({ token: '' }))
 })
 
+test.each(['profile', 'rows', 'input'])('an error of the part %s is shown once, within it', (part) => {
+  render(<Harness start={{ input: { type: 'push' } }} seen={vi.fn()} errors={{ [part]: ['Does not fit.'] }} />)
+  const shown = screen.getAllByText('Does not fit.').filter((element) => !element.closest(`#form_${part}__error`))
+  expect(shown).toHaveLength(1)
+})
+
+test('the error of a stored secret is shown at its field', () => {
+  render(<Harness start={{ token: '********' }} seen={vi.fn()} errors={{ token: ['Refused by the server.'] }} />)
+  expect(document.getElementById('form_token')?.textContent).toContain('Refused by the server.')
+})
+
 test('a value of any type is edited as JSON', () => {
   const seen = vi.fn()
   render(<Harness start={{ value: ['BR'] }} seen={seen} />)
@@ -107,7 +124,7 @@ test('advanced fields of a part are told from those of the whole', () => {
 test('a named secret is added empty, and never with a made-up value', () => {
   const seen = vi.fn()
   render(<Harness start={{}} seen={seen} />)
-  fireEvent.click(screen.getByRole('button', { name: 'Add' }))
+  fireEvent.click(within(document.getElementById('form_secrets')!).getByRole('button', { name: 'Add' }))
   const added = Object.values((seen.mock.lastCall?.[0] as { secrets: Record<string, string> }).secrets)
   expect(added).toEqual([''])
 })

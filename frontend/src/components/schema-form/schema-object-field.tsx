@@ -4,6 +4,7 @@ import { useCallback, useEffect, useRef } from 'react'
 
 import { connectorUseIn, hasFields, keptOptions, optionsDefinition, withForms, withMode, withOptions, type ConnectorUse } from './connector-use'
 import { contextOf } from './context'
+import { OwnErrors } from './own-errors'
 import { isVariant, uiSchemaOf } from './prepare-schema'
 
 const { ObjectField } = getDefaultRegistry().fields
@@ -19,7 +20,14 @@ function PlainObjectField({ resolved, ...props }: FieldProps & { resolved: RJSFS
   const uiSchema = uiSchemaOf(resolved, props.uiSchema)
   // The selection above a chosen variant shows the field's description; the variant shows its own.
   if (isVariant(resolved)) delete uiSchema['ui:description']
-  return ObjectField && <ObjectField {...props} uiSchema={uiSchema} />
+  return (
+    ObjectField && (
+      <>
+        <ObjectField {...props} uiSchema={uiSchema} />
+        {!isVariant(resolved) && <OwnErrors errors={props.rawErrors} />}
+      </>
+    )
+  )
 }
 
 /** An object that uses a connector: its options are those of the capability by which the chosen one is used. */

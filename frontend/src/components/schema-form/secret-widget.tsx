@@ -1,4 +1,4 @@
-import { Button, Group, PasswordInput, Text } from '@mantine/core'
+import { Button, Group, Input, PasswordInput, Text } from '@mantine/core'
 import type { WidgetProps } from '@rjsf/utils'
 import { useState } from 'react'
 import { useTranslation } from 'react-i18next'
@@ -23,6 +23,7 @@ export function SecretWidget({ id, label, value, required, rawErrors, options, o
             {t('connectors.replaceSecret')}
           </Button>
         </Group>
+        {rawErrors && <Input.Error>{rawErrors.join(' ')}</Input.Error>}
       </div>
     )
   }

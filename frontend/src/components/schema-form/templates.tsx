@@ -18,6 +18,7 @@ import { IconPlus } from '@tabler/icons-react'
 import { useState } from 'react'
 import { useTranslation } from 'react-i18next'
 
+import { OwnErrors } from './own-errors'
 import { isVariant } from './prepare-schema'
 
 /** An object's fields one below the other; those marked `advanced` are folded. Named entries can be added. */
@@ -107,6 +108,7 @@ function ArrayFieldTemplate(props: ArrayFieldTemplateProps) {
         description={options.description ?? schema.description ?? ''}
         {...common}
       />
+      <OwnErrors errors={props.rawErrors} />
       {items}
       {canAdd && (
         <Group>
