@@ -37,7 +37,7 @@ _ZONES = {
 _ZONE_NAME = re.compile(rf"(?<![A-Za-z])({'|'.join(_ZONES)})(?![A-Za-z])")
 _LITERAL_UTC = re.compile(r"(?<![A-Za-z])(Z|UTC|GMT)(?![A-Za-z])")
 _FRACTION = re.compile(r"(?<=[.,])(\d{6})(\d{1,3})\d*")
-_LEAP = re.compile(r"(.*\d\d:?\d\d:?)60((?:[.,]\d+)?(?:Z|[+-].*)?)", re.DOTALL | re.IGNORECASE)
+_LEAP = re.compile(r"([^.,]*\d\d:?\d\d:?)60((?:[.,]\d+)?(?:Z|[+-].*)?)", re.DOTALL | re.IGNORECASE)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _SECOND = timedelta(seconds=1)
 _SAMPLE = datetime(2024, 3, 5, 9, 15, 30, 120000, UTC)

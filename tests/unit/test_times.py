@@ -29,6 +29,12 @@ def test_every_nanosecond_is_read_as_it_was_written(time: Instant, written: Zone
     assert times.reader("unix", read)(seconds) == Instant(time.at)
 
 
+@pytest.mark.parametrize("fraction", ["000060", "123460", "0000000060"])
+def test_digits_of_a_fraction_are_no_leap_second(fraction: str) -> None:
+    for text in (f"2000-01-01T00:00:00.{fraction}Z", f"20000101T000000,{fraction}"):
+        assert times.reader(times.ISO8601, ZoneInfo("UTC"))(text).nanoseconds == int(fraction[:9].ljust(9, "0"))
+
+
 @given(instants, zones, zones)
 def test_a_zone_in_the_text_wins(time: Instant, written: ZoneInfo, read: ZoneInfo) -> None:
     for form in ("%Y-%m-%dT%H:%M:%S%z", "%Y-%m-%dT%H:%M:%SZ", "%d %b %Y %H:%M:%S GMT"):
