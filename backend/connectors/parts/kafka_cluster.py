@@ -127,8 +127,8 @@ class Cluster:
         """The cluster's metadata, whose brokers' advertised addresses are checked. Raises ForbiddenAddressError and
         KafkaException."""
         await asyncio.to_thread(self.check_bootstrap)
-        # A producer's thread serves the callbacks that a login by token needs.
-        client = AsyncProducer(self.config())
+        # A producer's thread serves the callbacks that a login by token needs. This one needs no right to write.
+        client = AsyncProducer(self.config(**{"enable.idempotence": False}))
         try:
             metadata = await asyncio.to_thread(self._listed, client)
         finally:

@@ -2,8 +2,10 @@
 
 import asyncio
 import threading
+import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any, Protocol
 
 from confluent_kafka import KafkaError, KafkaException, Producer
@@ -35,6 +37,9 @@ Report = tuple[asyncio.Future[Record], KafkaError | None, Record]
 
 _FULL_SECONDS = 0.01
 """Pause before a record is offered again to a local queue that was full."""
+_REPLACE_SECONDS = 1.0
+"""Pause before a producer is replaced that had a fatal error: the next one may have the same."""
+_PURGE_SECONDS = 5.0
 
 
 class Outgoing(Protocol):
@@ -53,15 +58,18 @@ class Outgoing(Protocol):
 class _Acknowledgements:
     """Of records that are sent together: one future for all of them costs a small part of what one for each does."""
 
-    def __init__(self, records: int, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(
+        self, records: int, loop: asyncio.AbstractEventLoop, cause: Callable[[KafkaError | None], KafkaError | None]
+    ) -> None:
         self._loop = loop
+        self._cause = cause
         self._left = records
         self._error: KafkaError | None = None
         self.all: asyncio.Future[None] = self._loop.create_future()
 
     def on_delivery(self, error: KafkaError | None, _: Record) -> None:
         """Called by the polling thread alone."""
-        self._error = self._error or error
+        self._error = self._error or self._cause(error)
         self._left -= 1
         if not self._left:
             self._loop.call_soon_threadsafe(self._settle)
@@ -81,6 +89,10 @@ class AsyncProducer:
 
     One thread polls the delivery reports and hands them to the event loop in batches, which keeps the
     cost per record low at full load.
+
+    A producer of librdkafka takes no more records after a fatal error, such as a login that may not write, or brokers
+    that lost what they had acknowledged. Those on their way fail with that error, and another producer takes those that
+    follow.
     """
 
     def __init__(self, config: dict[str, Any]) -> None:
@@ -88,25 +100,28 @@ class AsyncProducer:
         self._reports: deque[Report] = deque()
         self._wake_pending = False
         self._closed = False
-        self._producer = Producer({**_DEFAULTS, **config})
+        self._config = {**_DEFAULTS, **config}
+        self._producer = Producer(self._config)
+        self._fatal: KafkaError | None = None
+        self._replaced_from = 0.0
         self._poller = threading.Thread(target=self._poll, name="kafka-producer-poll", daemon=True)
         self._poller.start()
 
     def send(self, topic: str, *, key: bytes | None, value: bytes | None, headers: Headers) -> asyncio.Future[Record]:
         """Returns a future of the acknowledged record, which fails with KafkaException.
 
-        Raises KafkaException immediately when the local queue is full.
+        Raises KafkaException immediately when the local queue is full, and after a fatal error.
         """
         future: asyncio.Future[Record] = self._loop.create_future()
 
         def on_delivery(error: KafkaError | None, record: Record) -> None:
-            self._reports.append((future, error, record))
+            self._reports.append((future, self._cause(error), record))
             if not self._wake_pending:
                 self._wake_pending = True
                 self._loop.call_soon_threadsafe(self._settle)
 
         try:
-            self._producer.produce(topic, value, key, on_delivery=on_delivery, headers=list(headers))
+            self._usable().produce(topic, value, key, on_delivery=on_delivery, headers=list(headers))
         except BufferError:
             raise KafkaException(KafkaError(KafkaError._QUEUE_FULL, "too many unacknowledged messages")) from None
         return future
@@ -117,7 +132,7 @@ class AsyncProducer:
 
         Raises KafkaException for a record that is refused immediately.
         """
-        acknowledgements = _Acknowledgements(len(records), self._loop)
+        acknowledgements = _Acknowledgements(len(records), self._loop, self._cause)
         if not records:
             acknowledgements.all.set_result(None)
         for record in records:
@@ -128,7 +143,7 @@ class AsyncProducer:
     def _is_queued(self, record: Outgoing, acknowledgements: _Acknowledgements) -> bool:
         """Offers the record to the local queue; False when that is full."""
         try:
-            self._producer.produce(
+            self._usable().produce(
                 record.topic,
                 record.value,
                 record.key,
@@ -141,7 +156,8 @@ class AsyncProducer:
 
     async def close(self, timeout: float = 5.0) -> None:
         """Waits up to ``timeout`` seconds for outstanding acknowledgements."""
-        await asyncio.to_thread(self._producer.flush, timeout)
+        with suppress(KafkaException):  # a fatal error, which the records' own reports tell
+            await asyncio.to_thread(self._producer.flush, timeout)
         self._closed = True
         await asyncio.to_thread(self._poller.join)
 
@@ -151,7 +167,26 @@ class AsyncProducer:
 
     def _poll(self) -> None:
         while not self._closed:
-            self._producer.poll(0.5)
+            producer = self._producer
+            try:
+                producer.poll(0.5)
+            except KafkaException as error:
+                self._replaced_from = time.monotonic() + _REPLACE_SECONDS
+                self._fatal = error.args[0]
+                producer.purge()
+                producer.flush(_PURGE_SECONDS)  # hands over the reports of those that were on their way
+
+    def _usable(self) -> Producer:
+        """Raises KafkaException with the fatal error of the one that is not replaced yet."""
+        if self._fatal is not None:
+            if time.monotonic() < self._replaced_from:
+                raise KafkaException(self._fatal)
+            self._producer, self._fatal = Producer(self._config), None
+        return self._producer
+
+    def _cause(self, error: KafkaError | None) -> KafkaError | None:
+        """Of a record's error: after a fatal error it only says that the record was given up."""
+        return error and (self._fatal or error)
 
     def _settle(self) -> None:
         self._wake_pending = False

@@ -3,7 +3,7 @@
 import json
 from base64 import urlsafe_b64encode
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from tempfile import mkdtemp
 from time import time
@@ -35,7 +35,7 @@ from tests.infra import VAR
 from tests.integration.connectors.suites import input_reader, message, opened
 from tests.kafka_cluster import USERS, KafkaCluster
 from tests.receiver import receiver
-from tests.waiting import LIMIT_SECONDS
+from tests.waiting import LIMIT_SECONDS, wait_until_async
 
 SECRET = "planted-client-secret"
 
@@ -111,6 +111,39 @@ async def test_a_wrong_password_is_the_fault_of_the_login(broker: KafkaCluster) 
     with pytest.raises(DeliveryError, match="uthentication") as failed:
         await sent_and_read(connection, "secured-wrong")
     assert failed.value.retryable
+
+
+async def test_a_login_that_may_not_write_is_named_and_its_output_goes_on_once_it_may(broker: KafkaCluster) -> None:
+    topic = f"granted-{time():.0f}"
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap()})
+    admin.create_topics([NewTopic(topic, 1, 1)])[topic].result(LIMIT_SECONDS)
+    login = {"type": "sasl", "mechanism": "PLAIN", "username": "bob", "password": USERS["bob"]}
+    connection = {"bootstrap_servers": broker.bootstrap("SASL_PLAINTEXT"), "security": login}
+    assert "Connected" in await check_connection(connectors.get("kafka"), KafkaConnection.model_validate(connection))
+    connector = RuntimeConnector(type="kafka", connection=connection)
+    output = OutputConfig(name="out", connector="0199d1a0-0000-7000-8000-000000000000", options={"topic": topic})
+    client = DeliveryClient(RuntimeOutput(connector=connector, config=output))
+    try:
+        for _ in range(3):
+            with pytest.raises(DeliveryError, match="authorization failed") as failed:
+                await client.deliver_one(message(b"{}"))
+            assert not failed.value.retryable
+        right = AclBinding(
+            ResourceType.TOPIC, topic, ResourcePatternType.LITERAL, "User:bob", "*",
+            AclOperation.ALL, AclPermissionType.ALLOW,
+        )  # fmt: skip
+        [granted] = admin.create_acls([right]).values()
+        granted.result(LIMIT_SECONDS)
+
+        async def is_delivered() -> bool:
+            with suppress(DeliveryError):
+                await client.deliver_one(message(b"{}"))
+                return True
+            return False
+
+        await wait_until_async(is_delivered)
+    finally:
+        await client.close()
 
 
 async def test_a_private_authority_is_trusted_when_it_is_given(broker: KafkaCluster) -> None:
