@@ -21,9 +21,9 @@ def main() -> None:
     import django
     from django.core.management import execute_from_command_line
 
-    from backend.config.imports import uncollected
+    from backend.config.imports import garbage_collection_paused
 
-    with uncollected():
+    with garbage_collection_paused():
         django.setup()
     execute_from_command_line(sys.argv)
 

@@ -4,12 +4,12 @@ import os
 
 from django.core.asgi import get_asgi_application
 
-from backend.config.imports import uncollected
+from backend.config.imports import garbage_collection_paused
 from backend.network.files import raise_file_limit
 
 raise_file_limit()
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "backend.config.settings.dev")
-with uncollected():
+with garbage_collection_paused():
     django_application = get_asgi_application()
 
     from channels.auth import AuthMiddlewareStack

@@ -6,8 +6,8 @@ from contextlib import contextmanager
 
 
 @contextmanager
-def uncollected() -> Iterator[None]:
-    """Meanwhile no garbage is collected, and what exists at the end is never searched for any.
+def garbage_collection_paused() -> Iterator[None]:
+    """No garbage is collected meanwhile, and what exists at the end is never searched for any.
 
     What is imported is no garbage: searching it took a sixth of the CPU of the console's start, and 50 ms at a time
     later, during which nobody was answered.

@@ -15,7 +15,7 @@ from typing import Any
 import fastavro
 import pytest
 from backports.zstd import ZstdCompressor
-from hypothesis import assume, given
+from hypothesis import assume, given, reject
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
@@ -339,7 +339,12 @@ def has_widths(schema: Any) -> bool:
 @given(written())
 def test_what_is_read_as_json_is_written_as_the_same_bytes(schema_and_data: tuple[Any, bytes]) -> None:
     avro, binary = AvroSchema(schema_and_data[0]), schema_and_data[1]
-    document = json.loads(json.dumps(avro.read_json(binary)))
+    try:
+        document = json.loads(json.dumps(avro.read_json(binary)))
+    except ValueError as error:
+        if "JSON cannot tell the branches" not in str(error):
+            raise
+        reject()  # such as a record without fields beside a map of such records
     again = avro.write(document)
     assert has_widths(schema_and_data[0]) or again == binary
     assert json.loads(json.dumps(avro.read_json(again))) == document

@@ -10,6 +10,8 @@ from pathlib import Path
 log = logging.getLogger(__name__)
 
 MAIN = "JdbcRows"
+_COMPILE_SECONDS = 120
+"""All readers by JDBC of the process wait meanwhile. Compiling takes 2 s on a free core."""
 _SOURCE = Path(__file__).with_name(f"{MAIN}.java")
 _COMPILER = "org.codehaus.commons.compiler.samples.CompilerDemo"
 """The command line of Janino, with which Spark compiles its own generated code."""
@@ -36,7 +38,11 @@ def _compile(java: str, folder: str) -> None:
     jars = Path(str(distribution("pyspark").locate_file("pyspark/jars")))
     compiler = [str(path) for name in ("janino-*.jar", "commons-compiler-*.jar") for path in jars.glob(name)]
     command = [java, "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", ":".join(compiler), _COMPILER]
-    compiling = subprocess.run([*command, "-d", folder, str(_SOURCE)], check=False, capture_output=True, env={})
+    command += ["-d", folder, str(_SOURCE)]
+    try:
+        compiling = subprocess.run(command, check=False, capture_output=True, env={}, timeout=_COMPILE_SECONDS)
+    except subprocess.TimeoutExpired as error:
+        raise OSError(f"its program was not compiled within {_COMPILE_SECONDS} s") from error
     if not _is_compiled(folder):
         log.error("The program for JDBC could not be compiled: %s", compiling.stderr.decode(errors="replace")[:2000])
         raise OSError("its program could not be compiled; the server's log has the details")

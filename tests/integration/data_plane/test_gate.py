@@ -82,6 +82,15 @@ async def test_a_delivered_message_is_known_with_where_it_was_read(output: Calla
     assert isinstance(await output().admit("first", message), Send)  # another output has not had it
 
 
+async def test_ids_of_any_form_are_told_apart_in_one_request(output: Callable[..., OutputGate]) -> None:
+    out = output()
+    ids = [new_message_id(), "", "7", "a producer's own id " * 10, "abcd", "pedido-é", new_message_id()]
+    for number, message in enumerate(ids):
+        out.delivered(message, f"0:{number}", probe=False)
+    answers = await asyncio.gather(*(out.admit("first", message) for message in [*ids, new_message_id()]))
+    assert answers == [*(Repeat(f"0:{number}") for number in range(len(ids))), Send()]
+
+
 async def test_a_delivery_is_remembered_until_no_copy_can_arrive_however_long_that_takes(
     output: Callable[..., OutputGate], clock: Clock, horizon: Callable[[float], Any]
 ) -> None:

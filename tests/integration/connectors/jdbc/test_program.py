@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from backend.connectors.jdbc import program as program_module
 from backend.connectors.jdbc.program import Program
 
 
@@ -31,3 +32,12 @@ def test_it_is_compiled_again_when_its_folder_was_emptied(jdbc_drivers: str) -> 
 def test_a_java_that_does_not_compile_it_is_told() -> None:
     with pytest.raises(OSError, match="could not be compiled"):
         Program().classes("/bin/false")
+
+
+def test_a_java_that_hangs_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(program_module, "_COMPILE_SECONDS", 0.2)
+    hanging = tmp_path / "java"
+    hanging.write_text("#!/bin/sh\nexec /bin/sleep 600\n")
+    hanging.chmod(0o700)
+    with pytest.raises(OSError, match="not compiled within"):
+        Program().classes(str(hanging))
