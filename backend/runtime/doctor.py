@@ -202,7 +202,7 @@ def _kafka() -> Iterator[str]:
         raise _Wrong(
             f"Kafka does not answer ({error.args[0].str()}). Check HEADRACE_KAFKA_BOOTSTRAP_SERVERS, and TLS and login."
         ) from None
-    yield f"{len(metadata.brokers)} broker(s)"
+    yield f"brokers: {len(metadata.brokers)}"
 
 
 def _vault() -> Iterator[str]:

@@ -34,7 +34,7 @@ from backend.domain.rate_limit import RateLimit, RateLimitPolicy
 from backend.domain.reasons import Reason
 from backend.domain.retry import held_text
 from backend.domain.stages import ADAPTING_TRANSFORMER, FILTERING, STAGES
-from backend.kafka.client.producer import PARTITIONER, RECORD_FAULTS
+from backend.kafka.client.producer import PARTITIONER, RECORD_FAULTS, is_fatal
 from backend.network.redis_client import redis_client
 from backend.resilience.gate import TOKEN_HORIZON_SECONDS
 from backend.resilience.scripts import OutputKey
@@ -85,17 +85,7 @@ class Redelivery:
     def __init__(self) -> None:
         self._redis = redis_client()
         self._paces: LRUCache[Output, Pace] = LRUCache(_PACES_KNOWN)
-        self._producer = Producer(
-            {
-                **platform_settings().kafka.client(),
-                "enable.idempotence": True,
-                "acks": "all",
-                "partitioner": PARTITIONER,
-                "message.timeout.ms": int(_ACKNOWLEDGE_SECONDS * 1000),
-                "message.max.bytes": limits.TOPIC_BYTES,
-                "reconnect.backoff.max.ms": 1000,
-            }
-        )
+        self._producer = _producer()
 
     def run(self, stop: threading.Event) -> None:
         while not stop.is_set():
@@ -105,6 +95,8 @@ class Redelivery:
                 stop.wait(0 if released else _ROUND_SECONDS)
             except (InterfaceError, DatabaseError, RedisError, KafkaException) as error:
                 log.warning("Redelivery is delayed: %s", str(error).splitlines()[0] if str(error) else error)
+                if isinstance(error, KafkaException) and is_fatal(error):
+                    self._producer = _producer()
                 connection.close()
                 stop.wait(_RETRY_SECONDS)
         connection.close()
@@ -244,6 +236,20 @@ class Redelivery:
                 return
             except BufferError:
                 self._producer.poll(0.1)
+
+
+def _producer() -> Producer:
+    return Producer(
+        {
+            **platform_settings().kafka.client(),
+            "enable.idempotence": True,
+            "acks": "all",
+            "partitioner": PARTITIONER,
+            "message.timeout.ms": int(_ACKNOWLEDGE_SECONDS * 1000),
+            "message.max.bytes": limits.TOPIC_BYTES,
+            "reconnect.backoff.max.ms": 1000,
+        }
+    )
 
 
 def _due(output: Output, most: int) -> QuerySet[DeadLetter]:

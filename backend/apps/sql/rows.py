@@ -6,7 +6,7 @@ from decimal import Decimal
 from functools import lru_cache
 from typing import Any
 
-from confluent_kafka import KafkaException, Producer
+from confluent_kafka import KafkaError, KafkaException, Producer
 
 from backend.apps.sql.errors import SqlError
 from backend.domain import json
@@ -15,7 +15,7 @@ from backend.domain.connect_sql import statements as s
 from backend.domain.connect_sql import types as t
 from backend.domain.connect_sql.printer import type_name
 from backend.domain.connect_sql.sources import Source
-from backend.kafka.client.producer import PARTITIONER
+from backend.kafka.client.producer import PARTITIONER, is_fatal
 from backend.settings import platform_settings
 
 _SECONDS = 10.0
@@ -96,16 +96,21 @@ def _key(source: Source, values: dict[str, Any]) -> bytes | None:
 
 
 def _produce(topic: str, key: bytes | None, value: bytes) -> None:
-    failures: list[Any] = []
+    answers: list[KafkaError | None] = []
     producer = _producer()
     try:
-        producer.produce(topic, value, key, on_delivery=lambda error, _: failures.append(error))
-    except (KafkaException, BufferError) as error:
+        producer.produce(topic, value, key, on_delivery=lambda error, _: answers.append(error))
+        producer.flush(_SECONDS)
+    except BufferError as error:
         raise SqlError(f"Kafka did not take the row: {error}.", status=502) from None
-    producer.flush(_SECONDS)
-    if failures != [None]:
-        reason = failures[0].str() if failures else "it does not answer"
-        raise SqlError(f"Kafka did not take the row: {reason}.", status=502)
+    except KafkaException as error:
+        if is_fatal(error):
+            _producer.cache_clear()
+        raise SqlError(f"Kafka did not take the row: {error.args[0].str()}.", status=502) from None
+    if not answers:
+        raise SqlError("Kafka did not take the row: it does not answer.", status=502)
+    if (refusal := answers[0]) is not None:
+        raise SqlError(f"Kafka did not take the row: {refusal.str()}.", status=502)
 
 
 @lru_cache

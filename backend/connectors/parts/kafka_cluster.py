@@ -267,7 +267,7 @@ async def check_cluster(connection: KafkaConnection) -> str:
     except KafkaException as error:
         cause = cluster.explained(error.args[0])
         raise CheckFailedError(f"No connection to the cluster: {cause}.", field=_field_at_fault(cause)) from None
-    return f"Connected to {len(metadata.brokers)} broker(s); {len(metadata.topics)} topics are visible."
+    return f"Connected. Brokers: {len(metadata.brokers)}, visible topics: {len(metadata.topics)}."
 
 
 def _field_at_fault(cause: str) -> str:

@@ -142,7 +142,7 @@ class PostgresqlSession(Session):
         version = self._database.info.parameter_status("server_version") or ""
         return (
             f"Connected to PostgreSQL {version.split()[0]} as {self._connection.user}, database "
-            f"{self._connection.database}; {readable} tables can be read and {writable} can be written."
+            f"{self._connection.database}; tables that can be read: {readable}, written: {writable}."
         )
 
     def quoted(self, name: str) -> str:

@@ -42,6 +42,12 @@ _REPLACE_SECONDS = 1.0
 _PURGE_SECONDS = 5.0
 
 
+def is_fatal(error: KafkaException) -> bool:
+    """Whether the producer that raised it takes no more records."""
+    cause: KafkaError = error.args[0]
+    return cause.fatal() or cause.code() == KafkaError._FATAL
+
+
 class Outgoing(Protocol):
     """A record to be sent."""
 

@@ -42,7 +42,7 @@ def test_only_what_does_not_run_is_named_with_what_to_do() -> None:
     assert named.keys() == {"manager", "http input"}, named
     seen = {finding.part: finding.detail for finding in doctor.examine()}
     assert seen["postgresql"].startswith("version 18")
-    assert "1 broker(s)" in seen["kafka"]
+    assert "brokers: 1" in seen["kafka"]
 
 
 @pytest.mark.usefixtures("topics", "elsewhere")

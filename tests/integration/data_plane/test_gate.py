@@ -358,6 +358,7 @@ async def test_neighbours_9_every_task_holds_an_output_until_the_latest_time(red
         assert not one.opened.is_set()
         known = new_message_id()
         one.delivered(known, "0:1", probe=False)  # it was under way
+        await first.settled()
         assert await other.admit("first", known) == Repeat("0:1")
         clock.now += 899.5
         assert await admit(other) == Send(pytest.approx(0.5, abs=0.01))

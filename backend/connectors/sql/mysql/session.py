@@ -127,7 +127,7 @@ class MysqlSession(Session):
             )
         return (
             f"Connected to {self._product()} {self._version()} as {self._connection.user}, database "
-            f"{self._connection.database}; {count} tables are visible."
+            f"{self._connection.database}; visible tables: {count}."
         )
 
     def _product(self) -> str:
