@@ -234,7 +234,8 @@ class ElasticsearchDeliver(_Writing, Deliver[ElasticsearchConnection, Elasticsea
 
     At least once. A repeat writes the same document again, as long as its ID comes from the message; it may undo a
     newer message for the same document that was written in between, unless a field with versions is named. The
-    cluster remembers versions of deleted documents for a minute only (its setting index.gc_deletes)."""
+    cluster remembers versions of deleted documents for a minute only (its setting index.gc_deletes). It refuses
+    documents with a field _id, as those of MongoDB have: a step `remove` takes it out."""
 
     options_model = ElasticsearchOutputOptions
 
@@ -250,7 +251,8 @@ class ElasticsearchDeliverBatch(_Writing, DeliverBatch[ElasticsearchConnection, 
 
     At least once. A repeat writes the same document again, as long as its ID comes from the message; it may undo a
     newer message for the same document that was written in between, unless a field with versions is named. The
-    cluster remembers versions of deleted documents for a minute only (its setting index.gc_deletes)."""
+    cluster remembers versions of deleted documents for a minute only (its setting index.gc_deletes). It refuses
+    documents with a field _id, as those of MongoDB have: a step `remove` takes it out."""
 
     options_model = ElasticsearchOutputOptions
 

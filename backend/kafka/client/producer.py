@@ -45,7 +45,7 @@ _PURGE_SECONDS = 5.0
 def is_fatal(error: KafkaException) -> bool:
     """Whether the producer that raised it takes no more records."""
     cause: KafkaError = error.args[0]
-    return cause.fatal() or cause.code() == KafkaError._FATAL
+    return bool(cause.fatal()) or cause.code() == KafkaError._FATAL
 
 
 class Outgoing(Protocol):

@@ -25,6 +25,7 @@ _SCHEMA = pa.schema(
 
 class DeltaSharingInlet(Inlet):
     type, servers = "delta_sharing", (sharing_server,)
+    has_texts_of_documents = True
 
     def __init__(self) -> None:
         super().__init__()

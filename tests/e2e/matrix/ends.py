@@ -30,8 +30,9 @@ RECORDS: list[Record] = [
 FIELDS = ("id", "text", "flag", "big", "amount", "at", "document")
 
 
-def canonical(record: Record) -> Record:
-    """The same for every way in which a system represents a record."""
+def canonical(record: Record, *, has_texts_of_documents: bool = False) -> Record:
+    """The same for every way in which a system represents a record. A system that keeps a text as JSON has one within
+    another, if what was read ``has_texts_of_documents``."""
     values = {name: record[name] for name in FIELDS if record.get(name) is not None}
     if "flag" in values:
         values["flag"] = bool(values["flag"])
@@ -41,7 +42,9 @@ def canonical(record: Record) -> Record:
         values["at"] = _moment(values["at"])
     if "document" in values:
         document = values["document"]
-        values["document"] = _numbers(parsed(document) if isinstance(document, str | bytes) else document)
+        document = parsed(document) if isinstance(document, str | bytes) else document
+        document = parsed(document) if isinstance(document, str) and has_texts_of_documents else document
+        values["document"] = _numbers(document)
     return values
 
 
@@ -91,6 +94,8 @@ class End(ABC):
     """Of the system, where several have the same type of connector."""
     integer_bits: ClassVar[int | None] = None
     """What the integers may have that the server of the tests holds without loss, which then holds no decimals."""
+    has_texts_of_documents: ClassVar[bool] = False
+    """Whether it has no type for documents, so that they are read as texts."""
     connection: dict[str, Any]
     options: dict[str, Any]
 

@@ -18,6 +18,10 @@ class _Collection(End):
 
 
 class MongodbInlet(_Collection, Inlet):
+    """Elasticsearch takes no field of the name of its documents' own id."""
+
+    transforms: ClassVar[list[dict[str, Any]]] = [{"type": "remove", "paths": ["_id"]}]
+
     def __init__(self) -> None:
         super().__init__()
         self.options = {**self.place, "mode": {"type": "whole"}}
