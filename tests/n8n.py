@@ -10,6 +10,7 @@ import sys
 import uuid
 from functools import lru_cache
 from pathlib import Path
+from tempfile import mkdtemp
 from typing import Any
 
 import requests
@@ -61,7 +62,7 @@ def n8n_server() -> Server:
     settings = {
         "HOME": str(VAR),
         "PATH": os.environ["PATH"],
-        "N8N_USER_FOLDER": str(VAR / "n8n"),
+        "N8N_USER_FOLDER": mkdtemp(prefix="n8n-", dir=VAR),
         "N8N_PORT": str(PORT),
         "N8N_LISTEN_ADDRESS": "127.0.0.1",
         "N8N_DIAGNOSTICS_ENABLED": "false",

@@ -6,7 +6,7 @@ import requests
 
 from tests import n8n
 from tests.e2e.matrix.ends import Inlet, Record, bodies_of
-from tests.waiting import LIMIT_SECONDS
+from tests.waiting import LIMIT_SECONDS, wait_until
 
 
 class N8nInlet(Inlet):
@@ -26,4 +26,12 @@ class N8nInlet(Inlet):
     def write(self, records: Sequence[Record]) -> None:
         body = b'{"items": [%s]}' % b", ".join(bodies_of(records))
         headers = {"Content-Type": "application/json"}
-        requests.post(f"{n8n.URL}/webhook/{self.name}", body, headers=headers, timeout=LIMIT_SECONDS).raise_for_status()
+
+        def is_taken() -> bool:
+            """The workflow is made in n8n some time after the pipeline is published."""
+            answer = requests.post(f"{n8n.URL}/webhook/{self.name}", body, headers=headers, timeout=LIMIT_SECONDS)
+            if answer.status_code != 404:
+                answer.raise_for_status()
+            return answer.ok
+
+        wait_until(is_taken, interval=0.5)
