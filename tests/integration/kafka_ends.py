@@ -6,9 +6,9 @@ from tests.infra import KAFKA
 from tests.waiting import wait_until
 
 
-def end_offset(topic: str, partition: int = 0) -> int:
+def end_offset(topic: str, partition: int = 0, bootstrap: str = KAFKA) -> int:
     """The offset after the last record. Waits until the partition has a leader."""
-    consumer = Consumer({"bootstrap.servers": KAFKA, "group.id": "ends"})
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "ends"})
     ends: list[int] = []
 
     def known() -> bool:

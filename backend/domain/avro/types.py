@@ -217,9 +217,9 @@ class _Scalar(Type):
         return self._scalar.native(value)
 
     def is_datum(self, datum: Any) -> bool:
-        if isinstance(datum, tuple) or self._kind in _NAMED:
-            return isinstance(datum, tuple) and datum[0] == self.name  # type: ignore[no-any-return]
-        return type(datum) in self._scalar.types
+        if isinstance(datum, tuple):
+            return bool(datum[0] == self.name)
+        return self._kind not in _NAMED and type(datum) in self._scalar.types
 
     def plain(self, datum: Any, preparation: Preparation) -> Any:
         return self._scalar.plain(datum)

@@ -40,6 +40,7 @@ _FULL_SECONDS = 0.01
 _REPLACE_SECONDS = 1.0
 """Pause before a producer is replaced that had a fatal error: the next one may have the same."""
 _PURGE_SECONDS = 5.0
+"""Limit for the delivery reports of the records that a failed producer still had."""
 
 
 def is_fatal(error: KafkaException) -> bool:
@@ -109,7 +110,9 @@ class AsyncProducer:
         self._config = {**_DEFAULTS, **config}
         self._producer = Producer(self._config)
         self._fatal: KafkaError | None = None
+        """The fatal error of the current producer."""
         self._replaced_from = 0.0
+        """Until then (monotonic time) no other producer takes its place."""
         self._poller = threading.Thread(target=self._poll, name="kafka-producer-poll", daemon=True)
         self._poller.start()
 
@@ -180,7 +183,8 @@ class AsyncProducer:
                 self._replaced_from = time.monotonic() + _REPLACE_SECONDS
                 self._fatal = error.args[0]
                 producer.purge()
-                producer.flush(_PURGE_SECONDS)  # hands over the reports of those that were on their way
+                with suppress(KafkaException):  # reported a second time
+                    producer.flush(_PURGE_SECONDS)  # hands over the reports of those that were on their way
 
     def _usable(self) -> Producer:
         """Raises KafkaException with the fatal error of the one that is not replaced yet."""
@@ -191,7 +195,7 @@ class AsyncProducer:
         return self._producer
 
     def _cause(self, error: KafkaError | None) -> KafkaError | None:
-        """Of a record's error: after a fatal error it only says that the record was given up."""
+        """The error to report for a record. After a fatal error librdkafka only reports that records were purged."""
         return error and (self._fatal or error)
 
     def _settle(self) -> None:

@@ -3,15 +3,12 @@
 import threading
 from collections.abc import Iterator
 from contextlib import suppress
-from datetime import UTC, datetime
 from pathlib import Path
 from tempfile import mkdtemp
 
 import pytest
-from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from backend.apps.deliveries.models import DeadLetter
 from backend.apps.deliveries.redelivery import Redelivery
 from backend.apps.sql import rows
 from backend.apps.sql.errors import SqlError
@@ -20,13 +17,14 @@ from backend.domain.connect_sql import expressions as e
 from backend.domain.connect_sql import statements as s
 from backend.domain.connect_sql import types as t
 from backend.domain.connect_sql.sources import Source
-from backend.domain.message import new_message_id
 from backend.kafka.client.topics import Topic, topic_create
 from backend.runtime.java import java_home
 from backend.runtime.layout import Layout
 from backend.settings import platform_settings
 from tests import factories
 from tests.infra import VAR, Server
+from tests.integration.console.test_dead_letters import waiting
+from tests.integration.kafka_ends import end_offset
 from tests.kafka_cluster import USERS, KafkaCluster
 from tests.waiting import wait_until
 
@@ -58,15 +56,6 @@ def _forget() -> None:
     rows._producer.cache_clear()
 
 
-def written(cluster: KafkaCluster, topic: str) -> int:
-    """How many records the topic has."""
-    consumer = Consumer({"bootstrap.servers": cluster.bootstrap(), "group.id": "tests"})
-    try:
-        return consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=10)[1]
-    finally:
-        consumer.close()
-
-
 def test_rows_are_inserted_once_the_login_may_write(cluster: KafkaCluster) -> None:
     source = Source("rows", s.Kind.STREAM, "rows", (s.ColumnDefinition("a", t.INTEGER),))
     statement = s.InsertValues("rows", (), (e.Literal(1),))
@@ -82,7 +71,7 @@ def test_rows_are_inserted_once_the_login_may_write(cluster: KafkaCluster) -> No
         return False
 
     wait_until(is_inserted, interval=1)
-    assert written(cluster, "rows") == 1
+    assert end_offset("rows", bootstrap=cluster.bootstrap()) == 1
 
 
 @pytest.mark.django_db(transaction=True)
@@ -94,30 +83,13 @@ def test_dead_letters_are_redelivered_once_the_login_may_write(
     redelivering = threading.Thread(target=Redelivery().run, args=(stop,))
     redelivering.start()
     try:
-        _due(pipeline.pk)
+        waiting(pipeline.pk, 1)
         wait_until(lambda: "Redelivery is delayed" in caplog.text)
         cluster.allow_all("bob")
         # What was claimed before is claimed again after minutes.
-        wait_until(lambda: _due(pipeline.pk) and written(cluster, routing.ADAPTED), interval=1)
+        wait_until(
+            lambda: waiting(pipeline.pk, 1) and end_offset(routing.ADAPTED, bootstrap=cluster.bootstrap()), interval=1
+        )
     finally:
         stop.set()
         redelivering.join()
-
-
-def _due(pipeline: object) -> DeadLetter:
-    now = datetime.now(UTC)
-    return DeadLetter.objects.create(
-        pipeline_id=pipeline,
-        output="out",
-        stage="syndicating",
-        message_id=new_message_id(),
-        version=1,
-        reason="http_500",
-        key=b"k",
-        body=b"{}",
-        body_bytes=2,
-        first_at=now,
-        last_at=now,
-        due_at=now,
-        headers={"routing-slip": "", "traceparent": "t"},
-    )
