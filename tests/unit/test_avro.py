@@ -21,9 +21,10 @@ from pydantic import ValidationError
 
 from backend.connectors.parts.files import formats as file_formats
 from backend.domain import json, limits
+from backend.domain.avro.builder import types_of
 from backend.domain.avro.files import read_file
 from backend.domain.avro.schema import AvroSchema, SchemaError
-from backend.domain.avro.types import Scan, types_of
+from backend.domain.avro.types import Scan
 from backend.domain.reasons import Reason
 from backend.domain.transforms.base import TransformError
 from backend.domain.transforms.chain import Chain

@@ -7,8 +7,10 @@ from typing import Any
 import fastavro
 
 from backend.domain import limits
+from backend.domain.avro.builder import types_of
+from backend.domain.avro.plain_types import DECIMAL_BYTES, LongDecimal
 from backend.domain.avro.scalars import MisfitError
-from backend.domain.avro.types import DECIMAL_BYTES, LongDecimal, Preparation, Scan, types_of
+from backend.domain.avro.types import Preparation, Scan
 
 _SCHEMA_DEPTH = 4 * limits.DEPTH
 """Of a schema as JSON: a record, its list of fields, a field and a union are four levels for one of the data."""
