@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from cachetools import LRUCache
-from confluent_kafka import KafkaError, KafkaException, Producer
+from confluent_kafka import KafkaError, KafkaException
 from django.db import DatabaseError, InterfaceError, close_old_connections, connection, transaction
 from django.db.models import Q, QuerySet
 from msgspec.structs import replace
@@ -34,7 +34,8 @@ from backend.domain.rate_limit import RateLimit, RateLimitPolicy
 from backend.domain.reasons import Reason
 from backend.domain.retry import held_text
 from backend.domain.stages import ADAPTING_TRANSFORMER, FILTERING, STAGES
-from backend.kafka.client.producer import PARTITIONER, RECORD_FAULTS, is_fatal
+from backend.kafka.client.blocking_producer import BlockingProducer
+from backend.kafka.client.producer import RECORD_FAULTS
 from backend.network.redis_client import redis_client
 from backend.resilience.gate import TOKEN_HORIZON_SECONDS
 from backend.resilience.scripts import OutputKey
@@ -51,7 +52,6 @@ _ANSWER_LIMIT = timedelta(hours=6)
 """A redelivered message is always resolved or fails again; this covers a topic whose records were deleted."""
 _DELIVERED_BEFORE = "It is a copy of a message that was delivered before."
 _BACKLOG_SECONDS = 5
-_ACKNOWLEDGE_SECONDS = 10.0
 
 _ENTRY = {stage.name: stage.topic for stage in STAGES if stage.redelivers and stage.topic}
 """The topic to which a dead letter of each stage is produced again. Others, such as malformed records, cannot be
@@ -85,7 +85,13 @@ class Redelivery:
     def __init__(self) -> None:
         self._redis = redis_client()
         self._paces: LRUCache[Output, Pace] = LRUCache(_PACES_KNOWN)
-        self._producer = _producer()
+        self._producer = BlockingProducer(
+            {
+                **platform_settings().kafka.client(),
+                "message.max.bytes": limits.TOPIC_BYTES,
+                "reconnect.backoff.max.ms": 1000,
+            }
+        )
 
     def run(self, stop: threading.Event) -> None:
         while not stop.is_set():
@@ -95,8 +101,6 @@ class Redelivery:
                 stop.wait(0 if released else _ROUND_SECONDS)
             except (InterfaceError, DatabaseError, RedisError, KafkaException) as error:
                 log.warning("Redelivery is delayed: %s", str(error).splitlines()[0] if str(error) else error)
-                if isinstance(error, KafkaException) and is_fatal(error):
-                    self._producer = _producer()
                 connection.close()
                 stop.wait(_RETRY_SECONDS)
         connection.close()
@@ -204,7 +208,7 @@ class Redelivery:
                 if not is_data_fault(error) and not _blames_record(error):
                     raise
                 refused.append((row, error))
-        self._producer.flush(_ACKNOWLEDGE_SECONDS + 1)
+        self._producer.flush()
         # Unacknowledged ones are claimed again later; those that failed again already are waiting once more.
         acknowledged = DeadLetter.objects.filter(pk__in=sent, state=DeadLetter.State.REDELIVERING)
         letters_update(acknowledged, sent_at=datetime.now(UTC))
@@ -228,28 +232,7 @@ class Redelivery:
             elif error.code() in RECORD_FAULTS:
                 refused.append((row, KafkaException(error)))
 
-        while True:
-            try:
-                self._producer.produce(
-                    topic, message.body, message.key, headers=list(message.headers()), on_delivery=reported
-                )
-                return
-            except BufferError:
-                self._producer.poll(0.1)
-
-
-def _producer() -> Producer:
-    return Producer(
-        {
-            **platform_settings().kafka.client(),
-            "enable.idempotence": True,
-            "acks": "all",
-            "partitioner": PARTITIONER,
-            "message.timeout.ms": int(_ACKNOWLEDGE_SECONDS * 1000),
-            "message.max.bytes": limits.TOPIC_BYTES,
-            "reconnect.backoff.max.ms": 1000,
-        }
-    )
+        self._producer.send(topic, key=message.key, value=message.body, headers=message.headers(), on_delivery=reported)
 
 
 def _due(output: Output, most: int) -> QuerySet[DeadLetter]:

@@ -6,7 +6,7 @@ from decimal import Decimal
 from functools import lru_cache
 from typing import Any
 
-from confluent_kafka import KafkaError, KafkaException, Producer
+from confluent_kafka import KafkaError, KafkaException
 
 from backend.apps.sql.errors import SqlError
 from backend.domain import json
@@ -15,10 +15,8 @@ from backend.domain.connect_sql import statements as s
 from backend.domain.connect_sql import types as t
 from backend.domain.connect_sql.printer import type_name
 from backend.domain.connect_sql.sources import Source
-from backend.kafka.client.producer import PARTITIONER, is_fatal
+from backend.kafka.client.blocking_producer import BlockingProducer
 from backend.settings import platform_settings
-
-_SECONDS = 10.0
 
 
 def row_insert(source: Source, statement: s.InsertValues) -> None:
@@ -99,13 +97,9 @@ def _produce(topic: str, key: bytes | None, value: bytes) -> None:
     answers: list[KafkaError | None] = []
     producer = _producer()
     try:
-        producer.produce(topic, value, key, on_delivery=lambda error, _: answers.append(error))
-        producer.flush(_SECONDS)
-    except BufferError as error:
-        raise SqlError(f"Kafka did not take the row: {error}.", status=502) from None
+        producer.send(topic, key=key, value=value, on_delivery=lambda error, _: answers.append(error))
+        producer.flush()
     except KafkaException as error:
-        if is_fatal(error):
-            _producer.cache_clear()
         raise SqlError(f"Kafka did not take the row: {error.args[0].str()}.", status=502) from None
     if not answers:
         raise SqlError("Kafka did not take the row: it does not answer.", status=502)
@@ -114,14 +108,5 @@ def _produce(topic: str, key: bytes | None, value: bytes) -> None:
 
 
 @lru_cache
-def _producer() -> Producer:
-    timeout = round(_SECONDS * 1000)
-    return Producer(
-        {
-            **platform_settings().kafka.client(),
-            "acks": "all",
-            "enable.idempotence": True,
-            "partitioner": PARTITIONER,
-            "message.timeout.ms": timeout,
-        }
-    )
+def _producer() -> BlockingProducer:
+    return BlockingProducer(platform_settings().kafka.client())

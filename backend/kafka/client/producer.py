@@ -25,12 +25,13 @@ RECORD_FAULTS = {
 }
 """Answers that blame a record: it is refused again, while others are taken."""
 
-_DEFAULTS: dict[str, Any] = {
+DEFAULTS: dict[str, Any] = {
     "enable.idempotence": True,
     "acks": "all",
     "message.timeout.ms": 10_000,
     "partitioner": PARTITIONER,
 }
+"""The configuration of all producers, where they do not say otherwise."""
 
 Headers = Sequence[tuple[str, bytes | None]]
 Report = tuple[asyncio.Future[Record], KafkaError | None, Record]
@@ -41,12 +42,6 @@ _REPLACE_SECONDS = 1.0
 """Pause before a producer is replaced that had a fatal error: the next one may have the same."""
 _PURGE_SECONDS = 5.0
 """Limit for the delivery reports of the records that a failed producer still had."""
-
-
-def is_fatal(error: KafkaException) -> bool:
-    """Whether the producer that raised it takes no more records."""
-    cause: KafkaError = error.args[0]
-    return bool(cause.fatal()) or cause.code() == KafkaError._FATAL
 
 
 class Outgoing(Protocol):
@@ -107,7 +102,7 @@ class AsyncProducer:
         self._reports: deque[Report] = deque()
         self._wake_pending = False
         self._closed = False
-        self._config = {**_DEFAULTS, **config}
+        self._config = {**DEFAULTS, **config}
         self._producer = Producer(self._config)
         self._fatal: KafkaError | None = None
         """The fatal error of the current producer."""
