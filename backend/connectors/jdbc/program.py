@@ -10,9 +10,9 @@ from pathlib import Path
 log = logging.getLogger(__name__)
 
 MAIN = "JdbcRows"
+_SOURCES = sorted(Path(__file__).with_name("java").glob("*.java"))
 _COMPILE_SECONDS = 120
 """All readers by JDBC of the process wait meanwhile. Compiling takes 2 s on a free core."""
-_SOURCE = Path(__file__).with_name(f"{MAIN}.java")
 _COMPILER = "org.codehaus.commons.compiler.samples.CompilerDemo"
 """The command line of Janino, with which Spark compiles its own generated code."""
 
@@ -38,7 +38,7 @@ def _compile(java: str, folder: str) -> None:
     jars = Path(str(distribution("pyspark").locate_file("pyspark/jars")))
     compiler = [str(path) for name in ("janino-*.jar", "commons-compiler-*.jar") for path in jars.glob(name)]
     command = [java, "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", ":".join(compiler), _COMPILER]
-    command += ["-d", folder, str(_SOURCE)]
+    command += ["-d", folder, *map(str, _SOURCES)]
     try:
         compiling = subprocess.run(command, check=False, capture_output=True, env={}, timeout=_COMPILE_SECONDS)
     except subprocess.TimeoutExpired as error:
@@ -49,4 +49,4 @@ def _compile(java: str, folder: str) -> None:
 
 
 def _is_compiled(folder: str) -> bool:
-    return Path(folder, f"{MAIN}.class").exists()
+    return all(Path(folder, f"{source.stem}.class").exists() for source in _SOURCES)
