@@ -361,20 +361,18 @@ class ConfigClient:
 
     async def _load_from_redis(self) -> None:
         client = async_redis_client(self._redis_url)
-        empty = True
         try:
             async for name, entry in client.hscan_iter(stored.PIPELINES, count=_SCANNED):
                 self._published.put(name.decode(), entry)
-                empty = False
             async for _, entry in client.hscan_iter(stored.INGEST_KEYS, count=_SCANNED):
                 self._published.put_key(IngestKey.from_json(entry))
-                empty = False
+            is_complete = await client.exists(stored.COMPLETE)
         except (RedisError, OSError) as error:
             log.warning("The configuration cannot be read from Redis: %s", error)
             return
         finally:
             await client.aclose()
-        if not empty:
+        if is_complete:
             self._loaded.set()
 
 

@@ -32,6 +32,10 @@ LARGEST_PIPELINE = 1024 * 1024
 INGEST_KEYS = "headrace:config:ingest-keys"
 """Hash: SHA-256 of a key to IngestKey as JSON. No TTL."""
 
+COMPLETE = "headrace:config:complete"
+"""Exists once everything has been written. In a Redis that was emptied since, what is announced is not everything until
+the manager has written all of it again."""
+
 CHANGES = "headrace:config:changes"
 """Pub/sub channel; a message is ``pipeline:<id>``, ``key:<hash>`` or ``connector:<id>``."""
 

@@ -16,7 +16,7 @@ from backend.domain import routing
 from tests.chaos.faults import process_named
 from tests.e2e.test_messages import ids, name, order
 from tests.installation import Installation
-from tests.ports import free_ports
+from tests.ports import free_offset
 from tests.receiver import Receiver
 from tests.waiting import LIMIT_SECONDS, SPARK_SECONDS, wait_until
 
@@ -25,6 +25,14 @@ JOB = "data-plane"
 
 def job(installation: Installation) -> dict[str, object]:
     return next(one for one in installation.api("GET", "jobs/")[1] if one["name"] == JOB)
+
+
+@pytest.fixture
+def job_that_runs_afterwards(installation: Installation) -> Iterator[None]:
+    """If a test fails while the job is stopped, the following do not fail for that."""
+    yield
+    if job(installation)["status"] == "stopped":
+        installation.set_job("start")
 
 
 def test_neighbours_5_hung_lane_workers_are_seen_and_replaced_within_a_minute(
@@ -104,6 +112,7 @@ def test_an_application_that_dies_while_redis_hangs_is_started_again(
     wait_until(lambda: set(installation.components().values()) == {"ok"})
 
 
+@pytest.mark.usefixtures("job_that_runs_afterwards")
 def test_neighbours_1_a_stopped_job_leaves_the_console_up_and_can_be_started_there(
     installation: Installation, inbox: Receiver
 ) -> None:
@@ -111,7 +120,7 @@ def test_neighbours_1_a_stopped_job_leaves_the_console_up_and_can_be_started_the
     wait_until(lambda: installation.post(pipeline, order(0))[0] == 202)
     installation.set_job("stop")
     wait_until(lambda: job(installation)["status"] == "stopped")
-    [port] = free_ports(1)
+    port = free_offset(range(5))
     installation.environment["HEADRACE_METRICS_PORT"] = str(port)
     # Every process's own port for metrics is taken, which must not stop it either.
     sockets = [listening(taken_port) for taken_port in range(port, port + 5)]
@@ -184,6 +193,7 @@ def listening(port: int) -> socket.socket | None:
     return None
 
 
+@pytest.mark.usefixtures("job_that_runs_afterwards")
 @pytest.mark.parametrize("topic", [routing.INPUT, routing.ADAPTED])
 def test_messages_that_retention_deleted_unread_are_reported_and_the_others_go_on(
     installation: Installation, inbox: Receiver, topic: str

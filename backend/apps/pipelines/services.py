@@ -244,6 +244,7 @@ def _rewrite_keys(batch: Any) -> None:
     for name, entry in usable.items():
         if written.get(name) != entry:
             batch.hset(stored.INGEST_KEYS, name, entry)
+    batch.set(stored.COMPLETE, b"")
 
 
 def _provision(

@@ -146,6 +146,36 @@ async def test_the_data_plane_does_not_wait_for_a_hung_redis(redis_server: Serve
     await client.close()
 
 
+@pytest.mark.django_db(transaction=True)
+async def test_what_was_announced_to_an_emptied_redis_is_not_taken_for_everything(redis_server: Server) -> None:
+    """The ingest would refuse valid keys, and deny pipelines that are published."""
+
+    def publish() -> tuple[Pipeline, ApiKey]:
+        workspace = factories.make_workspace()
+        actor = factories.admin_of(workspace)
+        key, _ = api_key_create(workspace=workspace, actor=actor, name="k", scopes=["ingest"])
+        pipeline = services.pipeline_publish(pipeline=factories.make_pipeline(workspace), actor=actor)
+        redis_client().delete(stored.PIPELINES, stored.REVISIONS, stored.INGEST_KEYS, stored.COMPLETE)
+        services.pipeline_announce(pipeline_id=pipeline.pk)
+        return pipeline, key
+
+    def starting() -> ConfigClient:
+        nobody = f"127.0.0.1:{free_ports(1)[0]}"
+        return ConfigClient(manager_address=nobody, service_token="", redis_url=REDIS_URL)
+
+    pipeline, key = await sync_to_async(publish)()
+    client = starting()
+    with pytest.raises(ConfigUnavailableError):
+        await client.start(timeout=3.0)
+    await client.close()
+    await sync_to_async(services.snapshot_rewrite)()  # as the manager does every minute
+    client = starting()
+    await client.start()
+    assert client.pipeline(str(pipeline.pk))
+    assert client.key(key.hash)
+    await client.close()
+
+
 async def test_a_client_goes_on_after_redis_was_started_anew(redis_server: Server) -> None:
     client = async_redis_client(REDIS_URL)
     assert await client.ping()
