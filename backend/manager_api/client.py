@@ -126,16 +126,15 @@ class ConfigClient:
         """Whether the manager's stream is open now."""
 
     async def start(self, timeout: float = 10.0) -> None:
-        """Begins to follow changes. Returns once a configuration is loaded.
+        """Begins to follow changes until ``close``. Returns once a configuration is loaded.
 
-        Raises ConfigUnavailableError when neither the manager nor Redis provided one in time.
+        Raises ConfigUnavailableError when neither the manager nor Redis provided one in time; it goes on asking.
         """
         self._task = asyncio.create_task(self._follow())
         try:
             async with asyncio.timeout(timeout):
                 await self._loaded.wait()
         except TimeoutError:
-            await tasks.cancel(self._task)
             raise ConfigUnavailableError(
                 "Neither the manager nor Redis answered with the configuration; check that both are running."
             ) from None

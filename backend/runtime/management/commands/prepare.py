@@ -1,6 +1,7 @@
 import json
 import sys
 from argparse import ArgumentParser
+from contextlib import suppress
 from typing import Any
 
 from confluent_kafka import KafkaException
@@ -8,11 +9,13 @@ from confluent_kafka.admin import AdminClient
 from django.conf import settings
 from django.core.management import call_command
 from django.core.management.base import BaseCommand, CommandError
+from redis.exceptions import RedisError
 
 from backend.apps.deliveries.partitions import partitions_ensure
 from backend.apps.demo.services import demo_ensure
 from backend.apps.jobs.models import SparkJob
 from backend.apps.jobs.services import job_ensure_default
+from backend.apps.pipelines.services import snapshot_rewrite
 from backend.apps.workspaces.services import first_account_ensure
 from backend.domain.stages import all_topics
 from backend.kafka.client.topics import own_topic, topics_reconcile
@@ -21,7 +24,10 @@ from backend.settings import platform_settings
 
 
 class Command(BaseCommand):
-    help = "Migrates the database, creates missing topics and checks the others. Safe to run at every start."
+    help = (
+        "Migrates the database, writes the configuration that the data plane starts from, creates missing topics and "
+        "checks the others. Safe to run at every start."
+    )
     requires_system_checks = []
 
     def add_arguments(self, parser: ArgumentParser) -> None:
@@ -42,6 +48,8 @@ class Command(BaseCommand):
             first_account_ensure(password=password)
         if options["json"]:
             sys.stdin.readline()
+        with suppress(RedisError):  # the manager writes it as well
+            snapshot_rewrite()
         problems: list[str] = []
         admin = AdminClient(platform_settings().kafka.client())
         try:
