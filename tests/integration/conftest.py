@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any
 
 import pytest
+import redis
 from asgiref.sync import sync_to_async
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
@@ -15,6 +16,7 @@ from rest_framework.test import APIClient
 from backend.apps.manager import grpc as manager
 from backend.apps.workspaces.models import User, Workspace
 from backend.domain import limits, routing
+from backend.manager_api import snapshot as stored
 from backend.resilience.gate import Gate
 from backend.runtime import class_archives
 from backend.runtime.java import java_home
@@ -62,6 +64,12 @@ def pipeline_topics(kafka: Server) -> None:
         future.result()
     for topic in routing.TOPICS:
         end_offset(topic)
+
+
+@pytest.fixture(scope="module")
+def empty_configuration(redis_server: Server) -> None:
+    """A snapshot that data-plane processes start from, to which a test may add pipelines."""
+    redis.from_url(REDIS_URL).set(stored.COMPLETE, b"")
 
 
 @pytest.fixture(scope="session")

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-import redis
 from aiohttp import web
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
@@ -19,10 +18,9 @@ from confluent_kafka.cimpl import NewTopic
 
 from backend.domain import routing
 from backend.domain.message import DEAD_REASON, MESSAGE_ID, PIPELINE, Message, new_message_id, utc_now
-from backend.manager_api import snapshot as stored
 from backend.settings import ROOT, platform_settings
 from spark_jobs.streaming.stop_channel import StopChannel
-from tests.infra import KAFKA, REDIS_URL, VAR, Server
+from tests.infra import KAFKA, VAR, Server
 from tests.receiver import receiver
 from tests.waiting import LIMIT_SECONDS, wait_until
 
@@ -71,12 +69,10 @@ def message_of(pipeline: str, version: int, key: bytes, message_id: str) -> Mess
 
 
 @pytest.fixture
-def lane(kafka: Server, redis_server: Server, pipeline_topics: None, tmp_path: Path) -> Iterator[CallingLane]:
+def lane(kafka: Server, empty_configuration: None, pipeline_topics: None, tmp_path: Path) -> Iterator[CallingLane]:
     topic = f"calling-{uuid.uuid4()}"
     admin = AdminClient({"bootstrap.servers": KAFKA})
     admin.create_topics([NewTopic(topic, 1, 1)])[topic].result()
-    # A task starts with any configuration it can have; these pipelines are described by a file.
-    redis.from_url(REDIS_URL).hset(stored.INGEST_KEYS, "unused", stored.IngestKey("unused", uuid.uuid4(), 1).to_json())
     made = CallingLane(topic, tmp_path)
     yield made
     if made.process is not None:

@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import redis
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
@@ -24,12 +23,11 @@ from backend.domain import message as names
 from backend.domain import routing
 from backend.domain.message import Message, new_message_id, utc_now
 from backend.domain.reasons import Reason
-from backend.manager_api import snapshot as stored
 from backend.settings import ROOT, platform_settings
 from spark_jobs.streaming.stop_channel import StopChannel
 from tests.bench.load import NUMBER, Times, numbered, receive
 from tests.bench.machine import machine
-from tests.infra import KAFKA, REDIS_URL, VAR, Server
+from tests.infra import KAFKA, VAR, Server
 from tests.integration.kafka_ends import end_offset
 from tests.waiting import LIMIT_SECONDS
 
@@ -72,12 +70,10 @@ class Tenants:
 
 
 @pytest.fixture
-def tenants(kafka: Server, redis_server: Server, pipeline_topics: None, tmp_path: Path) -> Iterator[Tenants]:
+def tenants(kafka: Server, empty_configuration: None, pipeline_topics: None, tmp_path: Path) -> Iterator[Tenants]:
     topic = f"fair-{uuid.uuid4()}"
     admin = AdminClient({"bootstrap.servers": KAFKA})
     admin.create_topics([NewTopic(topic, 1, 1)])[topic].result()
-    # A task starts with any configuration it can have; these outputs are described by a file.
-    redis.from_url(REDIS_URL).hset(stored.INGEST_KEYS, "unused", stored.IngestKey("unused", uuid.uuid4(), 1).to_json())
     made = Tenants(topic, tmp_path)
     yield made
     if made.process is not None:

@@ -25,7 +25,7 @@ from backend.domain.pipeline import PipelineConfig, PipelineSnapshot
 from backend.manager_api import snapshot as stored
 from backend.runtime.health import http_ready
 from tests.http_clients import PostBy, by_curl, by_go, by_java
-from tests.infra import KAFKA, REDIS_URL, VAR, Server
+from tests.infra import KAFKA, REDIS_URL, VAR
 from tests.ports import free_ports
 from tests.waiting import LIMIT_SECONDS, start_of, wait_for_processes, wait_until
 
@@ -49,7 +49,7 @@ METRICS: dict[str, int] = {}
 
 
 @pytest.fixture(scope="module")
-def ingest(pipeline_topics: None, redis_server: Server) -> Iterator[str]:
+def ingest(pipeline_topics: None, empty_configuration: None) -> Iterator[str]:
     key = stored.IngestKey(hashlib.sha256(KEY.encode()).hexdigest(), WORKSPACE, 0)
     redis.from_url(REDIS_URL).hset(stored.INGEST_KEYS, key.hash, key.to_json())
     PIPELINES.update(

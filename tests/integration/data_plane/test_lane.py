@@ -13,7 +13,6 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-import redis
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource
 from confluent_kafka.cimpl import NewTopic
@@ -23,12 +22,11 @@ from backend.domain import message as names
 from backend.domain.message import Message, new_message_id, utc_now
 from backend.domain.records import Record
 from backend.kafka.client.positions import Positions
-from backend.manager_api import snapshot as stored
 from backend.settings import platform_settings
 from spark_jobs.streaming import transaction
 from spark_jobs.streaming.stop_channel import StopChannel
 from spark_jobs.streaming.transaction import Transaction
-from tests.infra import KAFKA, REDIS_URL, VAR, Server
+from tests.infra import KAFKA, VAR, Server
 from tests.integration.kafka_ends import end_offset
 from tests.waiting import LIMIT_SECONDS, wait_until
 
@@ -102,13 +100,11 @@ class Slots:
 
 
 @pytest.fixture
-def slots(kafka: Server, redis_server: Server) -> Iterator[Slots]:
+def slots(kafka: Server, empty_configuration: None) -> Iterator[Slots]:
     source, target = f"in-{uuid.uuid4()}", f"out-{uuid.uuid4()}"
     admin = AdminClient({"bootstrap.servers": KAFKA})
     for future in admin.create_topics([NewTopic(topic, PARTITIONS, 1) for topic in (source, target)]).values():
         future.result()
-    # A task starts with any configuration it can have; this one needs none.
-    redis.from_url(REDIS_URL).hset(stored.INGEST_KEYS, "unused", stored.IngestKey("unused", uuid.uuid4(), 1).to_json())
     started = Slots(source, target)
     yield started
     if started.log.exists():  # a test may start no task
