@@ -366,7 +366,7 @@ class ConfigClient:
             async for _, entry in client.hscan_iter(stored.INGEST_KEYS, count=_SCANNED):
                 self._published.put_key(IngestKey.from_json(entry))
             is_complete = await client.exists(stored.COMPLETE)
-        except (RedisError, OSError) as error:
+        except (RedisError, OSError, ValueError) as error:  # another release may have written it
             log.warning("The configuration cannot be read from Redis: %s", error)
             return
         finally:

@@ -11,7 +11,6 @@ from uuid import UUID
 import grpc
 from django.db import Error as DatabaseError
 from django.utils import timezone
-from redis.exceptions import RedisError
 
 from backend.apps.connectors.models import Connector
 from backend.apps.connectors.secret_store import connection_with_secrets
@@ -40,7 +39,7 @@ from backend.apps.pipelines.selectors import (
     published_revisions,
     snapshot_by_number,
 )
-from backend.apps.pipelines.services import pipeline_record_failure, snapshot_rewrite
+from backend.apps.pipelines.services import pipeline_record_failure, snapshot_keep
 from backend.apps.sql.grpc import QueriesServicer
 from backend.apps.workspaces.selectors import ingest_keys
 from backend.apps.workspaces.services import ingest_key
@@ -169,13 +168,8 @@ async def keep_snapshot() -> NoReturn:
     unavailable. At the start everything is written, since another release may have written it."""
     everything = True
     while True:
-        try:
-            await in_thread(snapshot_rewrite, everything=everything)
+        if await in_thread(snapshot_keep, everything=everything):
             everything = False
-        except (RedisError, DatabaseError) as error:
-            log.warning("The snapshot in Redis could not be rewritten: %s", error)
-        except Exception:
-            log.exception("The snapshot in Redis could not be rewritten.")
         await asyncio.sleep(_SNAPSHOT_SECONDS)
 
 

@@ -5,9 +5,11 @@ from functools import partial
 from typing import Any
 from uuid import UUID
 
+from django.db import Error as DatabaseError
 from django.db import transaction
 from django.utils import timezone
 from pydantic import ValidationError
+from redis.exceptions import RedisError
 
 from backend.apps.audit.services import audit_record
 from backend.apps.connectors.models import Connector
@@ -216,6 +218,18 @@ def snapshot_rewrite(*, everything: bool = False) -> None:
         names = differing[first : first + _REWRITTEN]
         client.transaction(partial(_rewrite_pipelines, names, published), stored.PIPELINES)
     client.transaction(_rewrite_keys, stored.INGEST_KEYS)
+
+
+def snapshot_keep(*, everything: bool = False) -> bool:
+    """As ``snapshot_rewrite``. Returns whether it succeeded; why it did not is logged."""
+    try:
+        snapshot_rewrite(everything=everything)
+        return True
+    except (RedisError, DatabaseError) as error:
+        log.warning("The snapshot in Redis could not be rewritten: %s", error)
+    except Exception:
+        log.exception("The snapshot in Redis could not be rewritten.")
+    return False
 
 
 def _rewrite_pipelines(names: list[str], revisions: dict[str, bytes], batch: Any) -> None:

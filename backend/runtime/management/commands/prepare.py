@@ -1,7 +1,6 @@
 import json
 import sys
 from argparse import ArgumentParser
-from contextlib import suppress
 from typing import Any
 
 from confluent_kafka import KafkaException
@@ -9,13 +8,12 @@ from confluent_kafka.admin import AdminClient
 from django.conf import settings
 from django.core.management import call_command
 from django.core.management.base import BaseCommand, CommandError
-from redis.exceptions import RedisError
 
 from backend.apps.deliveries.partitions import partitions_ensure
 from backend.apps.demo.services import demo_ensure
 from backend.apps.jobs.models import SparkJob
 from backend.apps.jobs.services import job_ensure_default
-from backend.apps.pipelines.services import snapshot_rewrite
+from backend.apps.pipelines.services import snapshot_keep
 from backend.apps.workspaces.services import first_account_ensure
 from backend.domain.stages import all_topics
 from backend.kafka.client.topics import own_topic, topics_reconcile
@@ -48,8 +46,7 @@ class Command(BaseCommand):
             first_account_ensure(password=password)
         if options["json"]:
             sys.stdin.readline()
-        with suppress(RedisError):  # the manager writes it as well
-            snapshot_rewrite()
+        snapshot_keep()  # the manager does as well, later
         problems: list[str] = []
         admin = AdminClient(platform_settings().kafka.client())
         try:
