@@ -9,6 +9,7 @@ import uuid
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from datetime import date
 from decimal import Decimal
 from typing import Any
 
@@ -35,11 +36,13 @@ CHAIN = {"type": "record", "name": "r", "fields": [{"name": "a", "type": ["null"
 SECONDS = 5
 """Far more than is needed, and far less than what is not bounded takes."""
 
+NANOSECONDS = {"type": "long", "logicalType": "timestamp-nanos"}
+"""Which the library does not know, so that it is a long."""
+
 # Schemas: named types are numbered, so that names are unique, and a record may be named within itself where a datum can
 # do without it.
 
-_SCALARS = [
-    *("null", "boolean", "int", "long", "float", "double", "string", "bytes"),
+_MOMENTS = [
     {"type": "int", "logicalType": "date"},
     {"type": "int", "logicalType": "time-millis"},
     {"type": "long", "logicalType": "time-micros"},
@@ -47,7 +50,11 @@ _SCALARS = [
     {"type": "long", "logicalType": "timestamp-micros"},
     {"type": "long", "logicalType": "local-timestamp-millis"},
     {"type": "long", "logicalType": "local-timestamp-micros"},
-    {"type": "long", "logicalType": "timestamp-nanos"},
+]
+_SCALARS = [
+    *("null", "boolean", "int", "long", "float", "double", "string", "bytes"),
+    *_MOMENTS,
+    NANOSECONDS,
     {"type": "string", "logicalType": "uuid"},
     {"type": "bytes", "logicalType": "decimal", "precision": 10, "scale": 2},
 ]
@@ -108,10 +115,11 @@ _VALUES: dict[str, st.SearchStrategy[Any]] = {
     "date": st.dates(),
     "time-millis": st.integers(0, 86_399_999),
     "time-micros": st.integers(0, 86_399_999_999),
-    "timestamp-millis": st.integers(-(10**12), 10**13),
-    "timestamp-micros": st.integers(-(10**15), 10**16),
-    "local-timestamp-millis": st.integers(-(10**12), 10**13),
-    "local-timestamp-micros": st.integers(-(10**15), 10**16),
+    **{f"{local}timestamp-millis": st.integers(-62_135_596_800_000, 253_402_300_799_999) for local in ("", "local-")},
+    **{
+        f"{local}timestamp-micros": st.integers(-62_135_596_800_000_000, 253_402_300_799_999_999)
+        for local in ("", "local-")
+    },
     "timestamp-nanos": st.integers(0, 10**18),
     "uuid": st.uuids(),
     "decimal": st.integers(-(10**9), 10**9).map(lambda unscaled: Decimal(unscaled).scaleb(-2)),
@@ -328,7 +336,7 @@ def has_widths(schema: Any) -> bool:
     """Whether a union has integers or floats of both widths, of which JSON has one."""
     match schema:
         case list():
-            names = {branch_name(branch) for branch in schema}
+            names = {branch_name(branch) for branch in schema if isinstance(branch, str) or branch == NANOSECONDS}
             return names >= {"int", "long"} or names >= {"float", "double"} or any(map(has_widths, schema))
         case {"fields": fields}:
             return any(has_widths(field["type"]) for field in fields)
@@ -355,6 +363,7 @@ ENUM = {"type": "enum", "name": "e", "symbols": ["A", "B"]}
 FIXED = {"type": "fixed", "name": "f", "size": 4}
 MONEY = {"type": "bytes", "logicalType": "decimal", "precision": 6, "scale": 2}
 MOMENT = {"type": "long", "logicalType": "timestamp-millis"}
+TIME = {"type": "int", "logicalType": "time-millis"}
 AB = [{"type": "record", "name": name, "fields": [{"name": "x", "type": "int"}]} for name in "ab"]
 
 
@@ -383,6 +392,8 @@ AB = [{"type": "record", "name": name, "fields": [{"name": "x", "type": "int"}]}
         (["double", MONEY], ("bytes", Decimal("1.5")), b'{"bytes":1.50}'),
         (["double", "string"], ("double", float("inf")), b'{"double":"Infinity"}'),
         (["null", MOMENT], ("long", 0), b'"1970-01-01T00:00:00+00:00"'),
+        ([TIME, "long"], ("long", 5), b'{"long":5}'),
+        ([TIME, "long"], ("long", 86_400_000), b"86400000"),
         (AB, ("a", {"x": 1}), b'{"x":1}'),
         (AB, ("b", {"x": 1}), b'{"b":{"x":1}}'),
         ({"type": "array", "items": AB}, [("b", {"x": 1})], b'[{"b":{"x":1}}]'),
@@ -416,6 +427,11 @@ def test_every_type_has_its_json(schema: Any, native: Any, document: bytes) -> N
         (MOMENT, b'"2024-03-05T09:15:30"', "its zone or its digits do not fit"),
         (MOMENT, b'"2024-03-05T09:15:30.0001Z"', "its zone or its digits do not fit"),
         (MOMENT, b'"yesterday"', "it is not a time as in ISO 8601"),
+        (MOMENT, b'"0001-01-01T00:00:00+01:00"', "it is out of the years 1 to 9999"),
+        (MOMENT, b"253402300800000", "it is out of the years 1 to 9999"),
+        (TIME, b"-1", "The message does not fit the Avro schema: it is out of the 24 hours of a day."),
+        (["null", TIME], b"86400000", "it is out of the 24 hours of a day"),
+        ([TIME, "boolean"], b"86400000", "no branch of the union of int, boolean fits 86400000."),
         ({"type": "string", "logicalType": "uuid"}, b'"x"', "it is not a UUID"),
         ({"type": "enum", "name": "e", "symbols": ["A"]}, b'"B"', "it is none of the symbols"),
         (["null", "int"], b'"x"', "The message does not fit the Avro schema: it is not an integer."),
@@ -439,6 +455,55 @@ def test_every_type_has_its_json(schema: Any, native: Any, document: bytes) -> N
 def test_what_does_not_fit_is_refused_at_its_place(schema: Any, document: bytes, problem: str) -> None:
     with pytest.raises(ValueError, match=re.escape(problem)):
         AvroSchema(schema).write(json.loads(document))
+
+
+@given(st.sampled_from(_MOMENTS), st.data())
+def test_a_number_is_a_time_both_ways_or_neither(logical: dict[str, str], draw: st.DataObject) -> None:
+    """The library reads -1 as the last millisecond of a day."""
+    number = draw.draw(_VALUES[logical["type"]] | _VALUES[logical["logicalType"]])
+    if not isinstance(number, int):
+        number = (number - date(1970, 1, 1)).days
+    avro, binary = AvroSchema(logical), by_library(logical, number)
+    try:
+        document = avro.read_json(binary)
+    except ValueError as error:
+        refusal = str(error)
+        with pytest.raises(ValueError, match="it is out of the "):
+            avro.write(number)
+        assert " is out of the " in refusal
+    else:
+        assert avro.write(number) == binary == avro.write(document)
+
+
+@pytest.mark.parametrize(
+    ("logical", "numbers", "texts"),
+    [
+        ({"type": "int", "logicalType": "date"}, (-719_162, 2_932_896), ("0001-01-01", "9999-12-31")),
+        (TIME, (0, 86_399_999), ("00:00:00", "23:59:59.999000")),
+        ({"type": "long", "logicalType": "time-micros"}, (0, 86_399_999_999), ("00:00:00", "23:59:59.999999")),
+        (
+            MOMENT,
+            (-62_135_596_800_000, 253_402_300_799_999),
+            ("0001-01-01T00:00:00+00:00", "9999-12-31T23:59:59.999000+00:00"),
+        ),
+        (
+            {"type": "long", "logicalType": "local-timestamp-micros"},
+            (-62_135_596_800_000_000, 253_402_300_799_999_999),
+            ("0001-01-01T00:00:00", "9999-12-31T23:59:59.999999"),
+        ),
+    ],
+    ids=str,
+)
+def test_times_have_a_first_and_a_last_one(
+    logical: dict[str, str], numbers: tuple[int, int], texts: tuple[str, str]
+) -> None:
+    avro = AvroSchema(logical)
+    assert tuple(avro.read_json(avro.write(number)) for number in numbers) == texts
+    for beyond in (numbers[0] - 1, numbers[1] + 1):
+        with pytest.raises(ValueError, match="is out of the"):
+            avro.write(beyond)
+        with pytest.raises(ValueError, match="is out of the"):
+            avro.read(by_library(logical, beyond))
 
 
 @pytest.mark.parametrize(

@@ -4,11 +4,14 @@ from typing import Any
 
 from backend.domain.avro import scalars
 from backend.domain.avro.complex_types import Field, Record, Repeated
+from backend.domain.avro.moments import MOMENTS
 from backend.domain.avro.plain_types import DECIMAL_BYTES, LongDecimal, PlainType
-from backend.domain.avro.scalars import Scalar
+from backend.domain.avro.scalars import UUID, Scalar
 from backend.domain.avro.types import Type
 from backend.domain.avro.unions import Union
 
+_LOGICAL = {**MOMENTS, ("string", "uuid"): UUID}
+"""Logical types that the library reads as such, by the names of the type and of the logical type."""
 _NAME_CHARACTERS = 255
 """Limit of a name, which stands once in a schema, but in JSON once for each value."""
 
@@ -56,8 +59,8 @@ class _Builder:
                 return self._named[name]
             case {"type": "bytes", "logicalType": "decimal"}:
                 return LongDecimal("bytes", "bytes", _decimal(schema) or scalars.PRIMITIVES["bytes"])
-            case {"type": str(kind), "logicalType": str(logical)} if (kind, logical) in scalars.LOGICAL:
-                return PlainType(kind, kind, scalars.LOGICAL[kind, logical])
+            case {"type": str(kind), "logicalType": str(logical)} if (kind, logical) in _LOGICAL:
+                return PlainType(kind, kind, _LOGICAL[kind, logical])
             case {"type": str(kind)} if kind in scalars.PRIMITIVES:
                 return self._named[kind]
         raise ValueError(f"the schema has {schema!r:.100}, which is no type")

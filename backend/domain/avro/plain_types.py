@@ -22,7 +22,7 @@ class PlainType(Type):
     def __init__(self, name: str, kind: str, scalar: Scalar, width: int | None = None) -> None:
         super().__init__(name)
         self._kind = kind
-        self._scalar = scalar
+        self.scalar = scalar
         self._width = _WIDTHS.get(kind) if width is None else width
 
     def free(self) -> float:
@@ -40,22 +40,22 @@ class PlainType(Type):
             scan.long()
 
     def fits(self, value: Any, preparation: Preparation, depth: int) -> bool:
-        if self._scalar.fits(float(value) if isinstance(value, Decimal) else value):
+        if self.scalar.fits(float(value) if isinstance(value, Decimal) else value):
             return True
-        return preparation.is_lenient and self._scalar.takes(value)
+        return preparation.is_lenient and self.scalar.takes(value)
 
     compare = fits
 
     def prepared(self, value: Any, preparation: Preparation, depth: int) -> Any:
-        return self._scalar.native(value)
+        return self.scalar.native(value)
 
     def is_datum(self, datum: Any) -> bool:
         if isinstance(datum, tuple):
             return bool(datum[0] == self.name)
-        return self._kind not in _NAMED and type(datum) in self._scalar.types
+        return self._kind not in _NAMED and type(datum) in self.scalar.types
 
     def plain(self, datum: Any, preparation: Preparation) -> Any:
-        return self._scalar.plain(datum)
+        return self.scalar.plain(datum)
 
 
 class LongDecimal(PlainType):

@@ -2,7 +2,7 @@
 
 JSON is taken for a type only if the datum reads back as the same JSON: no number loses digits, no text its zone. Bytes
 are texts whose characters are U+0000 to U+00FF, as in Avro's own JSON (section "JSON Encoding"); numbers that JSON
-lacks are the texts NaN, Infinity and -Infinity; times are ISO 8601.
+lacks are the texts NaN, Infinity and -Infinity.
 """
 
 import math
@@ -10,7 +10,6 @@ import struct
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import date, datetime, time
 from decimal import Decimal
 from typing import Any
 
@@ -19,10 +18,12 @@ from backend.domain.numbers import as_written
 _NOT_FINITE = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 _MOST_FLOAT_DIGITS = 7
 """Any decimal of so many digits reads back from a float as it was."""
+_MOST_LONG_DIGITS = 19
 
 
 class MisfitError(ValueError):
-    """JSON that is not of a type. ``path`` is where it is in the message, once all around it has added its step."""
+    """JSON or data that are not of a type. ``path`` is where the JSON is in the message, once all around it has
+    added its step."""
 
     def __init__(self, problem: str) -> None:
         super().__init__(problem)
@@ -63,20 +64,34 @@ def _null(value: Any) -> None:
         raise MisfitError("it is not null")
 
 
-def _integer(bits: int) -> Scalar:
-    bound = 1 << (bits - 1)
+@dataclass(frozen=True, slots=True)
+class Range:
+    """Integers from ``least`` to ``most``."""
 
+    least: int
+    most: int
+    name: str
+
+    def __contains__(self, number: object) -> bool:
+        return isinstance(number, int) and self.least <= number <= self.most
+
+
+def _of_bits(bits: int) -> Range:
+    return Range(-(1 << (bits - 1)), (1 << (bits - 1)) - 1, f"the range of {bits} bits")
+
+
+def integer(within: Range) -> Scalar:
     def native(value: Any) -> int:
         if isinstance(value, Decimal) and value == value.to_integral_value():
-            value = int(value) if value.adjusted() < bits else bound
+            value = int(value) if value.adjusted() < _MOST_LONG_DIGITS else within.most + 1
         if not isinstance(value, int) or isinstance(value, bool):
             raise MisfitError("it is not an integer")
-        if not -bound <= value < bound:
-            raise MisfitError(f"it is out of the range of {bits} bits")
+        if value not in within:
+            raise MisfitError(f"it is out of {within.name}")
         return value
 
     def fits(value: Any) -> bool:
-        return isinstance(value, int) and not isinstance(value, bool) and -bound <= value < bound
+        return not isinstance(value, bool) and value in within
 
     return Scalar(fits, native, (int,))
 
@@ -181,48 +196,11 @@ def _uuid(value: Any) -> str:
         raise MisfitError("it is not a UUID") from None
 
 
-def _moment(
-    what: str, kind: type, read: Callable[[str], Any], integers: Scalar, is_fine: Callable[[Any], bool]
-) -> Scalar:
-    """Times as texts, or as the integer that is written."""
-
-    def native(value: Any) -> Any:
-        if not isinstance(value, str):
-            return integers.native(value)
-        try:
-            moment = read(value)
-        except ValueError:
-            raise MisfitError(f"it is not {what} as in ISO 8601") from None
-        if not is_fine(moment):
-            raise MisfitError(f"it is not {what} of this type: its zone or its digits do not fit")
-        return moment
-
-    def fits(value: Any) -> bool:
-        return integers.fits(value) or (kind is date and isinstance(value, str) and _is_date(value))
-
-    return Scalar(fits, native, (kind,), lambda datum: datum.isoformat())
-
-
-def _is_date(text: str) -> bool:
-    """The library takes the text of a date, too."""
-    try:
-        date.fromisoformat(text)
-    except ValueError:
-        return False
-    return True
-
-
-def _is_milliseconds(moment: datetime | time) -> bool:
-    return moment.microsecond % 1000 == 0
-
-
-_INT, _LONG = _integer(32), _integer(64)
-
 PRIMITIVES = {
     "null": Scalar(lambda value: value is None, _null, (type(None),)),
     "boolean": Scalar(lambda value: isinstance(value, bool), _only("true or false", bool), (bool,)),
-    "int": _INT,
-    "long": _LONG,
+    "int": integer(_of_bits(32)),
+    "long": integer(_of_bits(64)),
     "float": _floating("float", _float_holds, _as_float),
     "double": _floating("double", _double_holds, lambda number: number),
     "string": Scalar(lambda value: isinstance(value, str), _only("a text", str), (str,)),
@@ -230,24 +208,4 @@ PRIMITIVES = {
 }
 """By the name of the type."""
 
-LOGICAL = {
-    ("int", "date"): _moment("a date", date, date.fromisoformat, _INT, lambda day: True),
-    ("int", "time-millis"): _moment(
-        "a time of day", time, time.fromisoformat, _INT, lambda at: at.tzinfo is None and _is_milliseconds(at)
-    ),
-    ("long", "time-micros"): _moment("a time of day", time, time.fromisoformat, _LONG, lambda at: at.tzinfo is None),
-    ("long", "timestamp-millis"): _moment(
-        "a time", datetime, datetime.fromisoformat, _LONG, lambda at: at.tzinfo is not None and _is_milliseconds(at)
-    ),
-    ("long", "timestamp-micros"): _moment(
-        "a time", datetime, datetime.fromisoformat, _LONG, lambda at: at.tzinfo is not None
-    ),
-    ("long", "local-timestamp-millis"): _moment(
-        "a local time", datetime, datetime.fromisoformat, _LONG, lambda at: at.tzinfo is None and _is_milliseconds(at)
-    ),
-    ("long", "local-timestamp-micros"): _moment(
-        "a local time", datetime, datetime.fromisoformat, _LONG, lambda at: at.tzinfo is None
-    ),
-    ("string", "uuid"): Scalar(lambda value: isinstance(value, str), _uuid, (uuid.UUID,), str),
-}
-"""By the names of the type and of its logical type, of those that the library reads as such."""
+UUID = Scalar(lambda value: isinstance(value, str), _uuid, (uuid.UUID,), str)

@@ -10,7 +10,7 @@ from backend.domain import limits
 from backend.domain.avro.builder import types_of
 from backend.domain.avro.plain_types import DECIMAL_BYTES, LongDecimal
 from backend.domain.avro.scalars import MisfitError
-from backend.domain.avro.types import Preparation, Scan
+from backend.domain.avro.types import Preparation, Scan, wrong
 
 _SCHEMA_DEPTH = 4 * limits.DEPTH
 """Of a schema as JSON: a record, its list of fields, a field and a union are four levels for one of the data."""
@@ -73,6 +73,8 @@ class AvroSchema:
                 Scan(data, source.tell()).pass_over(self._type)
         try:
             return fastavro.schemaless_reader(source, self.parsed, None, return_named_type=named)
+        except MisfitError as error:
+            raise wrong(str(error)) from None
         except Exception as error:
             raise ValueError(f"This is not Avro data of the given schema: {error!r:.300}.") from None
 

@@ -5,10 +5,11 @@ from typing import Any
 
 from backend.domain import json
 from backend.domain.avro.complex_types import Record
-from backend.domain.avro.scalars import MisfitError
+from backend.domain.avro.plain_types import PlainType
+from backend.domain.avro.scalars import PRIMITIVES, MisfitError
 from backend.domain.avro.types import Preparation, Scan, Type, wrong
 
-_ONE = ({"int", "long"}, {"float", "double"})
+_ONE = ({PRIMITIVES["int"], PRIMITIVES["long"]}, {PRIMITIVES["float"], PRIMITIVES["double"]})
 """Types of which the same JSON is made."""
 
 
@@ -108,4 +109,6 @@ class Union(Type):
 
 def _are_one(chosen: Type | None, branch: Type) -> bool:
     """Whether the choice makes the same JSON of it: integers and floats of both widths do."""
-    return chosen is branch or (chosen is not None and any({chosen.name, branch.name} <= width for width in _ONE))
+    if isinstance(chosen, PlainType) and isinstance(branch, PlainType):
+        return any({chosen.scalar, branch.scalar} <= width for width in _ONE) or chosen is branch
+    return chosen is branch
