@@ -46,6 +46,6 @@ export default defineConfig({
     proxy: { '/api': console, '/health': console, '/ws': { target: console, ws: true } },
   },
   // The form library's theme imports files without their extension, which only Vite resolves.
-  // A test may take as long as the machine needs.
-  test: { environment: 'jsdom', testTimeout: 60_000, setupFiles: ['src/test-setup.ts'], server: { deps: { inline: ['@rjsf/mantine'] } } },
+  // A test may take as long as the machine needs. Files share one page: making a new one for each would take most of the time.
+  test: { environment: 'jsdom', isolate: false, testTimeout: 60_000, setupFiles: ['src/test-setup.ts'], server: { deps: { inline: ['@rjsf/mantine'] } } },
 })

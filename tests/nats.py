@@ -6,9 +6,9 @@ from typing import Any
 
 from backend.runtime.health import is_listening
 from tests.certificates import Authority
-from tests.go_programs import built
 from tests.infra import VAR, Server
 from tests.ports import free_ports
+from tests.wheel_programs import program_of
 
 PASSWORD = "planted-password-of-nats"
 PORT, TLS_PORT = free_ports(2)
@@ -28,7 +28,8 @@ def configured_server(name: str, port: int, more: str) -> Server:
     config.write_text(
         f'listen: "127.0.0.1:{port}"\nserver_name: {name}\njetstream {{ store_dir: "{FOLDER / name}" }}\n{more}\n'
     )
-    return Server(name, [str(built("nats_server")), str(config)], lambda: is_listening(f"127.0.0.1:{port}"))
+    program = program_of("nats", "NATS_SERVER_VERSION", "bin/nats-server")
+    return Server(name, [program, "--config", str(config)], lambda: is_listening(f"127.0.0.1:{port}"))
 
 
 def nats_server() -> Server:

@@ -1,4 +1,4 @@
-import { vi } from 'vitest'
+import { afterAll, vi } from 'vitest'
 
 // What jsdom lacks and the components ask for. Tests that need no page run without it.
 if (typeof document !== 'undefined') {
@@ -10,6 +10,9 @@ if (typeof document !== 'undefined') {
   }
   vi.stubGlobal('ResizeObserver', Observer)
   vi.stubGlobal('IntersectionObserver', Observer)
-  Object.defineProperty(document, 'fonts', { value: new EventTarget() })
+  Object.defineProperty(document, 'fonts', { value: new EventTarget(), configurable: true })
   Element.prototype.scrollIntoView = vi.fn()
 }
+
+// Files share one page, which is made once.
+afterAll(() => vi.unstubAllGlobals())

@@ -39,6 +39,7 @@ HOSTILE = [*TOO_LARGE, "200.9", "true", "null", '"1_0"']
 documents = st.recursive(
     st.none() | st.booleans() | st.integers() | st.decimals(allow_nan=False, allow_infinity=False) | st.text(),
     lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+    max_leaves=10,
 )
 """Every kind of value of JSON."""
 

@@ -53,7 +53,8 @@ let loaded: Promise<void> = Promise.resolve()
  */
 export function loadServerTexts(language: string, catalogue: Promise<Record<string, string>>): void {
   const translate = async () => {
-    translators[language] ??= translator(await catalogue)
+    const texts = await catalogue
+    translators[language] ??= translator(texts)
     for (const listener of listeners) listener()
   }
   loaded = translate().catch(() => undefined)
