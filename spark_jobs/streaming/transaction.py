@@ -22,6 +22,7 @@ log = logging.getLogger(__name__)
 TRANSACTION_SECONDS = 30.0
 CALL_SECONDS = 5.0
 """A call to Kafka that takes longer is retried."""
+_FENCED = frozenset({KafkaError.FENCED_INSTANCE_ID, KafkaError._FENCED})
 _ATTEMPTS = 12
 _RETRY_SECONDS = 0.05
 _LONGEST_RETRY_SECONDS = 5.0
@@ -122,14 +123,17 @@ class TransactionalWriter:
             except KafkaException as error:
                 cause: KafkaError = error.args[0]
                 log.warning("Transaction aborted: %s", cause.str())
-                self._abort()
-                attempts += 1
                 # After a stall the consumer may have joined the group anew, under another id than this attempt was
-                # made with: then only the former id is fenced.
-                is_fenced = cause.code() == KafkaError.FENCED_INSTANCE_ID
-                if attempts == _ATTEMPTS or (is_fenced and was_fenced):
+                # made with, or Kafka has ended the transaction: then only this attempt is fenced. Who is fenced again
+                # has a successor, which a new producer would fence in turn.
+                is_fenced = cause.code() in _FENCED
+                if is_fenced and was_fenced:
                     raise
                 was_fenced = is_fenced
+                self._abort()
+                attempts += 1
+                if attempts == _ATTEMPTS:
+                    raise
             refused, self._refused = self._refused, []
             for record, reason in refused:
                 refuse(record, reason)
