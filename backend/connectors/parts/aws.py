@@ -3,6 +3,7 @@
 import contextlib
 import io
 import tempfile
+import threading
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from functools import lru_cache
@@ -49,6 +50,7 @@ _THROTTLED = {
 
 _LONGEST = 500
 """Of what is shown of an answer, which may be a proxy's page."""
+_reading = threading.Lock()
 
 Meaning = Callable[[str, str], DeliveryError | None]
 """What an error means to a service, by its code and its text, which ends without a full stop; None for whatever is
@@ -125,7 +127,7 @@ class AwsClient:
             **self._config,
         )
         client = await self._closing.enter_async_context(
-            _session().create_client(
+            _session_that_knows(self._service).create_client(
                 self._service,
                 region_name=connection.region,
                 endpoint_url=str(connection.endpoint) if connection.endpoint else None,
@@ -233,7 +235,16 @@ def _stream_body(request: Any, **_: Any) -> None:
 
 @lru_cache
 def _session() -> Any:
-    """It holds the library's descriptions of the APIs, whose reading takes longer than all else."""
     from aiobotocore.session import AioSession
 
     return AioSession()
+
+
+def _session_that_knows(service: str) -> Any:
+    """The library's session, which holds its descriptions of the APIs. Reading one takes longer than all else, so that
+    event loops that need it at the same time wait for the first: each would read it for itself."""
+    with _reading:
+        loader = _session().get_component("data_loader")
+        for description in ("service-2", "endpoint-rule-set-1"):
+            loader.load_service_model(service, description, api_version=None)
+    return _session()

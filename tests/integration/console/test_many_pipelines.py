@@ -24,6 +24,7 @@ from tests.factories import make_pipelines
 from tests.infra import REDIS_URL, SERVICE_TOKEN
 from tests.integration.conftest import MANAGER_ADDRESS, RunningManager
 from tests.ports import free_ports
+from tests.waiting import LIMIT_SECONDS, PATIENCE
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -46,7 +47,8 @@ async def eventually_paused(client: ConfigClient, pipeline: Pipeline) -> None:
 
 
 async def eventually(condition: Any) -> None:
-    async with asyncio.timeout(60):
+    """Within the minute in which the manager reads all again, since a busy Redis may not take an announcement."""
+    async with asyncio.timeout(LIMIT_SECONDS * PATIENCE):
         while not condition():
             await asyncio.sleep(0.01)
 
