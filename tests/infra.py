@@ -105,7 +105,11 @@ class Server:
         path = VAR / f"{self._name}.log"
         with path.open("ab") as log:
             self.process = subprocess.Popen(self._command, stdout=log, stderr=log, user=self._user, cwd="/")
-        wait_for_processes([start_of(self._name, self._ready, self.process, path)])
+        try:
+            wait_for_processes([start_of(self._name, self._ready, self.process, path)])
+        except BaseException:
+            self.stop(signal.SIGKILL)
+            raise
 
     def stop(self, number: signal.Signals | None = None) -> None:
         if self.process is not None:

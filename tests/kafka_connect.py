@@ -4,7 +4,6 @@ import uuid
 from collections.abc import Iterator
 
 import pytest
-import requests
 
 from backend.runtime.java import java_home
 from backend.runtime.layout import Layout
@@ -13,6 +12,7 @@ from tests.distributions import distribution_files
 from tests.exclusive import exclusive
 from tests.infra import KAFKA, VAR, Server
 from tests.ports import free_ports
+from tests.waiting import answers
 
 _IVY = """<ivy-module version="2.0">
   <info organisation="headrace" module="kafka_connect"/>
@@ -56,14 +56,11 @@ def kafka_connect(kafka: Server) -> Iterator[Server]:
     properties.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
     classpath = ":".join([*map(str, jars), f"{layout.jars}/kafka/*"])  # the broker's jars have what it logs with
     program = ["org.apache.kafka.connect.cli.ConnectDistributed", str(properties)]
-    server = Server("kafka-connect", [str(home / "bin/java"), *_JVM, "-cp", classpath, *program], _answers)
+    server = Server(
+        "kafka-connect",
+        [str(home / "bin/java"), *_JVM, "-cp", classpath, *program],
+        lambda: answers(f"{URL}/connectors"),
+    )
     server.start()
     yield server
     server.stop()
-
-
-def _answers() -> bool:
-    try:
-        return requests.get(f"{URL}/connectors", timeout=2).ok
-    except requests.RequestException:
-        return False

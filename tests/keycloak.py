@@ -17,7 +17,7 @@ from backend.settings import ROOT
 from tests.distributions import distribution
 from tests.exclusive import exclusive
 from tests.infra import KEYCLOAK_PORT, KEYCLOAK_REALM, VAR
-from tests.waiting import LIMIT_SECONDS, start_of, wait_for_processes
+from tests.waiting import LIMIT_SECONDS, answers, start_of, wait_for_processes
 
 _IVY = """<ivy-module version="2.0">
   <info organisation="headrace" module="keycloak"/>
@@ -101,14 +101,16 @@ def keycloak() -> Iterator[Keycloak]:
             env=os.environ | _JVM | {"JAVA_HOME": str(home)},
             start_new_session=True,
         )
-    wait_for_processes([start_of("keycloak", _answers, process, VAR / "keycloak.log")])
+    wait_for_processes(
+        [
+            start_of(
+                "keycloak",
+                lambda: answers(f"{KEYCLOAK_REALM}/.well-known/openid-configuration"),
+                process,
+                VAR / "keycloak.log",
+            )
+        ]
+    )
     yield Keycloak()
     os.killpg(process.pid, signal.SIGTERM)
     process.wait(LIMIT_SECONDS)
-
-
-def _answers() -> bool:
-    try:
-        return requests.get(f"{KEYCLOAK_REALM}/.well-known/openid-configuration", timeout=2).ok
-    except requests.RequestException:
-        return False

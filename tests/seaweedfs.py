@@ -1,26 +1,19 @@
 """SeaweedFS for the tests: a store with the API of Amazon S3, which checks signatures."""
 
-import contextlib
 from collections.abc import Iterator
 
 import pytest
-import requests
 
 from backend.domain import json
 from tests.infra import VAR, Server
 from tests.ports import free_ports
+from tests.waiting import answers
 from tests.wheel_programs import program_of
 
 ACCESS_KEY, SECRET_KEY = "headrace", "secret-of-seaweedfs"
 _PARTS = ("master", "volume", "filer", "s3", "admin")
 _PORTS = dict(zip([*_PARTS, *(f"{part}.grpc" for part in _PARTS)], free_ports(2 * len(_PARTS)), strict=True))
 ENDPOINT = f"http://127.0.0.1:{_PORTS['s3']}"
-
-
-def _answers() -> bool:
-    with contextlib.suppress(requests.ConnectionError):
-        return requests.get(f"{ENDPOINT}/healthz", timeout=2).ok
-    return False
 
 
 def seaweedfs_server() -> Server:
@@ -38,7 +31,9 @@ def seaweedfs_server() -> Server:
     command += [f"-dir={folder}", f"-s3.config={folder}/s3.json", *ports, "-s3.port.iceberg=0", "-webdav=false"]
     # As many volumes as it has by itself depend on the disk's free space, and each bucket takes several.
     command += ["-master.volumeSizeLimitMB=64", "-volume.max=200"]
-    return Server("seaweedfs", [*command, "-admin.ui=false", "-master.telemetry=false"], _answers)
+    return Server(
+        "seaweedfs", [*command, "-admin.ui=false", "-master.telemetry=false"], lambda: answers(f"{ENDPOINT}/healthz")
+    )
 
 
 @pytest.fixture(scope="session")

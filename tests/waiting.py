@@ -4,10 +4,12 @@ import asyncio
 import os
 import subprocess
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Container, Sequence
+from http import HTTPStatus
 from pathlib import Path
 
 import pytest
+import requests
 
 from backend.runtime.starting import LIMIT_SECONDS as START_SECONDS
 from backend.runtime.starting import Start, wait_for_starts
@@ -29,6 +31,14 @@ def start_of(name: str, ready: Callable[[], bool], process: subprocess.Popen[byt
 def wait_for_processes(starts: Sequence[Start]) -> None:
     """Returns once all are ready; raises CannotStartError, with the end of its log, as soon as one has ended."""
     wait_for_starts(starts, required=[start.name for start in starts], limit=START_SECONDS * PATIENCE)
+
+
+def answers(url: str, statuses: Container[int] = (HTTPStatus.OK,)) -> bool:
+    """Whether a server is ready, which may not listen or may hang while it starts."""
+    try:
+        return requests.get(url, timeout=2).status_code in statuses
+    except requests.RequestException:
+        return False
 
 
 def wait_until(

@@ -10,7 +10,7 @@ import requests
 
 from backend.settings import ROOT
 from tests.ports import free_ports
-from tests.waiting import LIMIT_SECONDS, wait_until
+from tests.waiting import LIMIT_SECONDS, answers, wait_until
 
 
 class ReceiverProcess:
@@ -25,7 +25,7 @@ class ReceiverProcess:
 
     def start(self) -> None:
         self._process = subprocess.Popen(self._command)
-        wait_until(self._answers, timeout=120)
+        wait_until(lambda: answers(self.url), timeout=120)
 
     def kill(self) -> None:
         self._process.kill()
@@ -37,9 +37,3 @@ class ReceiverProcess:
     def messages(self) -> list[Any]:
         batches = [json.loads(line) for line in self.journal.read_text().splitlines()]
         return [message.get("progress") or message["updates"] for batch in batches for message in batch]
-
-    def _answers(self) -> bool:
-        try:
-            return requests.get(self.url, timeout=5).ok
-        except requests.RequestException:
-            return False

@@ -27,7 +27,7 @@ from backend.apps.jobs.services import LEASE
 from backend.apps.manager import grpc as manager
 from backend.apps.pipelines.selectors import stages_needed
 from backend.apps.pipelines.services import pipeline_delete, pipeline_pause, pipeline_publish
-from backend.manager_api.jobs import JobClient, Loss
+from backend.manager_api.jobs import JobClient, Loss, manager_answers
 from backend.network.redis_client import redis_client
 from backend.settings import platform_settings
 from backend.telemetry import keys
@@ -46,14 +46,15 @@ class ManagerThread:
     """The manager's gRPC service in a thread of its own."""
 
     def start(self) -> None:
-        self._ready = threading.Event()
+        self._running = threading.Event()
         self._thread = threading.Thread(target=lambda: asyncio.run(self._serve()))
         self._thread.start()
-        self._ready.wait(LIMIT_SECONDS)
+        self._running.wait(LIMIT_SECONDS)
+        wait_until(lambda: manager_answers(platform_settings()))
 
     async def _serve(self) -> None:
         self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
-        self._ready.set()
+        self._running.set()
         await manager.serve(address=MANAGER_ADDRESS, service_token=SERVICE_TOKEN, redis_url=REDIS_URL, stop=self._stop)
 
     def stop(self) -> None:
