@@ -253,6 +253,21 @@ def test_neighbours_4_what_ends_early_is_refused(schema_and_data: tuple[Any, byt
         AvroSchema(schema).read(cut)
 
 
+@pytest.mark.parametrize(
+    ("schema", "binary"),
+    [
+        ({"type": "array", "items": "int"}, b"\xff" * 9 + b"\x01\x00"),  # -2^63 items in a block of no bytes
+        ({"type": "map", "values": "null"}, b"\xfe" + b"\xff" * 8 + b"\x01"),  # 2^63 - 1
+        ({"type": "array", "items": "int"}, b"\x06\x02\x02"),
+    ],
+)
+def test_more_items_than_bytes_are_refused(schema: Any, binary: bytes) -> None:
+    with pytest.raises(ValueError, match="a length leads beyond its end"):
+        end_of(schema, binary)
+    with pytest.raises(ValueError, match="This is not Avro data"):
+        AvroSchema(schema).read(binary)
+
+
 @given(schemas(), st.binary(max_size=60))
 def test_neighbours_4_any_bytes_are_refused_or_passed_over_as_they_are_read(schema: Any, binary: bytes) -> None:
     with within_seconds():

@@ -3,7 +3,6 @@
 import math
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from functools import cached_property
-from itertools import repeat
 from typing import Any
 
 from backend.domain import json, limits
@@ -30,7 +29,8 @@ class Repeated(Type):
             if not self._is_map and item.takes_no_bytes():
                 scan.count(abs(count) * int(item.free()))
                 continue
-            for _ in repeat(None, abs(count)):
+            scan.expect(abs(count))  # none takes less than a byte
+            for _ in range(abs(count)):
                 if self._is_map:
                     scan.skip(scan.long())
                 yield item

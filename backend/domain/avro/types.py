@@ -106,9 +106,15 @@ class Scan:
         limits.check_values(self._values)
 
     def skip(self, size: int) -> None:
-        if not 0 <= size <= len(self._data) - self._at:
-            raise wrong("a length is negative or leads beyond its end")
+        if size < 0:
+            raise wrong("a length is negative")
+        self.expect(size)
         self._at += size
+
+    def expect(self, size: int) -> None:
+        """Raises ValueError if fewer bytes are left."""
+        if size > len(self._data) - self._at:
+            raise wrong("a length leads beyond its end")
 
     def long(self) -> int:
         """The next integer. Section "Binary Encoding": zig-zag, seven bits a byte, the lowest first."""
