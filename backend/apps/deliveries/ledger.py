@@ -9,7 +9,7 @@ then every lane what its own topic held, one after the other.
 import logging
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import redis
@@ -21,7 +21,7 @@ from backend.apps.manager.models import InputLease
 from backend.apps.pipelines.models import Pipeline
 from backend.domain.capabilities import Reading
 from backend.domain.stages import ADAPTING, ADAPTING_SLOW, ADAPTING_TRANSFORMER, FILTERING, SYNDICATING, Stage
-from backend.kafka.client.positions import Positions
+from backend.kafka.client.positions import Part, Positions
 from backend.network.redis_client import redis_client
 from backend.resilience.scripts import LEDGER_HORIZON
 from backend.settings import platform_settings
@@ -63,13 +63,12 @@ def horizon_advance(client: redis.Redis, positions: Positions, stop: threading.E
     """Waits until no copy of a message that has been delivered by now can arrive any more, and moves the horizon to
     the present time. Raises RedisError, KafkaException and DatabaseError."""
     now: Any = client.time()
-    if not _wait_until_recorded(stop):
-        return
-    steps: list[Iterable[Stage]] = [[ADAPTING], *[_BETWEEN] * _most_steps_between(), [SYNDICATING]]
-    for stages in steps:
-        if not _wait_until_passed(stages, positions, stop):
-            return
-    client.set(LEDGER_HORIZON, f"{now[0] + now[1] / 1e6:.6f}")
+    _wait_until_recorded(stop)
+    _wait_until_passed([ADAPTING], positions, stop)
+    _wait_until_none_is_between(positions, stop)
+    _wait_until_passed([SYNDICATING], positions, stop)
+    if not stop.is_set():
+        client.set(LEDGER_HORIZON, f"{now[0] + now[1] / 1e6:.6f}")
 
 
 class UnrecordedReads:
@@ -119,26 +118,38 @@ def _recorded(lease: InputLease) -> object:
     return lease.locked_until if lease.reading == Reading.STREAMING else lease.breakpoint
 
 
-def _wait_until_recorded(stop: threading.Event) -> bool:
-    """Waits until nothing that inputs have read by now can be read again; False when stopped."""
+def _wait_until_recorded(stop: threading.Event) -> None:
+    """Waits until nothing that inputs have read by now can be read again."""
     reads, until = UnrecordedReads(), time.monotonic() + _LONGEST_HOLD_SECONDS
-    while reads.remain():
+    while not stop.is_set() and reads.remain():
         if time.monotonic() > until:
             log.warning("An input has recorded no progress for too long: what it reads again may be delivered again.")
             break
-        if stop.wait(_POLL_SECONDS):
-            return False
-    return not stop.is_set()
-
-
-def _wait_until_passed(stages: Iterable[Stage], positions: Positions, stop: threading.Event) -> bool:
-    """Waits until each stage has passed what its topic holds now; False when stopped."""
-    ends = {stage: positions.ends([stage.topic]) for stage in stages if stage.topic}
-    while not stop.is_set():
-        if all(positions.passed(positions.committed(stage.group, parts), parts) for stage, parts in ends.items()):
-            return True
         stop.wait(_POLL_SECONDS)
-    return False
+
+
+def _wait_until_none_is_between(positions: Positions, stop: threading.Event) -> None:
+    """Waits until every message that the topics between adapting and syndicating hold now has left them. When nothing
+    was added while the lanes passed what was there, that is at once."""
+    before: dict[Part, int] = {}
+    for _ in range(_most_steps_between()):
+        ends = _wait_until_passed(_BETWEEN, positions, stop)
+        if ends == before:
+            return
+        before = ends
+
+
+def _wait_until_passed(stages: Collection[Stage], positions: Positions, stop: threading.Event) -> dict[Part, int]:
+    """Waits until each stage has passed what its topic holds now, and returns where that ends."""
+    ends = positions.ends([stage.topic for stage in stages if stage.topic])
+    while not stop.is_set() and not all(_has_passed(stage, ends, positions) for stage in stages):
+        stop.wait(_POLL_SECONDS)
+    return ends
+
+
+def _has_passed(stage: Stage, ends: Mapping[Part, int], positions: Positions) -> bool:
+    own = {part: end for part, end in ends.items() if part[0] == stage.topic}
+    return positions.passed(positions.committed(stage.group, own), own)
 
 
 def _most_steps_between() -> int:

@@ -52,7 +52,6 @@ def run(sink: Sink, stop: threading.Event) -> None:
             "auto.offset.reset": "earliest",
             "isolation.level": "read_committed",
             "reconnect.backoff.max.ms": 1000,
-            "fetch.wait.max.ms": 100,
             "queued.max.messages.kbytes": 16 * 1024,
         }
     )

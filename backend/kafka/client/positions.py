@@ -2,9 +2,11 @@
 
 from collections.abc import Iterable, Mapping
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient
 
 from backend.kafka.client.committed import CommittedOffsets
+from backend.kafka.client.ends import end_offsets
 from backend.settings import KafkaSettings
 
 _SECONDS = 5.0
@@ -18,6 +20,7 @@ class Positions:
 
     def __init__(self, kafka: KafkaSettings) -> None:
         client = {**kafka.client(), "reconnect.backoff.max.ms": 1000, "log_level": 0}
+        self._admin = AdminClient(client)
         self._committed = CommittedOffsets(client)
         self._read: dict[Part, tuple[int, int]] = {}
         """A position and an end between which nothing is left; finding that out takes up to half a second."""
@@ -37,9 +40,7 @@ class Positions:
 
     def ends(self, topics: Iterable[str]) -> dict[Part, int]:
         """The offset after the last record of each partition, records of open transactions included."""
-        metadata = self._consumer.list_topics(timeout=_SECONDS).topics
-        parts = [(topic, part) for topic in topics if topic in metadata for part in metadata[topic].partitions]
-        return {part: self._consumer.get_watermark_offsets(TopicPartition(*part), _SECONDS)[1] for part in parts}
+        return end_offsets(self._admin, topics, IsolationLevel.READ_UNCOMMITTED)
 
     def committed(self, group: str, parts: Iterable[Part]) -> dict[Part, int]:
         """The group's committed offsets; partitions without one are left out."""
