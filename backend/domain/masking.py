@@ -13,6 +13,8 @@ from urllib.parse import quote
 
 from pydantic import BaseModel, SecretStr
 
+from backend.domain.model import json_schema
+
 MASK = "********"
 """Replaces a stored secret in every response. Sent back, it keeps the stored secret."""
 
@@ -39,7 +41,7 @@ def dotted_pointer(text: str) -> str:
 
 def secret_paths(model: type[BaseModel], data: Any) -> list[Path]:
     """The paths in ``data`` that hold secrets by the model's schema, at any depth and in any variant."""
-    schema = model.model_json_schema()
+    schema = json_schema(model)
     return list(dict.fromkeys(_walk(schema, schema, data, ())))
 
 

@@ -11,7 +11,7 @@ from backend.apps.workspaces.models import Workspace
 from backend.domain import connector as domain
 from backend.domain.connector import connectors
 from backend.domain.errors import error_sentence
-from backend.domain.model import UnreadableConfigError, label
+from backend.domain.model import UnreadableConfigError, json_schema, label
 from backend.domain.registry import UnknownComponentError
 
 log = logging.getLogger(__name__)
@@ -42,9 +42,9 @@ def _described(cls: type[domain.Connector]) -> dict[str, Any]:
             "title": cls.title,
             "description": cls.description(),
             "unavailable": cls.unavailable(),
-            "connection_schema": cls.connection_model.model_json_schema(),
+            "connection_schema": json_schema(cls.connection_model),
             "capabilities": {
-                capability.name: {"options_schema": capability.options_model.model_json_schema()}
+                capability.name: {"options_schema": json_schema(capability.options_model)}
                 for capability in cls.capabilities
             },
         }

@@ -11,6 +11,7 @@ from backend.apps.pipelines.models import Pipeline
 from backend.apps.rest.strict import StrictModelSerializer
 from backend.apps.workspaces.api.base import workspace_of
 from backend.domain.connector import connectors
+from backend.domain.model import json_schema
 
 
 class AlertRuleSerializer(StrictModelSerializer):
@@ -39,7 +40,7 @@ def _takes_alerts(connector: Connector) -> bool:
     capability = alert_output(connector).capability_of(connectors.get(connector.type))
     if capability is None or capability.handed_over:
         return False
-    return not capability.options_model.model_json_schema().get("required")
+    return not json_schema(capability.options_model).get("required")
 
 
 class AlertSerializer(serializers.ModelSerializer):

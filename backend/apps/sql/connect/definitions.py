@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from backend.domain.connector import Connector
-from backend.domain.model import ADVANCED
+from backend.domain.model import ADVANCED, json_schema
 
 _TYPES = {"string": "STRING", "integer": "LONG", "number": "DOUBLE", "boolean": "BOOLEAN", "array": "LIST"}
 _GROUP = "Connection"
@@ -25,7 +25,7 @@ _CLASS = {
 
 def definitions_of(type: type[Connector]) -> list[dict[str, Any]]:
     """Nested properties have dots in their names. A property of several variants is described once."""
-    schema = type.connection_model.model_json_schema()
+    schema = json_schema(type.connection_model)
     named = {"connector.class": _CLASS}
     kinds: dict[str, list[str]] = {}
     for name, described, required in _properties(schema, schema, "", required=True):
