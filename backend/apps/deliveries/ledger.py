@@ -141,7 +141,7 @@ def _wait_until_none_is_between(positions: Positions, stop: threading.Event) -> 
 
 def _wait_until_passed(stages: Collection[Stage], positions: Positions, stop: threading.Event) -> dict[Part, int]:
     """Waits until each stage has passed what its topic holds now, and returns where that ends."""
-    ends = positions.ends([stage.topic for stage in stages if stage.topic])
+    ends = {} if stop.is_set() else positions.ends([stage.topic for stage in stages if stage.topic])
     while not stop.is_set() and not all(_has_passed(stage, ends, positions) for stage in stages):
         stop.wait(_POLL_SECONDS)
     return ends
