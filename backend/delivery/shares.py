@@ -26,8 +26,11 @@ _USUAL_PACE_SECONDS = 2.0
 _SLOW_SECONDS = 1.0
 _STUCK_SECONDS = 3.0
 _CERTAINLY_STUCK_SECONDS = 10.0
+_MORE_THAN_USUAL = 2
 _FAR_FROM_USUAL = 4
 """So many times what most parties have."""
+_MANY = 10
+"""Where so many parties wait, and no fewer do not, what most of them have is the fault of none."""
 
 
 class Window:
@@ -217,9 +220,10 @@ def make_room(window: Window, parties: Collection[Party], *, is_alone: bool, is_
     minutes may wait unseen, behind what was read. After an outage all queues are long though nothing is slow, so a
     party is slow only if its queue needs far longer than those of most parties.
 
-    While the task itself has more to do than it can (``is_late``), messages of everybody wait, and few end. What most
-    parties have is no excess then; a party is slow only if it is slower than the others, too, and one that has no more
-    than they is stuck only after a longer time.
+    What most parties have is no excess where many wait, as after a standstill of the machine or its network, or while
+    the task itself has more to do than it can (``is_late``): few messages of anybody end then, and of some by chance
+    none. A party that has no more than they is stuck only after a longer time. In a late task a party is slow only if
+    it is slower than the others, too.
     """
     for party in parties:
         party.measure()
@@ -228,8 +232,11 @@ def make_room(window: Window, parties: Collection[Party], *, is_alone: bool, is_
         return
     usual_drain = statistics.median_low([party.drain_seconds for party in parties])
     slow_pace = statistics.fmean(party.usual_pace for party in active) / 2 if is_late else math.inf
-    share = _share(window, len(active))
-    excess = _excess(active, share) if is_late else share
+    share = excess = _share(window, len(active))
+    if is_late:
+        excess = _excess(active, share, _FAR_FROM_USUAL)
+    elif len(active) >= max(_MANY, len(parties) / 2):
+        excess = _excess(active, share, _MORE_THAN_USUAL)
     for party in active:
         if excess.is_exceeded_by(party):
             is_slower = party.drain_seconds > _FAR_FROM_USUAL * usual_drain and party.usual_pace < slow_pace
@@ -244,8 +251,8 @@ def _share(window: Window, parties: int) -> _Amount:
     return _Amount(_SHARED * window.messages / parties, _SHARED * window.bytes / parties)
 
 
-def _excess(active: Collection[Party], share: _Amount) -> _Amount:
-    """Of each measure the share, or what is far from usual if that is more."""
+def _excess(active: Collection[Party], share: _Amount, times: int) -> _Amount:
+    """Of each measure the share, or so many times what is usual if that is more."""
     messages = statistics.median_low([party.in_flight for party in active])
     bytes_ = statistics.median_low([party.bytes_in_flight for party in active])
-    return _Amount(max(share.messages, _FAR_FROM_USUAL * messages), max(share.bytes, _FAR_FROM_USUAL * bytes_))
+    return _Amount(max(share.messages, times * messages), max(share.bytes, times * bytes_))

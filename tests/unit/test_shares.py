@@ -141,3 +141,41 @@ async def test_a_task_that_was_stopped_takes_nobody_for_stuck(
     make_room(window, [output.share for output in outputs], is_alone=False, is_late=False)
     await asyncio.sleep(0)
     assert not any(output.evicted for output in outputs)
+
+
+async def test_where_all_stand_still_and_go_on_nobody_is_evicted(run: Callable[..., object]) -> None:
+    """As when the machine or its network stalls; afterwards some are slower than others."""
+    window = Window(WINDOW)
+    outputs = [Output(window, 10 + number % 3, 0) for number in range(180)]
+    await run(window, outputs, 8)
+    for number, output in enumerate(outputs):
+        output.pace = 2 + number % 5
+    for _ in range(100):
+        await run(window, outputs, STEP)
+        for output in outputs:
+            while output.share.in_flight < 11:
+                output.arrive()
+    assert not any(output.evicted for output in outputs)
+
+
+async def test_where_all_stand_still_for_long_others_get_their_room(run: Callable[..., object]) -> None:
+    window = Window(WINDOW)
+    outputs = [Output(window, 11, 0) for _ in range(180)]
+    await run(window, outputs, 11)
+    assert [output.evicted for output in outputs] == [3] * 180
+
+
+async def test_receivers_that_are_slow_together_are_not_evicted(run: Callable[..., object]) -> None:
+    """Of each output hardly a message ends in a second, of some none in three."""
+    window = Window(WINDOW)
+    outputs = [Output(window, 11, 0.2 if number % 10 == 0 else 0.6) for number in range(180)]
+    await run(window, outputs, 8)
+    assert not any(output.evicted for output in outputs)
+
+
+async def test_many_that_hang_are_evicted_where_more_do_not(run: Callable[..., object]) -> None:
+    window = Window(WINDOW)
+    hanging = [Output(window, 90, 0) for _ in range(20)]
+    idle = [Output(window, 0, 10) for _ in range(180)]
+    await run(window, [*hanging, *idle], 2)
+    assert [output.evicted for output in hanging] == [82] * 20
