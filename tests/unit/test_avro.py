@@ -379,6 +379,7 @@ FIXED = {"type": "fixed", "name": "f", "size": 4}
 MONEY = {"type": "bytes", "logicalType": "decimal", "precision": 6, "scale": 2}
 MOMENT = {"type": "long", "logicalType": "timestamp-millis"}
 TIME = {"type": "int", "logicalType": "time-millis"}
+MICROSECOND_TIME = {"type": "long", "logicalType": "time-micros"}
 AB = [{"type": "record", "name": name, "fields": [{"name": "x", "type": "int"}]} for name in "ab"]
 
 
@@ -409,6 +410,10 @@ AB = [{"type": "record", "name": name, "fields": [{"name": "x", "type": "int"}]}
         (["null", MOMENT], ("long", 0), b'"1970-01-01T00:00:00+00:00"'),
         ([TIME, "long"], ("long", 5), b'{"long":5}'),
         ([TIME, "long"], ("long", 86_400_000), b"86400000"),
+        ([TIME, MICROSECOND_TIME], ("int", 1), b'"00:00:00.001000"'),
+        ([TIME, MICROSECOND_TIME], ("long", 1000), b'{"long":"00:00:00.001000"}'),
+        ([TIME, MICROSECOND_TIME], ("long", 1), b'"00:00:00.000001"'),
+        ([MICROSECOND_TIME, TIME], ("int", 1), b'{"int":"00:00:00.001000"}'),
         (AB, ("a", {"x": 1}), b'{"x":1}'),
         (AB, ("b", {"x": 1}), b'{"b":{"x":1}}'),
         ({"type": "array", "items": AB}, [("b", {"x": 1})], b'[{"b":{"x":1}}]'),

@@ -15,6 +15,10 @@ _EPOCH = datetime(1970, 1, 1)
 _DAY, _MILLISECOND, _MICROSECOND = timedelta(days=1), timedelta(milliseconds=1), timedelta(microseconds=1)
 
 
+class _MillisecondTime(time):
+    """A time of day that was read from milliseconds: so a union knows it from one of microseconds."""
+
+
 def _of_years(unit: timedelta) -> Range:
     return Range((datetime.min - _EPOCH) // unit, (datetime.max - _EPOCH) // unit, "the years 1 to 9999")
 
@@ -44,13 +48,16 @@ class _Moment(NamedTuple):
         return Scalar(fits, native, (self.kind,), lambda datum: datum.isoformat())
 
     def reader(self, read: Callable[..., Any]) -> Callable[..., Any]:
-        """The library's reader but for numbers that are no such time: it reads -1 as the last moment of a day, and
-        others fail in its own words."""
+        """The library's reader but for the kind of time that it makes, and for numbers that are no such time: it reads
+        -1 as the last moment of a day, and others fail in its own words."""
 
         def reader(number: int, *schemas: Any) -> Any:
             if number not in self.numbers:
                 raise MisfitError(f"{self.what} is out of {self.numbers.name}")
-            return read(number, *schemas)
+            moment = read(number, *schemas)
+            if self.kind is _MillisecondTime:
+                return _MillisecondTime(moment.hour, moment.minute, moment.second, moment.microsecond)
+            return moment
 
         return reader
 
@@ -89,7 +96,7 @@ _MOMENTS = {
     ("int", "date"): _Moment("a date", date, date.fromisoformat, _of_years(_DAY), lambda day: True),
     ("int", "time-millis"): _Moment(
         "a time of day",
-        time,
+        _MillisecondTime,
         time.fromisoformat,
         _of_day(_MILLISECOND),
         lambda at: at.tzinfo is None and _is_milliseconds(at),
