@@ -3,7 +3,7 @@
 import json
 import threading
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from types import SimpleNamespace
 from typing import Any
 
@@ -21,7 +21,7 @@ from backend.domain import routing
 from backend.domain.capabilities import Reading
 from backend.domain.stages import ADAPTING, ADAPTING_SLOW, ADAPTING_TRANSFORMER, FILTERING, SYNDICATING, Stage
 from backend.kafka.client.ends import first_offsets
-from backend.kafka.client.positions import Positions
+from backend.kafka.client.positions import Part, Positions
 from backend.manager_api.jobs import Loss
 from backend.resilience.scripts import LEDGER_HORIZON
 from backend.settings import platform_settings
@@ -112,6 +112,24 @@ def test_it_waits_for_every_stage(advance: Callable[[], bool], store: "redis.Red
     assert not advance()
     commit(stage)
     assert advance()
+
+
+def test_where_nothing_is_added_the_ends_of_topics_are_asked_for_four_times(
+    advance: Callable[[], bool], positions: Positions, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Once for each of the first and the last stage, and twice for those between, which a message may pass again."""
+    for one in _STAGES:
+        commit(one)
+    asked: list[list[str]] = []
+    ends = positions.ends
+
+    def counted(topics: Iterable[str]) -> dict[Part, int]:
+        asked.append(list(topics))
+        return ends(asked[-1])
+
+    monkeypatch.setattr(positions, "ends", counted)
+    assert advance()
+    assert len(asked) == 4, asked
 
 
 @pytest.fixture

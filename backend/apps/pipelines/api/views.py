@@ -42,6 +42,7 @@ from backend.apps.workspaces.api.base import actor_of, role_of, workspace_of
 from backend.apps.workspaces.models import Role
 from backend.domain.examples import check_examples
 from backend.domain.message import Message
+from backend.domain.model import json_schema
 from backend.domain.numbers import small_number
 from backend.domain.pipeline import PipelineConfig
 from backend.domain.suggestions import fields_of
@@ -246,7 +247,7 @@ class PipelineViewSet(ETagViewSet[Pipeline]):
     @action(detail=False, url_path="schema", **_NO_LIST)
     def config_schema(self, request: Request) -> Response:
         """The JSON Schema of a pipeline's configuration, from which forms are generated."""
-        return Response(PipelineConfig.model_json_schema())
+        return Response(json_schema(PipelineConfig))
 
     def _captured(self, limit: int) -> list[Message]:
         try:
