@@ -1,5 +1,6 @@
 """Sign-in to Amazon Web Services and compatible servers, and their clients."""
 
+import asyncio
 import contextlib
 import io
 import tempfile
@@ -126,8 +127,9 @@ class AwsClient:
             proxies={},
             **self._config,
         )
+        session = await asyncio.to_thread(_session_that_knows, self._service)
         client = await self._closing.enter_async_context(
-            _session_that_knows(self._service).create_client(
+            session.create_client(
                 self._service,
                 region_name=connection.region,
                 endpoint_url=str(connection.endpoint) if connection.endpoint else None,
@@ -241,8 +243,9 @@ def _session() -> Any:
 
 
 def _session_that_knows(service: str) -> Any:
-    """The library's session, which holds its descriptions of the APIs. Reading one takes longer than all else, so that
-    event loops that need it at the same time wait for the first: each would read it for itself."""
+    """The library's session, which holds its descriptions of the APIs. Reading one takes longer than all else, so it is
+    not done on an event loop, and those that need it at the same time wait for the first: each would read it for
+    itself."""
     with _reading:
         loader = _session().get_component("data_loader")
         for description in ("service-2", "endpoint-rule-set-1"):
