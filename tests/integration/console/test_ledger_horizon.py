@@ -114,22 +114,22 @@ def test_it_waits_for_every_stage(advance: Callable[[], bool], store: "redis.Red
     assert advance()
 
 
-def test_where_nothing_is_added_the_ends_of_topics_are_asked_for_four_times(
+def test_where_nothing_is_added_end_offsets_are_requested_four_times(
     advance: Callable[[], bool], positions: Positions, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Once for each of the first and the last stage, and twice for those between, which a message may pass again."""
     for one in _STAGES:
         commit(one)
-    asked: list[list[str]] = []
+    requests: list[list[str]] = []
     ends = positions.ends
 
     def counted(topics: Iterable[str]) -> dict[Part, int]:
-        asked.append(list(topics))
-        return ends(asked[-1])
+        requests.append(list(topics))
+        return ends(requests[-1])
 
     monkeypatch.setattr(positions, "ends", counted)
     assert advance()
-    assert len(asked) == 4, asked
+    assert len(requests) == 4, requests
 
 
 @pytest.fixture
