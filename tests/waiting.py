@@ -21,6 +21,10 @@ LIMIT_SECONDS = 120.0
 SPARK_SECONDS = 300.0
 """The same where Spark has to be started anew first."""
 
+_INTERVAL = 0.05
+_PAUSE_RATIO = 0.05
+_LONGEST_PAUSE = 1.0
+
 
 def start_of(name: str, ready: Callable[[], bool], process: subprocess.Popen[bytes] | None, log: Path) -> Start:
     """The start of a process of a test."""
@@ -44,22 +48,30 @@ def answers(url: str, statuses: Container[int] = (HTTPStatus.OK,)) -> bool:
 def wait_until(
     condition: Callable[[], object],
     timeout: float = LIMIT_SECONDS,
-    interval: float = 0.05,
+    interval: float = _INTERVAL,
     explain: Callable[[], object] | None = None,
 ) -> None:
-    """Returns once the condition holds; fails the test when it does not in time. ``explain`` says what is there
-    instead."""
-    deadline = time.monotonic() + timeout * PATIENCE
+    """Returns once the condition holds; fails the test when it does not in time. ``interval`` is the shortest time
+    between two looks; ``explain`` says what is there instead."""
+    began = time.monotonic()
     while not condition():
-        if time.monotonic() > deadline:
+        waited = time.monotonic() - began
+        if waited > timeout * PATIENCE:
             pytest.fail(f"Not true within {timeout:g} s: {explain() if explain is not None else condition}")
-        time.sleep(interval)
+        time.sleep(_pause(waited, interval))
 
 
 async def wait_until_async(condition: Callable[[], Awaitable[object]], timeout: float = LIMIT_SECONDS) -> None:
     """The same on an event loop, for a condition that is awaited."""
-    deadline = time.monotonic() + timeout * PATIENCE
+    began = time.monotonic()
     while not await condition():
-        if time.monotonic() > deadline:
+        waited = time.monotonic() - began
+        if waited > timeout * PATIENCE:
             pytest.fail(f"Not true within {timeout:g} s: {condition}")
-        await asyncio.sleep(0.05)
+        await asyncio.sleep(_pause(waited))
+
+
+def _pause(waited: float, shortest: float = _INTERVAL) -> float:
+    """Seconds until a condition is looked at again: who has waited for long looks less often. A look is often a
+    request, and would take the time of the very processes that are waited for."""
+    return max(shortest, min(waited * _PAUSE_RATIO, _LONGEST_PAUSE))
