@@ -12,7 +12,7 @@ from tests.infra import FILES_ROOT, JDBC_DRIVERS, PLUGINS_FOLDER, QUICK_INSTALLA
 from tests.installation import Installation, temporary_installation
 
 # Without it, an example that takes 200 ms once is a failure: the machine may be busy with other tests.
-hypothesis.settings.register_profile("headrace", deadline=None)
+hypothesis.settings.register_profile("headrace", deadline=None, max_examples=40)
 hypothesis.settings.register_profile("long", deadline=None, max_examples=5000, derandomize=False)
 hypothesis.settings.load_profile("headrace")
 

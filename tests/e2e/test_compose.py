@@ -24,6 +24,7 @@ from backend.settings import ROOT
 from tests.containers.operator import Operator
 from tests.containers.project import Project, own_network
 from tests.e2e.test_messages import TRANSFORMS, ids, order
+from tests.infra import QUICK_JAVA, QUICK_SPARK
 from tests.receiver import Receiver
 from tests.waiting import LIMIT_SECONDS, wait_until
 
@@ -33,12 +34,13 @@ BACKUP = ROOT / "docs/operations/backup.md"
 SECOND_INGEST = 8180
 BILLED = "SELECT count(*) FROM usage_billed"
 HOST = "headrace.example.com"
+SPARK = QUICK_SPARK | {"spark.executor.memory": "512m", "spark.executor.extraJavaOptions": QUICK_JAVA}
 SETTINGS = f"""\
 HEADRACE_PUBLIC_URL=https://{HOST}
 HEADRACE_INGEST_URL=http://ingest:8080
 HEADRACE_OUTBOUND_ALLOW=127.0.0.0/8
 HEADRACE_SPARK_MASTER=spark://spark-master:7077
-HEADRACE_SPARK_CONF={{"spark.executor.memory": "512m"}}
+HEADRACE_SPARK_CONF={json.dumps(SPARK)}
 HEADRACE_ADAPTING_BATCH_SECONDS=5
 """
 """What an administrator writes into ``headrace.env``."""

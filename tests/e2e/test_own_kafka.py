@@ -1,5 +1,5 @@
 """The installation on a Kafka cluster of the operator's: three brokers, which ask for TLS, client certificates and a
-login."""
+login. The short form is ``tests/integration/data_plane/test_own_kafka.py``, where each client connects to such ones."""
 
 import shutil
 import signal
@@ -20,6 +20,8 @@ from tests.installation import Installation, temporary_installation
 from tests.kafka_cluster import USERS, KafkaCluster
 from tests.receiver import Receiver
 from tests.waiting import LIMIT_SECONDS, wait_until
+
+pytestmark = pytest.mark.long
 
 
 @pytest.fixture(scope="module")

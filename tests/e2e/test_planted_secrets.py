@@ -1,5 +1,6 @@
 """Secrets are planted in every field that takes one, used, and searched for in every kind of output."""
 
+import html
 import json
 import re
 from base64 import b64encode
@@ -125,19 +126,21 @@ def test_no_secret_comes_out_of_the_admin_site(page: Page, installation: Install
     page.goto("/admin/")
     pages = {a.get_attribute("href") for a in page.locator("#content a[href^='/admin/']").all()}
     assert len(pages) > 5
+    opened = 0
+
+    def read(path: str) -> str:
+        answer = page.request.get(path)
+        assert answer.ok, path
+        assert (path, found_in(answer.body())) == (path, [])
+        return answer.text()
+
+    # Its pages are made by the server, so each is read without being shown.
     for path in sorted(filter(None, pages)):
-        page.goto(path)
-        assert found_in(page.content()) == []
-        rows = [a.get_attribute("href") for a in page.locator("#result_list tbody a").all()]
-        for number, row in enumerate(filter(None, rows[:50])):
-            # Pages of one kind differ in their data only, so the browser shows one and the others are just read.
-            if number == 0:
-                page.goto(row)
-                assert found_in(page.content()) == []
-            else:
-                answer = page.request.get(row)
-                assert answer.ok, row
-                assert found_in(answer.body()) == []
+        rows = re.findall(r'<th[^>]*><a href="(/admin/[^"]+)"', read(path).partition('id="result_list"')[2])
+        for row in rows[:50]:
+            read(html.unescape(row))
+            opened += 1
+    assert opened > len(PLANTED)
 
 
 def test_no_secret_comes_out_of_the_api(installation: Installation, planted: list[str]) -> None:

@@ -90,7 +90,9 @@ def offered(page: Page, paths: list[str]) -> dict[str, set[str]]:
     return buttons
 
 
-@pytest.mark.parametrize("role", ["viewer", "operator", "editor"])
+@pytest.mark.parametrize(
+    "role", ["viewer", *(pytest.param(role, marks=pytest.mark.long) for role in ("operator", "editor"))]
+)
 def test_nobody_sees_a_button_that_the_server_would_refuse(
     page: Page, installation: Installation, things: Things, role: str
 ) -> None:

@@ -1,4 +1,6 @@
-"""The same application on a real Spark cluster: a master and three workers, which have only a Python and a Spark."""
+"""The same application on a real Spark cluster: a master and three workers, which have only a Python and a Spark.
+
+The short form is ``test_compose.py``, whose Spark cluster has one worker."""
 
 import json
 import os
@@ -23,11 +25,13 @@ from backend.runtime.java import java_home
 from backend.runtime.layout import Layout
 from backend.settings import ROOT
 from tests.e2e.test_messages import TRANSFORMS, ids, name, order
-from tests.infra import QUICK_INSTALLATION, QUICK_SPARK
+from tests.infra import QUICK_INSTALLATION, QUICK_JAVA, QUICK_SPARK
 from tests.installation import Installation
 from tests.ports import free_ports
 from tests.receiver import Receiver
 from tests.waiting import LIMIT_SECONDS, wait_until
+
+pytestmark = pytest.mark.long
 
 WORKERS = 3
 CORES = 4
@@ -109,6 +113,7 @@ class Cluster:
             "SPARK_HOME": str(spark),
             "SPARK_LOCAL_IP": "127.0.0.1",
             "SPARK_DAEMON_MEMORY": "256m",
+            "SPARK_DAEMON_JAVA_OPTS": QUICK_JAVA,
             **environment,
         }
         with self.log.open("ab") as log:
@@ -171,7 +176,11 @@ def distributed(folder: Path, project_layout: Layout, cluster: Cluster) -> Itera
     shared = folder / "shared"
     shared.mkdir()
     shared.chmod(0o777)
-    spark = QUICK_SPARK | {"spark.executor.memory": "512m", "spark.executor.cores": str(CORES)}
+    spark = QUICK_SPARK | {
+        "spark.executor.memory": "512m",
+        "spark.executor.cores": str(CORES),
+        "spark.executor.extraJavaOptions": QUICK_JAVA,
+    }
     environment = QUICK_INSTALLATION | {
         "HEADRACE_SPARK_MASTER": cluster.master,
         "HEADRACE_SPARK_PYTHON": "python3",
@@ -202,7 +211,6 @@ def test_messages_flow_through_a_cluster_and_survive_the_loss_of_an_executor(
     wait_until(lambda: set(sent) <= set(ids(inbox)), 120)
 
 
-@pytest.mark.long  # the next test is its short form
 def test_with_too_few_task_slots_delivery_goes_on(distributed: Installation, cluster: Cluster, inbox: Receiver) -> None:
     """One worker's are enough for four of the five tasks that these pipelines need."""
     pipelines = [distributed.publish_pipeline(name(), inbox.url, transforms=steps) for steps in ([], TRANSFORMS)]

@@ -84,6 +84,7 @@ def produce(topic: str, bodies: Iterable[bytes]) -> None:
     assert producer.flush(LIMIT_SECONDS) == 0
 
 
+@pytest.mark.long  # its short forms are the killed readers of each connector, in tests/integration/connectors
 def test_every_document_arrives_as_it_was_sent_also_when_spark_is_killed(
     installation: Installation, ring: tuple[str, str]
 ) -> None:

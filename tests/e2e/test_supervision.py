@@ -161,12 +161,13 @@ def broken(installation: Installation, server: str) -> Iterator[None]:
         read_at_its_start.write_bytes(contents)
 
 
+@pytest.mark.long  # its short forms are ``tests/unit/test_starting.py`` and the test of a stopped job above
 @pytest.mark.parametrize(
     ("server", "cause", "component"),
     [
         ("redis", "manifest", "redis"),
-        pytest.param("kafka", "node ID not found", "kafka", marks=pytest.mark.long),
-        pytest.param("manager", "'/nowhere'", "ingest", marks=pytest.mark.long),
+        ("kafka", "node ID not found", "kafka"),
+        ("manager", "'/nowhere'", "ingest"),
     ],
 )
 def test_neighbours_1_the_console_runs_whatever_else_does_not(
@@ -194,7 +195,7 @@ def listening(port: int) -> socket.socket | None:
 
 
 @pytest.mark.usefixtures("job_that_runs_afterwards")
-@pytest.mark.parametrize("topic", [routing.INPUT, routing.ADAPTED])
+@pytest.mark.parametrize("topic", [routing.INPUT, pytest.param(routing.ADAPTED, marks=pytest.mark.long)])
 def test_messages_that_retention_deleted_unread_are_reported_and_the_others_go_on(
     installation: Installation, inbox: Receiver, topic: str
 ) -> None:

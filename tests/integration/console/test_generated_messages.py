@@ -56,7 +56,7 @@ _DOCUMENTS = st.recursive(
 )
 _GENERATED = settings(
     # In the long form a thousand for each method, which differ each time.
-    max_examples=max(100, settings.default.max_examples // 5),
+    max_examples=max(40, settings.default.max_examples // 5),
     deadline=None,
     derandomize=settings.get_current_profile_name() != "long",
     phases=[Phase.generate],

@@ -74,7 +74,18 @@ def test_kafka_python_produces_and_consumes(front: Proxies, topic: str) -> None:
     assert sum(ends.values()) == MESSAGES
 
 
-@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+@pytest.mark.parametrize(
+    ("front", "protocol"),
+    [
+        ("one", "classic"),
+        pytest.param("one", "consumer", marks=pytest.mark.long),
+        pytest.param("three", "classic", marks=pytest.mark.long),
+        ("three", "consumer"),
+        ("racked", "classic"),
+        pytest.param("racked", "consumer", marks=pytest.mark.long),
+    ],
+    indirect=["front"],
+)
 def test_javas_console_tools_produce_and_consume(
     cluster: KafkaCluster, front: Proxies, topic: str, protocol: str, tmp_path: Path
 ) -> None:

@@ -1,5 +1,8 @@
-"""Stages that are an entry and its module each: a toy of every form in ``tests/stage_toys`` is dropped in beside
-Headrace's own, runs, is shown, and does its work; one that is broken is named, and stops no other."""
+"""Stages run while something needs them, and rest otherwise.
+
+A stage is an entry and its module: a toy of every form in ``tests/stage_toys`` is dropped in beside Headrace's own,
+runs, is shown, and does its work; one that is broken is named, and stops no other.
+"""
 
 import shutil
 from collections.abc import Iterator
@@ -11,13 +14,21 @@ import pytest
 from backend.domain.message import new_message_id
 from backend.domain.registry import PLUGINS
 from backend.runtime.layout import Layout
-from tests.e2e.test_stages_on_demand import delete, rests, stages
+from tests.e2e.test_api_calls import Api, asking, received
+from tests.e2e.test_filters import BR, INDEX, order, published, received_by, subscribed
 from tests.infra import PLUGINS_FOLDER, QUICK_INSTALLATION, STAGE_TOYS
 from tests.installation import Installation, temporary_installation
-from tests.receiver import Receiver
+from tests.receiver import Receiver, receiver_in_thread
 from tests.waiting import SPARK_SECONDS, wait_until
 
 PARTITIONS = 2
+ON_DEMAND = {
+    *("input_batching", "input_streaming", "adapting_transformer", "adapting_slow"),
+    *("filtering", "exporter", "collections", "toy_reader"),
+}
+ALWAYS = {"adapting", "syndicating", "toy_tap", "toy_counter"}
+FED = {"toy_shelf"}
+"""Gets a message each second from a stage that always runs."""
 
 
 @pytest.fixture(scope="module")
@@ -49,6 +60,32 @@ def toys(project_layout: Layout, plugins: Path, folder: Path) -> Iterator[Instal
         yield installation
 
 
+@pytest.fixture
+def people() -> Iterator[Api]:
+    api = Api()
+    with receiver_in_thread(api.answer) as running:
+        api.url = running.url
+        yield api
+
+
+def delete(installation: Installation, pipeline: str) -> None:
+    installation.create(f"pipelines/{pipeline}/pause/", {})
+    assert installation.api("DELETE", f"pipelines/{pipeline}/")[0] == 204
+
+
+def stages(installation: Installation) -> dict[str, dict[str, Any]]:
+    [job] = [one for one in installation.api("GET", "jobs/")[1] if one["name"] == "data-plane"]
+    return {stage["name"]: stage for stage in job["stages"]}
+
+
+def in_state(installation: Installation, state: str) -> set[str]:
+    return {name for name, stage in stages(installation).items() if stage["state"] == state}
+
+
+def rests(installation: Installation, *names: str) -> None:
+    wait_until(lambda: set(names) <= in_state(installation, "resting"), SPARK_SECONDS, 0.5)
+
+
 def job(installation: Installation) -> dict[str, Any]:
     [found] = [one for one in installation.api("GET", "jobs/")[1] if one["name"] == "data-plane"]
     return dict(found)
@@ -73,6 +110,56 @@ def test_stages_that_always_run(toys: Installation, folder: Path) -> None:
     wait_until(lambda: {"counted 1", "counted 2"} <= shelf(folder), SPARK_SECONDS, 0.5, lambda: job(toys))
     wait_until(lambda: runs(toys, "toy_shelf", {"messages", "recent"}, 1), SPARK_SECONDS, 0.5, lambda: job(toys))
     wait_until(lambda: job(toys)["problem"] == "", explain=lambda: job(toys))
+
+
+def test_without_pipelines_only_what_always_runs_does_and_all_is_well(toys: Installation) -> None:
+    rests(toys, *ON_DEMAND)
+    wait_until(lambda: in_state(toys, "running") == ALWAYS | FED, SPARK_SECONDS, 0.5)
+    assert all(stages(toys)[name]["slots"] == 0 for name in ON_DEMAND)
+    wait_until(lambda: toys.components()["spark"] == "ok")
+
+
+def test_a_stage_runs_while_a_published_pipeline_needs_it(toys: Installation, inbox: Receiver) -> None:
+    rests(toys, "filtering")
+    source = published(toys, {"index": INDEX, "outputs": []})
+    subscriber = subscribed(toys, inbox.url, BR)
+    wait_until(lambda: stages(toys)["filtering"]["state"] == "running", SPARK_SECONDS)
+    needed = stages(toys)["filtering"]
+    assert (needed["demand"], needed["pipelines"], needed["slots"]) == ("pipelines", 1, 1)
+
+    def comes() -> bool:
+        toys.accepted(source, [order(1, "BR", 1)])
+        return 1 in received_by(inbox, BR)
+
+    wait_until(lambda: toys.post(source, order(0, "PT", 1))[0] == 202)
+    wait_until(comes, SPARK_SECONDS, 0.5)
+    for pipeline in (source, subscriber):
+        delete(toys, pipeline)
+    rests(toys, "filtering")
+    wait_until(lambda: toys.components()["spark"] == "ok")
+
+
+def test_a_redriven_dead_letter_wakes_its_stage(toys: Installation, people: Api, inbox: Receiver) -> None:
+    people.holds = True
+    path = "/{{n}}?slow=woken"
+    pipeline = asking(toys, people, inbox, path, timeout_seconds=5, retry={"attempts": 1}, breaker={"errors": 100})
+    wait_until(lambda: toys.post(pipeline, {"n": 1, "key": 1})[0] == 202)
+
+    def waiting() -> list[dict[str, Any]]:
+        letters = toys.api("GET", f"dead-letters/?pipeline={pipeline}")[1]["results"]
+        return [letter for letter in letters if letter["state"] == "waiting"]
+
+    wait_until(lambda: len(waiting()) == 1, SPARK_SECONDS)
+    shown = toys.api("GET", f"pipelines/{pipeline}/")[1]
+    changed = {"name": shown["name"], "config": shown["config"] | {"transforms": []}}
+    assert toys.api("PUT", f"pipelines/{pipeline}/", changed)[0] == 200
+    toys.create(f"pipelines/{pipeline}/publish/", {})
+    rests(toys, "adapting_transformer", "adapting_slow")
+    people.holds = False
+    [letter] = waiting()
+    assert toys.api("POST", "dead-letters/redrive/", {"filter": {"ids": letter["id"]}})[0] == 200
+    wait_until(lambda: [message["name"] for message in received(inbox, path)] == ["person 1"], SPARK_SECONDS)
+    rests(toys, "adapting_transformer")
 
 
 def test_a_message_passes_a_query_a_lane_and_a_store(toys: Installation, inbox: Receiver, folder: Path) -> None:
