@@ -14,12 +14,14 @@ import pytest
 from backend.domain.message import new_message_id
 from backend.domain.registry import PLUGINS
 from backend.runtime.layout import Layout
-from tests.e2e.test_api_calls import Api, asking, received
+from tests.e2e.test_api_calls import Api, asking, people, received
 from tests.e2e.test_filters import BR, INDEX, order, published, received_by, subscribed
 from tests.infra import PLUGINS_FOLDER, QUICK_INSTALLATION, STAGE_TOYS
 from tests.installation import Installation, temporary_installation
-from tests.receiver import Receiver, receiver_in_thread
+from tests.receiver import Receiver
 from tests.waiting import SPARK_SECONDS, wait_until
+
+__all__ = ["people"]
 
 PARTITIONS = 2
 ON_DEMAND = {
@@ -60,22 +62,18 @@ def toys(project_layout: Layout, plugins: Path, folder: Path) -> Iterator[Instal
         yield installation
 
 
-@pytest.fixture
-def people() -> Iterator[Api]:
-    api = Api()
-    with receiver_in_thread(api.answer) as running:
-        api.url = running.url
-        yield api
-
-
 def delete(installation: Installation, pipeline: str) -> None:
     installation.create(f"pipelines/{pipeline}/pause/", {})
     assert installation.api("DELETE", f"pipelines/{pipeline}/")[0] == 204
 
 
+def job(installation: Installation) -> dict[str, Any]:
+    [found] = [one for one in installation.api("GET", "jobs/")[1] if one["name"] == "data-plane"]
+    return dict(found)
+
+
 def stages(installation: Installation) -> dict[str, dict[str, Any]]:
-    [job] = [one for one in installation.api("GET", "jobs/")[1] if one["name"] == "data-plane"]
-    return {stage["name"]: stage for stage in job["stages"]}
+    return {stage["name"]: stage for stage in job(installation)["stages"]}
 
 
 def in_state(installation: Installation, state: str) -> set[str]:
@@ -84,11 +82,6 @@ def in_state(installation: Installation, state: str) -> set[str]:
 
 def rests(installation: Installation, *names: str) -> None:
     wait_until(lambda: set(names) <= in_state(installation, "resting"), SPARK_SECONDS, 0.5)
-
-
-def job(installation: Installation) -> dict[str, Any]:
-    [found] = [one for one in installation.api("GET", "jobs/")[1] if one["name"] == "data-plane"]
-    return dict(found)
 
 
 def runs(installation: Installation, name: str, demands: set[str], slots: int) -> bool:
