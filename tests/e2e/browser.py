@@ -2,7 +2,7 @@
 loop running, which tests with one of their own refuse."""
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from urllib.parse import urlsplit
 
 import pytest
@@ -15,6 +15,8 @@ from tests.waiting import LIMIT_SECONDS, PATIENCE, wait_until
 
 _AXE = FRONTEND / "node_modules/axe-core/axe.min.js"
 _AXE_TAGS = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"]
+OF_COLOURS = ["color-contrast", "link-in-text-block"]
+"""The rules of axe that a page may break in one theme alone."""
 
 FLAGS = [
     "--no-sandbox",
@@ -89,14 +91,14 @@ def sign_in(page: Page, installation: Installation, username: str = "admin", pas
     expect(page.locator("#content").get_by_role("heading", level=1)).to_be_visible()
 
 
-def violations(page: Page, most: int = 3) -> list[tuple[str, str]]:
-    """What axe finds on a page as it is now that does not meet WCAG A and AA: the rule and the element, so many of
-    each rule at most."""
+def violations(page: Page, most: int = 3, rules: Sequence[str] = ()) -> list[tuple[str, str]]:
+    """What axe finds on a page as it is now that does not meet WCAG A and AA, or some of its rules: the rule and the
+    element, so many of each rule at most."""
     if not page.evaluate("'axe' in window"):
         # Evaluated by the browser's debugger, which the content security policy allows.
         page.evaluate(_AXE.read_text())
     # What axe finds nothing wrong with is most of its result, and would be taken apart here.
-    options = {"runOnly": _AXE_TAGS, "resultTypes": ["violations"]}
+    options = {"runOnly": [*rules] or _AXE_TAGS, "resultTypes": ["violations"]}
     found = page.evaluate("async (options) => (await axe.run(document, options)).violations", options)
     return [(fault["id"], node["html"][:200]) for fault in found for node in fault["nodes"][:most]]
 

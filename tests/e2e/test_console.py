@@ -1,12 +1,13 @@
 """The console's own journeys, in a real browser."""
 
 import re
+from collections.abc import Sequence
 from urllib.parse import quote
 
 from aiohttp import web
 from playwright.sync_api import Page, expect
 
-from tests.e2e.browser import browser, first_load, page, sign_in, violations
+from tests.e2e.browser import OF_COLOURS, browser, first_load, page, sign_in, violations
 from tests.e2e.test_messages import name
 from tests.installation import Installation
 from tests.receiver import Receiver, receiver_in_thread
@@ -128,10 +129,11 @@ def faults_of(page: Page, path: str) -> list[tuple[str, ...]]:
     expect(page.get_by_role("heading", level=1)).to_be_visible()
     expect(page.locator("[aria-busy=true]")).to_have_count(0)
     faults: list[tuple[str, ...]] = []
-    for theme in ("light", "dark"):
+    rules: Sequence[str]
+    for theme, rules in (("light", ()), ("dark", OF_COLOURS)):
         page.emulate_media(color_scheme=theme)  # type: ignore[arg-type]
         expect(page.locator(f"html[data-mantine-color-scheme={theme}]")).to_have_count(1)
-        faults += [(path, theme, *fault) for fault in violations(page)]
+        faults += [(path, theme, *fault) for fault in violations(page, rules=rules)]
     page.set_viewport_size({"width": 390, "height": 844})
     if (width := page.evaluate("document.documentElement.scrollWidth")) > 390:
         faults.append((path, f"{width} px wide"))

@@ -130,6 +130,6 @@ export function useShown<Row>(rows: Row[], keyOf: (row: Row) => string, onShow: 
     const timer = setTimeout(() => onShow(rows), still)
     return () => clearTimeout(timer)
     // The same rows may be other objects after they are loaded again.
-    // eslint-disable-next-line react-hooks/exhaustive-deps
+    // oxlint-disable-next-line react/exhaustive-deps
   }, [keys, onShow])
 }

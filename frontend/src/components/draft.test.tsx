@@ -58,7 +58,7 @@ function open(given: { base?: string; saved?: string } = {}) {
 const type = (label: string, text: string) => fireEvent.change(screen.getByLabelText(label), { target: { value: text } })
 const field = (label: string) => screen.getByLabelText<HTMLInputElement>(label).value
 const state = () => document.querySelector('output')?.textContent
-const stored = () => JSON.stringify({ ...localStorage })
+const stored = () => JSON.stringify(Object.fromEntries(Object.entries(localStorage)))
 const press = (name: string) => fireEvent.click(screen.getByRole('button', { name }))
 
 test('what was typed and left comes back as unsaved changes, without secrets', () => {

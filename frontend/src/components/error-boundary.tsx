@@ -16,6 +16,8 @@ class Boundary extends Component<Props, { error: unknown }> {
   state: { error: unknown } = { error: null }
 
   componentDidUpdate(before: Props) {
+    // Only a place that changes is followed by this update, which does not change it again.
+    // oxlint-disable-next-line react/no-did-update-set-state
     if (before.place !== this.props.place && this.state.error !== null) this.setState({ error: null })
   }
 

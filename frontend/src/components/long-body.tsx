@@ -12,7 +12,7 @@ export function LongBody<Row>({ span, ...props }: LongBodyProps<Row>) {
   const body = useRef<HTMLTableSectionElement>(null)
   const [top, setTop] = useState(0)
   // What stands above the list may grow or shrink with anything that is rendered; the same number changes nothing.
-  // eslint-disable-next-line react-hooks/exhaustive-deps
+  // oxlint-disable-next-line react/exhaustive-deps
   useLayoutEffect(() => {
     if (body.current) setTop(Math.round(body.current.getBoundingClientRect().top + window.scrollY))
   })

@@ -95,7 +95,7 @@ function useArrival() {
     if (!wentBack) window.scrollTo(0, 0)
     heading.current?.focus({ preventScroll: true })
     // Only when the page appears, not when its filters or tabs change the address.
-    // eslint-disable-next-line react-hooks/exhaustive-deps
+    // oxlint-disable-next-line react/exhaustive-deps
   }, [])
   return heading
 }

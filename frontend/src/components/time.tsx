@@ -6,6 +6,12 @@ import { ago, moment } from '@/lib/format'
 import { usePreferences } from '@/lib/preferences'
 import { onTick } from '@/lib/ticks'
 
+/** How long ago a moment was, which grows. */
+export function useAgo(at: string | null | undefined): string {
+  const { i18n } = useTranslation()
+  return useSyncExternalStore(onTick, () => (at ? ago(new Date(at), new Date(), i18n.language) : '–'))
+}
+
 /** A moment in the reader's zone with its distance, which grows, UTC on hover. */
 export function Time({ at }: { at: string | null | undefined }) {
   const { i18n } = useTranslation()

@@ -129,7 +129,7 @@ export function useLiveCounts(pipelines: string[]): { counts: Record<string, Sec
     watch(mine, key ? key.split(',') : [])
     return () => watch(mine, [])
     // `watch` changes with every message; the wish changes only with the key.
-    // eslint-disable-next-line react-hooks/exhaustive-deps
+    // oxlint-disable-next-line react/exhaustive-deps
   }, [key])
   return { counts, now }
 }

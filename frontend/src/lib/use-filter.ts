@@ -27,7 +27,7 @@ export function useFilter(initial: Filter = {}): { filter: Filter; set: (name: s
     const missing = Object.entries(initial).filter(([name]) => !new URLSearchParams(key).has(name))
     return { ...Object.fromEntries(missing), ...chosen }
     // The initial filter is a constant of the page.
-    // eslint-disable-next-line react-hooks/exhaustive-deps
+    // oxlint-disable-next-line react/exhaustive-deps
   }, [key])
   const set = (name: string, value: string | null) =>
     setParameters(

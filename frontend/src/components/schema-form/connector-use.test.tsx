@@ -153,7 +153,7 @@ test('another connector keeps the options that its type knows too', () => {
   render(<Harness start={start} onValue={onValue} />)
   offered('form_output_connector')
   fireEvent.click(screen.getByRole('option', { name: 'My files (files system)' }))
-  const output = (onValue.mock.lastCall?.[0] as { output: FormData }).output
+  const output = (onValue.mock.lastCall![0] as { output: FormData }).output
   expect(output).toMatchObject({ connector: 'files-id', options: { path: '/a' } })
   expect(output.options).not.toHaveProperty('header')
 })

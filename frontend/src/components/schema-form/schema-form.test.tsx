@@ -125,7 +125,7 @@ test('a named secret is added empty, and never with a made-up value', () => {
   const seen = vi.fn()
   render(<Harness start={{}} seen={seen} />)
   fireEvent.click(within(document.getElementById('form_secrets')!).getByRole('button', { name: 'Add' }))
-  const added = Object.values((seen.mock.lastCall?.[0] as { secrets: Record<string, string> }).secrets)
+  const added = Object.values((seen.mock.lastCall![0] as { secrets: Record<string, string> }).secrets)
   expect(added).toEqual([''])
 })
 

@@ -1,5 +1,5 @@
 import { Validator } from '@cfworker/json-schema'
-import type { RJSFSchema, ValidatorType } from '@rjsf/utils'
+import type { GenericObjectType, RJSFSchema, ValidatorType } from '@rjsf/utils'
 
 import { toJson } from '@/lib/json'
 
@@ -7,7 +7,7 @@ import { toJson } from '@/lib/json'
  * Only chooses between the variants of a field; the server validates. It interprets schemas,
  * since the Content-Security-Policy forbids validators that compile them to code.
  */
-export const validator: ValidatorType = {
+export const validator: ValidatorType<unknown, RJSFSchema, GenericObjectType> = {
   validateFormData: () => ({ errors: [], errorSchema: {} }),
   rawValidation: () => ({ errors: [] }),
   isValid: (schema: RJSFSchema, formData: unknown, rootSchema: RJSFSchema) => {

@@ -10,11 +10,11 @@ import { Figure } from '@/components/figure'
 import { Page } from '@/components/page'
 import { Scrolled } from '@/components/scrolled'
 import { Loaded } from '@/components/states'
-import { Time } from '@/components/time'
+import { Time, useAgo } from '@/components/time'
 import { moment, useCollection, type CollectionDetail } from '@/features/collections/api/collections'
 import { DocumentList } from '@/features/collections/components/document-list'
 import { ResetButton } from '@/features/collections/components/reset-button'
-import { ago, bytes, count } from '@/lib/format'
+import { bytes, count } from '@/lib/format'
 import { includes, useRole } from '@/lib/queries/session'
 
 /** One collection: what it holds, how it is kept, and its documents. */
@@ -52,12 +52,12 @@ function Actions({ collection }: { collection: CollectionDetail }) {
 
 function Figures({ collection }: { collection: CollectionDetail }) {
   const { t, i18n } = useTranslation()
-  const newest = moment(collection.newest)
+  const newest = useAgo(moment(collection.newest))
   return (
     <SimpleGrid cols={{ base: 2, md: 4 }}>
       <Figure label={t('collections.documents')} value={count(collection.documents, i18n.language)} />
       <Figure label={t('collections.size')} value={bytes(collection.bytes, i18n.language)} />
-      <Figure label={t('collections.newest')} value={newest ? ago(new Date(newest), new Date(), i18n.language) : '–'} />
+      <Figure label={t('collections.newest')} value={newest} />
       <Figure label={t('collections.epoch')} value={count(collection.leader_epoch, i18n.language)} note={t('collections.epochNote')} />
     </SimpleGrid>
   )

@@ -61,7 +61,7 @@ function Statement({ text }: { text: string }) {
 
 function Failed({ failure, onShow }: { failure: Failure; onShow: Props['onShow'] }) {
   const { t } = useTranslation()
-  const { line, column = 1 } = failure
+  const { line, column } = failure
   const properties = Object.entries(failure.properties)
   return (
     <Alert color="red" icon={<IconAlertTriangle />} title={serverText(failure.message)}>

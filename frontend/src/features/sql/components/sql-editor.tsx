@@ -106,7 +106,7 @@ export function SqlEditor({ label, hint, initial, language, names, onChange, onR
     view.current = made
     return () => made.destroy()
     // What the editor is made with stays as it is; words and names are exchanged below.
-    // eslint-disable-next-line react-hooks/exhaustive-deps
+    // oxlint-disable-next-line react/exhaustive-deps
   }, [])
   useEffect(() => {
     if (!language) return
