@@ -51,8 +51,8 @@ PARTS = {
 
 A path belongs to the part that names it most closely, so every test belongs to exactly one."""
 
-AT_ONCE = 2 * (os.cpu_count() or 1)
-"""Two for each core, since each waits half of its time."""
+AT_ONCE = (os.cpu_count() or 1) + 1
+"""The servers of a part take time of the cores as long as it runs, also while its tests wait."""
 
 MOST_UNSTABLE = 10
 UNSTABLE = ROOT / "var/unstable-tests.txt"

@@ -18,6 +18,10 @@ _DAY, _MILLISECOND, _MICROSECOND = timedelta(days=1), timedelta(milliseconds=1),
 class _MillisecondTime(time):
     """A time of day that was read from milliseconds: so a union knows it from one of microseconds."""
 
+    @classmethod
+    def of(cls, at: time) -> "_MillisecondTime":
+        return cls(at.hour, at.minute, at.second, at.microsecond)
+
 
 def _of_years(unit: timedelta) -> Range:
     return Range((datetime.min - _EPOCH) // unit, (datetime.max - _EPOCH) // unit, "the years 1 to 9999")
@@ -35,6 +39,8 @@ class _Moment(NamedTuple):
     read: Callable[[str], Any]
     numbers: Range
     is_fine: Callable[[Any], bool]
+    known: Callable[[Any], Any] = lambda moment: moment
+    """Makes what the library has read one of ``kind``."""
 
     def scalar(self) -> Scalar:
         integers = integer(self.numbers)
@@ -54,10 +60,7 @@ class _Moment(NamedTuple):
         def reader(number: int, *schemas: Any) -> Any:
             if number not in self.numbers:
                 raise MisfitError(f"{self.what} is out of {self.numbers.name}")
-            moment = read(number, *schemas)
-            if self.kind is _MillisecondTime:
-                return _MillisecondTime(moment.hour, moment.minute, moment.second, moment.microsecond)
-            return moment
+            return self.known(read(number, *schemas))
 
         return reader
 
@@ -100,6 +103,7 @@ _MOMENTS = {
         time.fromisoformat,
         _of_day(_MILLISECOND),
         lambda at: at.tzinfo is None and _is_milliseconds(at),
+        _MillisecondTime.of,
     ),
     ("long", "time-micros"): _Moment(
         "a time of day", time, time.fromisoformat, _of_day(_MICROSECOND), lambda at: at.tzinfo is None
