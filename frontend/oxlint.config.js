@@ -1,22 +1,25 @@
 import { readdirSync } from 'node:fs'
 
 /**
- * The layers, each with those that it may not import. A feature imports no other feature: what several need is in
- * components or lib, and a page made of several features is composed in app. What is imported of another folder is
- * named from the root, so that its layer is seen. `src/architecture.test.ts` proves that this finds what it forbids.
+ * The layers, each with the folders that its files may import. A feature imports itself and no other feature: what several
+ * need is in components or lib, and a page made of several features is composed in app. What is imported of another folder
+ * is named from the root, so that its layer is seen. `src/architecture.test.ts` proves that this finds what it forbids.
  */
-const above = {
-  features: ['app', 'locales', 'features'],
-  components: ['app', 'locales', 'features'],
-  lib: ['app', 'features', 'components'],
+const layers = {
+  app: ['app', 'features', 'components', 'lib', 'locales'],
+  features: ['components', 'lib'],
+  components: ['components', 'lib'],
+  lib: ['lib', 'locales'],
+  locales: ['locales'],
 }
 
-const places = [
-  ...Object.entries(above).map(([folder, layers]) => [folder, layers, []]),
-  ...readdirSync(new URL('src/features', import.meta.url)).map((name) => [`features/${name}`, above.features, [`!@/features/${name}/**`]]),
-]
+const features = readdirSync(new URL('src/features', import.meta.url)).map((name) => `features/${name}`)
 
-const restricted = (...patterns) => ['error', { patterns: [{ group: ['../**', ...patterns], message: 'See oxlint.config.js for the layers.' }] }]
+/** Imports by a path that leads upward, and of all but these folders. */
+const restricted = (folders) => {
+  const group = ['../**', '@/**', ...folders.map((folder) => `!@/${folder}/**`)]
+  return ['error', { patterns: [{ group, message: 'See oxlint.config.js for the layers.' }] }]
+}
 
 export default {
   plugins: ['typescript', 'react', 'import'],
@@ -32,6 +35,7 @@ export default {
     'no-prototype-builtins': 'error',
     'no-regex-spaces': 'error',
     'no-unexpected-multiline': 'error',
+    'no-useless-assignment': 'error',
     'no-var': 'error',
     'prefer-const': 'error',
     'prefer-rest-params': 'error',
@@ -59,11 +63,10 @@ export default {
     'typescript/require-await': 'error',
     'typescript/restrict-plus-operands': 'error',
   },
-  overrides: [
-    { files: ['src/**'], rules: { 'no-restricted-imports': restricted() } },
-    ...places.map(([folder, layers, own]) => ({
+  overrides: [...Object.entries(layers), ...features.map((feature) => [feature, [feature, ...layers.features]])].map(
+    ([folder, imported]) => ({
       files: [`src/${folder}/**`],
-      rules: { 'no-restricted-imports': restricted(...layers.map((layer) => `@/${layer}/**`), ...own) },
-    })),
-  ],
+      rules: { 'no-restricted-imports': restricted(imported) },
+    }),
+  ),
 }

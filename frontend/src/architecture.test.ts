@@ -9,7 +9,7 @@ import { afterEach, beforeEach, expect, test } from 'vitest'
 
 const frontend = fileURLToPath(new URL('..', import.meta.url))
 const oxlint = join(frontend, 'node_modules/.bin/oxlint')
-const targets = ['app/theme', 'components/figure', 'features/alerts/api/alerts', 'features/jobs/api/jobs', 'lib/format', 'locales/en']
+const targets = ['app/theme', 'components/figure', 'features/alerts/api/alerts', 'features/jobs/api/jobs', 'lib/format', 'locales/en', 'outside']
 
 let folder: string
 
@@ -31,10 +31,10 @@ async function write(path: string, text: string) {
 async function broken(): Promise<Record<string, string[]>> {
   const run = promisify(execFile)(oxlint, ['-c', 'oxlint.config.js', '--format', 'json', 'src'], { cwd: folder })
   const { stdout } = await run.catch((failed: { stdout: string }) => failed)
-  const found: Record<string, string[]> = {}
+  const rules: Record<string, string[]> = {}
   for (const { filename, code } of (JSON.parse(stdout) as { diagnostics: { filename: string; code: string }[] }).diagnostics)
-    (found[filename] ??= []).push(code)
-  return found
+    (rules[filename] ??= []).push(code)
+  return rules
 }
 
 test('imports that lead upward, sideways or in a circle are found', async () => {
@@ -42,9 +42,12 @@ test('imports that lead upward, sideways or in a circle are found', async () => 
     'src/features/alerts/api/sideways.ts': '@/features/jobs/api/jobs',
     'src/features/alerts/api/relative.ts': '../../jobs/api/jobs',
     'src/features/alerts/api/upward.ts': '@/app/theme',
+    'src/features/beside.ts': '@/features/jobs/api/jobs',
     'src/components/feature.ts': '@/features/jobs/api/jobs',
     'src/components/word.ts': '@/locales/en',
     'src/lib/component.ts': '@/components/figure',
+    'src/locales/upward.ts': '@/lib/format',
+    'src/app/outside.ts': '@/outside',
   }
   for (const [path, imported] of Object.entries(wrong)) await write(path, `import { value } from '${imported}'\n\nconsole.log(value)`)
   await write('src/lib/one.ts', "import { two } from '@/lib/two'\n\nexport const one = () => two")
