@@ -20,7 +20,7 @@ from backend.apps.deliveries.models import DeadLetter
 from backend.apps.deliveries.sinks import DeadLetterSink
 from backend.apps.kafka_sink.models import SinkOffset
 from backend.apps.kafka_sink.sink import Sink
-from backend.apps.usage.billed import Delivery, billed_among
+from backend.apps.usage.billed import Delivery, billed_among, message_uuid
 from backend.apps.usage.sinks import UsageSink
 from backend.apps.usage.unexplained import Overbilled, Unexplained
 from backend.kafka.client.positions import Part, Positions
@@ -154,20 +154,16 @@ def _explained(messages: Sequence[LaneMessage], unexplained: Unexplained) -> lis
     expected = [one for message in messages for one in _expected(message)]
     unexplained.explain([one.delivery for one in expected])
     unexplained.explain_messages(
-        [
-            (Delivery.of(message.id, message.pipeline_id, "").message_id, message.pipeline_id)
-            for message in messages
-            if message.outputs is None
-        ]
+        [(message_uuid(message.id), str(message.pipeline_id)) for message in messages if message.outputs is None]
     )
     return expected
 
 
 def _expected(message: LaneMessage) -> Iterator[_Expected]:
+    pipeline_id = str(message.pipeline_id)
     for output in message.outputs or ():
         yield _Expected(
-            Delivery.of(message.id, message.pipeline_id, output),
-            Unbilled(message.position, str(message.pipeline_id), output, message.id),
+            Delivery.of(message.id, pipeline_id, output), Unbilled(message.position, pipeline_id, output, message.id)
         )
 
 
@@ -177,12 +173,15 @@ def _unsettled(batch: list[_Expected]) -> list[_Expected]:
     left = [expected for expected in batch if expected.delivery not in billed]
     if not left:
         return []
-    open_letters = set(
-        DeadLetter.objects.filter(message_id__in={expected.report.message_id for expected in left})
+    open_letters = {
+        (str(pipeline_id), output, message_id)
+        for pipeline_id, output, message_id in DeadLetter.objects.filter(
+            message_id__in={expected.report.message_id for expected in left}
+        )
         .filter(pipeline_id__in={expected.delivery.pipeline_id for expected in left})
         .exclude(state=DeadLetter.State.DELIVERED)
         .values_list("pipeline_id", "output", "message_id")
-    )
+    }
     return [
         expected
         for expected in left

@@ -273,7 +273,7 @@ def _put_back(row: DeadLetter, error: Exception) -> None:
 def _billed(rows: list[DeadLetter]) -> set[Any]:
     """The keys of those that are copies of a message which the output has had: it was billed for it."""
     deliveries = {
-        row.pk: Delivery.of(row.message_id, row.pipeline_id, row.output)
+        row.pk: Delivery.of(row.message_id, str(row.pipeline_id), row.output)
         for row in rows
         if row.output and row.pipeline_id
     }

@@ -4,9 +4,11 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any, ClassVar
+from typing import Any
 from uuid import UUID
 
+import msgspec
+import uuid_utils
 from confluent_kafka import Message as KafkaRecord
 from django.db import connection
 from uuid_utils.compat import uuid7
@@ -187,33 +189,47 @@ def _row(record: KafkaRecord, headers: dict[str, str]) -> _Row:
     )
 
 
+class _Attempt(msgspec.Struct):
+    """An attempt as it comes from Kafka; its fields are columns of the table."""
+
+    workspace_id: str
+    pipeline_id: str
+    output: str
+    message_id: str
+    version: int
+    at: str
+    number: int
+    milliseconds: float
+    status: str
+    reason: str
+    error: str
+    response: str
+
+
+_attempt_decoder = msgspec.json.Decoder(_Attempt)
+
+
 class AttemptSink(Sink):
     """``firehose_attempts``: one row for each attempt."""
 
     name = "attempts"
     topic = routing.ATTEMPTS
 
-    _COLUMNS = (
-        "id", "workspace_id", "pipeline_id", "output", "message_id", "version", "at", "number", "milliseconds",
-        "status", "reason", "error", "response",
-    )  # fmt: skip
-    # A connector's words, whose length nobody promises.
-    _LENGTHS: ClassVar[dict[str, Any]] = {
-        field.name: field.max_length for field in Attempt._meta.fields if field.name in {"status", "reason"}
-    }
+    _COPY = f"COPY deliveries_attempt (id, {', '.join(_Attempt.__struct_fields__)}) FROM STDIN"
+    _STATUS_LENGTH = Attempt._meta.get_field("status").max_length
+    _REASON_LENGTH = Attempt._meta.get_field("reason").max_length
 
     def write(self, records: Sequence[KafkaRecord]) -> None:
-        with connection.cursor() as cursor:
-            statement = f"COPY deliveries_attempt ({', '.join(self._COLUMNS)}) FROM STDIN"
-            with cursor.cursor.copy(statement) as copy:
-                for record in records:
-                    copy.write_row(self._row(json.loads(record.value() or b"{}")))  # type: ignore[arg-type]
+        with connection.cursor() as cursor, cursor.cursor.copy(self._COPY) as copy:
+            for record in records:
+                copy.write_row(self._row(_attempt_decoder.decode(record.value() or b"")))  # type: ignore[arg-type]
 
-    def _row(self, entry: dict[str, Any]) -> list[Any]:
-        entry["id"] = str(uuid7())
-        for name, length in self._LENGTHS.items():
-            entry[name] = entry[name][:length]
-        return [storable(value) if isinstance(value, str) else value for value in map(entry.__getitem__, self._COLUMNS)]
+    def _row(self, attempt: _Attempt) -> list[Any]:
+        # A connector's words, whose length nobody promises.
+        attempt.status = attempt.status[: self._STATUS_LENGTH]
+        attempt.reason = attempt.reason[: self._REASON_LENGTH]
+        values = msgspec.structs.astuple(attempt)
+        return [str(uuid_utils.uuid7()), *(storable(value) if isinstance(value, str) else value for value in values)]
 
 
 def _number(text: str) -> int:

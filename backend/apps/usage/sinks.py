@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from datetime import datetime
-from uuid import UUID
 
 import msgspec
 from confluent_kafka import Message as KafkaRecord
@@ -14,8 +13,8 @@ from backend.domain import routing
 
 class _Event(msgspec.Struct):
     message_id: str
-    workspace_id: UUID
-    pipeline_id: UUID
+    workspace_id: str
+    pipeline_id: str
     output: str
     bytes: int
     at: datetime

@@ -74,7 +74,7 @@ class Unexplained:
         """Takes out what messages account for."""
         self._delete(_EXPLAIN, deliveries)
 
-    def explain_messages(self, messages: Sequence[tuple[UUID, UUID]]) -> None:
+    def explain_messages(self, messages: Sequence[tuple[str, str]]) -> None:
         """Takes out all deliveries of these (message, pipeline)."""
         self._delete(_EXPLAIN_MESSAGES, messages)
 

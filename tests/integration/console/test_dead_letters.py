@@ -612,9 +612,9 @@ def test_a_workspace_loses_no_bodies_to_another_that_needs_more_room(db: None, m
 def test_a_copy_of_what_was_billed_is_not_sent_again(adapted: int, redis_server: Server) -> None:
     pipeline = factories.make_pipeline(factories.make_workspace())
     copy, other = waiting(pipeline.pk, 2)
-    delivery = Delivery.of(copy.message_id, pipeline.pk, "out")
+    delivery = Delivery.of(copy.message_id, str(pipeline.pk), "out")
     with transaction.atomic():
-        bill([Billing(delivery, pipeline.workspace_id, datetime.now(UTC), 2)])
+        bill([Billing(delivery, str(pipeline.workspace_id), datetime.now(UTC), 2)])
     Redelivery().round()
     assert [one.id for one in put_back(str(pipeline.pk), adapted)] == [other.message_id]
     copy.refresh_from_db()

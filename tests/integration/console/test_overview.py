@@ -204,7 +204,7 @@ def test_the_billed_deliveries_of_a_message_are_those_of_the_workspace(client: A
     elsewhere = factories.make_pipeline(factories.make_workspace())
     sent, other, at = new_message_id(), new_message_id(), datetime(2026, 3, 1, 12, tzinfo=UTC)
     bill(
-        Billing(Delivery.of(message_id, one.pk, "out"), one.workspace_id, at, size)
+        Billing(Delivery.of(message_id, str(one.pk), "out"), str(one.workspace_id), at, size)
         for message_id, one, size in (
             (sent, pipeline, 7),
             (sent, pipeline, 7),

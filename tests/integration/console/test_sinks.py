@@ -105,7 +105,7 @@ def test_attempts_that_cannot_be_written_stop_nobody(written: Callable[..., str]
     kept = quarantined(topic)
     assert [record.position for record in kept] == [f"{topic}[0]@{offset}" for offset in (20, 21, 22)]
     assert [bytes(record.value) for record in kept] == [record.value for record in faulty]
-    assert [record.reason for record in kept] == ["DataError", "JSONDecodeError", "KeyError"]
+    assert [record.reason for record in kept] == ["DataError", "DecodeError", "ValidationError"]
     assert kept[1].headers == [["trace", "/w=="]]
 
 
@@ -123,10 +123,11 @@ def test_usage_goes_on_behind_an_event_that_cannot_be_written(written: Callable[
     good = [billing_event(message(pipeline_id=pipeline), workspace_id=str(uuid.uuid4()), output="out") for _ in "1234"]
     huge = json.loads(good[0].value) | {"bytes": 2**80, "message_id": new_message_id()}
     long = json.loads(good[0].value) | {"output": "x" * 64, "message_id": new_message_id()}
-    faulty = [Record("", None, json.dumps(event), []) for event in (huge, long)]
+    stray = json.loads(good[0].value) | {"workspace_id": "none", "message_id": new_message_id()}
+    faulty = [Record("", None, json.dumps(event), []) for event in (huge, long, stray)]
     topic = written(UsageSink(), [*good[:2], *faulty, *good[2:]])
     wait_until(lambda: sum(UsageMinute.objects.filter(pipeline_id=pipeline).values_list("deliveries", flat=True)) == 4)
-    wait_until(lambda: len(quarantined(topic)) == 2)
+    wait_until(lambda: len(quarantined(topic)) == 3)
 
 
 def test_dead_letters_go_on_behind_one_that_cannot_be_written(written: Callable[..., str]) -> None:
@@ -178,7 +179,7 @@ def test_neighbours_3_counts_go_on_behind_a_minute_that_cannot_be_written(
 def test_what_is_set_aside_is_counted_and_shown(written: Callable[..., str], redis_server: Server) -> None:
     topic = written(AttemptSink(), [Record("", None, b"no JSON", [])])
     wait_until(lambda: len(quarantined(topic)) == 1)
-    line = f'headrace_quarantined_records{{reason="JSONDecodeError",sink="{topic[:50]}"}} 1.0'
+    line = f'headrace_quarantined_records{{reason="DecodeError",sink="{topic[:50]}"}} 1.0'
     assert line in exposition().decode()
 
 
