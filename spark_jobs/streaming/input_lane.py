@@ -7,6 +7,7 @@ another task may then read the same input.
 
 import asyncio
 import logging
+import random
 import socket
 import time
 from collections.abc import Sequence
@@ -43,6 +44,8 @@ wait."""
 _UNACKNOWLEDGED_RECORDS = 1_000_000
 """So many that records of any usual size reach the limit of bytes, which is shared, before this one, which is not."""
 _CLAIM_SECONDS = 2.0
+"""On average: if all tasks claimed at the same interval, their order would stay the same, and an input that is due soon
+after it was read would always be claimed by the same task."""
 _RENEW_SECONDS = 5.0
 _REFRESH_SECONDS = 15 * 60.0
 """How often a stream's configuration is fetched again, for what was changed elsewhere; other changes are pushed."""
@@ -117,7 +120,7 @@ class InputTask:
     async def _claim_forever(self) -> None:
         while True:
             await asyncio.shield(self._claiming)
-            await asyncio.sleep(_CLAIM_SECONDS)
+            await asyncio.sleep(random.uniform(0.5, 1.5) * _CLAIM_SECONDS)
             self._claiming = asyncio.create_task(self._claim())
 
     async def _claim(self) -> None:
