@@ -6,6 +6,7 @@ import shutil
 import time
 import urllib.error
 import urllib.request
+import xmlrpc.client
 from collections.abc import Callable
 from typing import Any
 
@@ -75,16 +76,26 @@ def up(layout: Layout) -> list[str]:
 
 
 def down(layout: Layout) -> None:
-    """Stops everything in reverse order; messages in flight are finished or stay in Kafka."""
+    """Stops everything in reverse order; messages in flight are finished or stay in Kafka. Another command or a signal
+    may do so at the same time."""
     supervisor = Supervisor(layout)
-    if supervisor.is_running():
-        # The worker goes first, since it would restart the Spark application.
-        supervisor.stop_process("worker")
-        _drain_spark(layout)
-        for process in reversed(supervisor.processes()):
-            supervisor.stop_process(process["name"])
-        supervisor.shutdown()
+    try:
+        if supervisor.is_running():
+            _stop_in_order(layout, supervisor)
+    except (OSError, xmlrpc.client.Error):
+        if supervisor.is_running():
+            raise
+    supervisor.wait_until_ended()
     _end_leftovers(layout)
+
+
+def _stop_in_order(layout: Layout, supervisor: Supervisor) -> None:
+    # The worker goes first, since it would restart the Spark application.
+    supervisor.stop_process("worker")
+    _drain_spark(layout)
+    for process in reversed(supervisor.processes()):
+        supervisor.stop_process(process["name"])
+    supervisor.shutdown()
 
 
 def wait_until_down(layout: Layout) -> None:

@@ -8,7 +8,6 @@ import os
 import shlex
 import subprocess
 import sys
-import time
 import xmlrpc.client
 from collections.abc import Callable, Collection
 from pathlib import Path
@@ -34,6 +33,10 @@ class Supervisor:
         self._layout = layout
 
     @property
+    def _config_file(self) -> Path:
+        return self._layout.run / "supervisord.conf"
+
+    @property
     def _api(self) -> Any:
         transport = SupervisorTransport(None, None, f"unix://{self._layout.supervisor_socket}")
         return xmlrpc.client.ServerProxy("http://127.0.0.1", transport=transport).supervisor
@@ -47,7 +50,7 @@ class Supervisor:
 
     def start(self, processes: list[Process], environment: dict[str, str]) -> None:
         """Starts supervisord with every process configured but none started. Raises CannotStartError."""
-        config = self._layout.run / "supervisord.conf"
+        config = self._config_file
         config.write_text("")
         config.chmod(0o600)
         with config.open("w") as file:
@@ -68,6 +71,14 @@ class Supervisor:
             self._layout.log / "supervisord.log",
         )
         wait_for_starts([start], required=[start.name])
+
+    def _process(self) -> psutil.Process | None:
+        """None if it does not run. A killed one leaves its file, whose number may be another's process by then."""
+        try:
+            process = psutil.Process(int((self._layout.run / "supervisord.pid").read_text()))
+            return process if str(self._config_file) in process.cmdline() else None
+        except (OSError, ValueError, psutil.Error):
+            return None
 
     def _is_alive(self) -> bool:
         """Whether the daemon's process exists, unless it has not written its number yet."""
@@ -130,11 +141,13 @@ class Supervisor:
         ]
 
     def shutdown(self) -> None:
-        """Stops supervisord and waits until its process has ended."""
-        pid = self._api.getPID()
+        """Tells supervisord to end, which it does once all processes have."""
         self._api.shutdown()
-        while Path(f"/proc/{pid}").exists() if Path("/proc").exists() else self.is_running():
-            time.sleep(0.05)
+
+    def wait_until_ended(self) -> None:
+        """Waits while supervisord's process exists, which no longer answers when it ends."""
+        if process := self._process():
+            process.wait()
 
     def log_file(self, name: str) -> Path:
         return self._layout.log / f"{name}.log"

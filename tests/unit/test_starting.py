@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from backend.runtime.errors import CannotStartError
+from backend.runtime.installation import down
 from backend.runtime.layout import Layout
 from backend.runtime.stack import Process
 from backend.runtime.starting import Start, wait_for_starts
@@ -118,8 +119,7 @@ def layout(tmp_path: Path) -> Iterator[Layout]:
     layout = Layout(tmp_path)
     layout.create()
     yield layout
-    if Supervisor(layout).is_running():
-        Supervisor(layout).shutdown()
+    down(layout)
 
 
 def process(name: str, code: str, ready: Callable[[], bool]) -> Process:
