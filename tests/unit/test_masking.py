@@ -53,6 +53,22 @@ def test_secrets_that_a_receiver_sends_back_are_masked() -> None:
     assert (str(shown), shown.response, shown.reason) == (f"said {MASK}", f"{MASK}!", "http_400")
 
 
+def test_the_schema_of_a_model_is_made_once() -> None:
+    """It takes tens of milliseconds, and every request that saves a connector looks for its secrets."""
+    made = []
+
+    class Counted(StrictModel):
+        token: SecretStr
+
+        @classmethod
+        def model_json_schema(cls, *arguments: Any, **options: Any) -> dict[str, Any]:
+            made.append(cls)
+            return super().model_json_schema(*arguments, **options)
+
+    assert [split_secrets(Counted, {"token": token})[1] for token in "ab"] == [{"token": "a"}, {"token": "b"}]
+    assert made == [Counted]
+
+
 class Login(StrictModel):
     """A name and what proves it."""
 
