@@ -208,7 +208,7 @@ class KafkaCluster:
             )
 
     def _java(self, memory: str) -> list[str]:
-        options = [f"-Xmx{memory}", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:ReservedCodeCacheSize=64m"]
+        options = [f"-Xmx{memory}", "-XX:ReservedCodeCacheSize=64m"]
         options += class_archives.options(class_archives.archive(self.jars, self.java_home, class_archives.KAFKA))
         return [str(self.java_home / "bin/java"), *options, "-cp", f"{self.jars.resolve()}/kafka/*"]
 

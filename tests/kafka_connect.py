@@ -23,7 +23,6 @@ _IVY = """<ivy-module version="2.0">
   </dependencies>
 </ivy-module>
 """
-_JVM = ["-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
 [PORT] = free_ports(1)
 URL = f"http://127.0.0.1:{PORT}"
 FILE_SOURCE = "org.apache.kafka.connect.file.FileStreamSourceConnector"
@@ -58,7 +57,7 @@ def kafka_connect(kafka: Server) -> Iterator[Server]:
     program = ["org.apache.kafka.connect.cli.ConnectDistributed", str(properties)]
     server = Server(
         "kafka-connect",
-        [str(home / "bin/java"), *_JVM, "-cp", classpath, *program],
+        [str(home / "bin/java"), "-Xmx256m", "-cp", classpath, *program],
         lambda: answers(f"{URL}/connectors"),
     )
     server.start()

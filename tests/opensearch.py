@@ -94,14 +94,7 @@ _meta: {{type: rolesmapping, config_version: 2}}
 all_access: {{backend_roles: [admin]}}
 reading: {{users: [{READER}]}}
 """
-_JVM = [
-    "-Xms256m",
-    "-Xmx256m",
-    "-XX:+UseSerialGC",
-    "-XX:TieredStopAtLevel=1",
-    "-Djava.security.manager=allow",
-    "-Dlog4j2.disable.jmx=true",
-]
+_JVM = ["-Xms256m", "-Xmx256m", "-Djava.security.manager=allow", "-Dlog4j2.disable.jmx=true"]
 
 
 def opensearch_server() -> Server:

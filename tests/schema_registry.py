@@ -28,7 +28,7 @@ _IVY = """<ivy-module version="2.0" xmlns:m="http://ant.apache.org/ivy/maven">
   </dependencies>
 </ivy-module>
 """
-_JVM = ["-Xmx256m", "-Xss512k", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:MaxMetaspaceSize=192m"]
+_JVM = ["-Xmx256m", "-Xss512k", "-XX:MaxMetaspaceSize=192m"]
 
 
 @pytest.fixture(scope="session")

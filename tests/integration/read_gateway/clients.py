@@ -58,9 +58,8 @@ def kcat(nodes: Gateways, login: Login, topic: str, *options: str) -> list[str]:
 def java_tool(layout: Layout, main: str, *arguments: str, seconds: float = 90.0) -> subprocess.CompletedProcess[str]:
     """Runs one of Kafka's command-line tools."""
     home = java_home(layout)
-    options = ["-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
-    options += class_archives.options(class_archives.archive(layout.jars, home, class_archives.KAFKA))
-    command = [str(home / "bin/java"), *options, "-cp", f"{layout.jars.resolve()}/kafka/*", main, *arguments]
+    archive = class_archives.options(class_archives.archive(layout.jars, home, class_archives.KAFKA))
+    command = [f"{home}/bin/java", "-Xmx256m", *archive, "-cp", f"{layout.jars.resolve()}/kafka/*", main, *arguments]
     return subprocess.run(command, capture_output=True, text=True, timeout=seconds, check=False)
 
 
