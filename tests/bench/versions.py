@@ -67,7 +67,8 @@ class Side:
         used: dict[str, float] = defaultdict(float)
         for process in self.installation.processes():
             try:
-                used[_kind_of(process)] += sum(process.cpu_times()[:2])
+                # With that of children which have ended: Spark replaces its workers when they have nothing to do.
+                used[_kind_of(process)] += sum(process.cpu_times()[:4])
             except psutil.NoSuchProcess:
                 continue
         return used
