@@ -58,32 +58,32 @@ def telling() -> Iterator[Receiver]:
 
 @pytest.fixture(scope="module")
 def planted(installation: Installation, telling: Receiver) -> list[str]:
-    """Pipelines whose outputs were refused with their secrets in the answer, whose connectors were tested,
-    and one that webhooks come in by; paths of the console's pages of all."""
+    """A pipeline that webhooks come in by, whose outputs were refused with their secrets in the answer, and whose
+    connectors were tested; paths of the console's pages of all."""
     webhook = {"scheme": {"type": "bearer", "token": WEBHOOK}}
-    verifier = installation.create("connectors/", {"name": name(), "type": "webhook", "connection": webhook})
-    paths = [f"/connectors/{verifier['id']}/edit"]
-    for connection in CONNECTIONS.values():
+    connectors = [installation.create("connectors/", {"name": name(), "type": "webhook", "connection": webhook})["id"]]
+    config: dict[str, Any] = {"outputs": [], "input": {"verification": {"connector": connectors[0]}}}
+    for kind, connection in CONNECTIONS.items():
         body = {"name": name(), "type": "http", "connection": {"url": telling.url, **connection}}
         connector = installation.create("connectors/", body)
         installation.api("POST", f"connectors/{connector['id']}/test/", connector)
-        output = {"name": "out", "connector": connector["id"]}
-        config = {"outputs": [output], "input": {"verification": {"connector": verifier["id"]}}}
-        pipeline = installation.create("pipelines/", {"name": name(), "config": config})
-        installation.create(f"pipelines/{pipeline['id']}/publish/", {})
-        url = f"{installation.endpoint('ingest')}/v1/pipelines/{pipeline['id']}/messages"
-        assert call("POST", url, {}, "wrong")[0] in (401, 404)
-        wait_until(lambda url=url: call("POST", url, {"n": 1}, WEBHOOK)[0] == 202)  # type: ignore[misc]
-        wait_until(lambda id=pipeline["id"]: waiting(installation, id))  # type: ignore[misc]
-        installation.api("POST", f"pipelines/{pipeline['id']}/dry-run/", {"body": "{}"})
-        paths += [f"/connectors/{connector['id']}/edit", *pages_of(pipeline["id"])]
+        connectors.append(connector["id"])
+        config["outputs"].append({"name": kind, "connector": connector["id"]})
+    pipeline = installation.create("pipelines/", {"name": name(), "config": config})["id"]
+    installation.create(f"pipelines/{pipeline}/publish/", {})
+    url = f"{installation.endpoint('ingest')}/v1/pipelines/{pipeline}/messages"
+    assert call("POST", url, {}, "wrong")[0] in (401, 404)
+    wait_until(lambda: call("POST", url, {"n": 1}, WEBHOOK)[0] == 202)
+    wait_until(lambda: refused_outputs(installation, pipeline) == set(CONNECTIONS))
+    installation.api("POST", f"pipelines/{pipeline}/dry-run/", {"body": "{}"})
     seen = {secret for headers in telling.headers for secret in found_in(json.dumps(headers))}
     assert seen == {BEARER, BASIC_SENT, HEADER}  # they do arrive where they belong
-    return paths
+    return [*(f"/connectors/{connector}/edit" for connector in connectors), *pages_of(pipeline)]
 
 
-def waiting(installation: Installation, pipeline: str) -> bool:
-    return bool(installation.api("GET", f"dead-letters/?pipeline={pipeline}")[1]["results"])
+def refused_outputs(installation: Installation, pipeline: str) -> set[str]:
+    letters = installation.api("GET", f"dead-letters/?pipeline={pipeline}")[1]["results"]
+    return {letter["output"] for letter in letters}
 
 
 def pages_of(pipeline: str) -> list[str]:
