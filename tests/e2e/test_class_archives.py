@@ -47,8 +47,9 @@ def test_one_that_is_killed_leaves_no_half_of_an_archive(project_layout: Layout,
         (jars / name).symlink_to(project_layout.jars / name)
     making = [sys.executable, "-m", "backend.runtime.class_archives"]
     process = subprocess.Popen(making, env=os.environ | {"HEADRACE_VAR": str(tmp_path)}, cwd=ROOT)
+    # An archive is written within a second, and wait_until looks no more often than that once it has waited for 20 s.
     while process.poll() is None and not list(jars.rglob("*.jsa")):
-        time.sleep(0.01)  # it is written within a second
+        time.sleep(0.01)
     for child in psutil.Process(process.pid).children(recursive=True):
         child.kill()
     process.kill()
