@@ -16,6 +16,7 @@ from backend.kafka.proxy.broker_pool import BrokerPool
 from backend.kafka.proxy.context import Context
 from backend.kafka.proxy.discovery import discover
 from backend.kafka.proxy.fetch import Fetcher
+from backend.kafka.proxy.rejected_writes import RejectedWrites
 from backend.kafka.proxy.routes import ROUTES
 from backend.kafka.proxy.routing import Leg, Lookup, Route
 from backend.kafka.proxy.share import ShareGroups
@@ -86,6 +87,7 @@ class ClientConnection(ServerConnection):
         self._are_brokers_slow = False
         self._has_answer = self._was_served = False
         self._gone_since: float | None = None
+        self._rejected = RejectedWrites()
         self._handshake = handshake.Handshake(context.tokens)
         self._fetcher = Fetcher(self)
         self._share_groups = ShareGroups(self)
@@ -233,10 +235,14 @@ class ClientConnection(ServerConnection):
             # A request whose broker remains unknown goes to any broker, whose error then names the cause.
             self.resolve(lookup, partial(self._route, exchange, is_second_try=True), holds=True)
             return
-        exchange.legs, exchange.pending_legs = legs, len(legs)
         if not legs:
             self._answer_body(exchange.slot, codec.response_type(exchange.slot.header.api_key)())
-        for leg in legs:
+            return
+        unanswered = [leg for leg in legs if leg.answer is None]
+        exchange.legs, exchange.pending_legs = legs, len(unanswered)
+        if not unanswered:
+            self._finish(exchange, None)
+        for leg in unanswered:
             self._send_leg(exchange, leg, _TRIES)
 
     def _send_leg(self, exchange: _Exchange, leg: Leg, tries: int) -> None:
@@ -383,7 +389,7 @@ class ClientConnection(ServerConnection):
     # -- looking up what the topology lacks
 
     def lookup(self) -> Lookup:
-        return Lookup(self._topology, self._nodes)
+        return Lookup(self._topology, self._nodes, self._rejected)
 
     def resolve(self, lookup: Lookup, then: Callable[[], None], *, holds: bool = False) -> None:
         """``holds``: later requests wait, so that they do not overtake the one that is being resolved."""

@@ -8,6 +8,7 @@ from typing import Any
 
 from backend.kafka.proxy.config import ProxyNode
 from backend.kafka.proxy.nodes import Nodes
+from backend.kafka.proxy.rejected_writes import RejectedWrites
 from backend.kafka.proxy.topology import Broker, TopicKey, Topology
 from backend.kafka.wire.api import ErrorCode
 from backend.kafka.wire.structs import Struct
@@ -27,7 +28,7 @@ STALE_LEADER = {
 @dataclass(slots=True)
 class Leg:
     """The part of a request that one broker gets. Without a broker it goes to any; without a body the client's frame is
-    forwarded unchanged."""
+    forwarded unchanged. One that has an answer already goes to none."""
 
     broker: Broker | None
     body: Struct | None = None
@@ -35,11 +36,13 @@ class Leg:
 
 
 class Lookup:
-    """The topology as seen by one request. Notes what is missing and must be requested before the request is sent."""
+    """The topology as seen by one request, and what its client has to repeat. Notes what is missing and must be
+    requested before the request is sent."""
 
-    def __init__(self, topology: Topology, nodes: Nodes) -> None:
+    def __init__(self, topology: Topology, nodes: Nodes, rejected: RejectedWrites) -> None:
         self.topology = topology
         self.nodes = nodes
+        self.rejected = rejected
         self.topics: set[TopicKey] = set()
         self.coordinators: set[tuple[int, str]] = set()
         self.cluster = False

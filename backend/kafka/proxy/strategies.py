@@ -1,18 +1,21 @@
 """The ways that requests are routed: to any broker, the controller, all brokers, leaders or coordinators."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Set
 from dataclasses import dataclass
 from typing import Any
 
 from backend.domain.numbers import small_number
+from backend.kafka.proxy.rejected_writes import Place
 from backend.kafka.proxy.routing import STALE_LEADER, Leg, Lookup, Route, error_codes, with_summary
 from backend.kafka.proxy.topology import NO_ID, Broker, TopicKey
 from backend.kafka.wire import codec
-from backend.kafka.wire.api import ErrorCode
+from backend.kafka.wire.api import ApiKey, ErrorCode
 from backend.kafka.wire.structs import Struct
 
 _BROKER_RESOURCES = (4, 8)
 """Types of configuration resources that belong to one broker: BROKER and BROKER_LOGGER."""
+_REPEATED = {*STALE_LEADER, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER}
+"""Errors after which a client repeats a write, since it was not its partition's leader that got it, or too early."""
 _STALE_COORDINATOR = {ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE}
 
 
@@ -192,12 +195,48 @@ class AtLeaders(Route):
 
 class Produce(AtLeaders):
     """Removes the new leader and its address, which brokers add to some errors (KIP-951): clients must not connect
-    to it."""
+    to it. What follows a rejected write goes to no broker before that one is repeated."""
+
+    def legs(self, request: Struct, lookup: Lookup) -> list[Leg]:
+        if not lookup.rejected:
+            return super().legs(request, lookup)
+        fields = self._request_fields
+        places = {id(part): ((fields.key(topic), index), part) for topic, part, index in fields.of(request)}
+        early = {one for one, (place, part) in places.items() if lookup.rejected.precede(place, part.records)}
+        if not early:
+            return super().legs(request, lookup)
+        rejected, others = self._part(request, early), self._part(request, places.keys() - early)
+        legs = [Leg(None, rejected, super().lost(ApiKey.PRODUCE, rejected, Leg(None)))]
+        if others.topic_data:
+            legs += [Leg(leg.broker, leg.body or others) for leg in super().legs(others, lookup)]
+        if lookup.is_complete:  # otherwise this is called again
+            for place, part in map(places.__getitem__, early):
+                lookup.rejected.add(place, part.records, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        return legs
+
+    def _part(self, request: Struct, partitions: Set[int]) -> Struct:
+        """The request with only some of its partitions, which are told by their identities."""
+        topics = [
+            topic.copy(partition_data=[part for part in topic.partition_data if id(part) in partitions])
+            for topic in request.topic_data
+        ]
+        return request.copy(topic_data=[topic for topic in topics if topic.partition_data])
 
     def answered(self, request: Struct, leg: Leg, lookup: Lookup) -> None:
         super().answered(request, leg, lookup)
         assert leg.answer is not None
         leg.answer.node_endpoints = []
+        fields = self._response_fields
+        results = {(fields.key(topic), index): part for topic, part, index in fields.of(leg.answer) if part.error_code}
+        if results:
+            self._note_rejected(leg.body or request, results, lookup)
+
+    def _note_rejected(self, request: Struct, results: dict[Place, Struct], lookup: Lookup) -> None:
+        fields = self._request_fields
+        for topic, part, index in fields.of(request):
+            result = results.get((fields.key(topic), index))
+            if result is not None and result.error_code in _REPEATED:
+                result.error_code = lookup.rejected.add((fields.key(topic), index), part.records, result.error_code)
 
     def _failed(self, topic: Struct, partition: Struct, lookup: Lookup) -> None:
         super()._failed(topic, partition, lookup)

@@ -14,11 +14,11 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, KafkaException, Producer
+from confluent_kafka import Consumer, ElectionType, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from tests.infra import VAR
-from tests.integration.kafka_proxy.clients import make_topic, received, retried, send, values
+from tests.integration.kafka_proxy.clients import PARTITIONS, make_topic, received, retried, send, values
 from tests.kafka_cluster import BrokerProcess, KafkaCluster
 from tests.kafka_proxies import Proxies, proxies
 from tests.waiting import LIMIT_SECONDS, wait_until
@@ -126,6 +126,7 @@ def test_a_drain_answers_what_is_open(cluster: KafkaCluster, topic: str) -> None
         assert "Traceback" not in nodes[0].log.read_text()
 
 
+_MOVES = 60
 _PATIENCE_MS = 300_000
 """How long a producer tries: longer than it takes until a killed broker is replaced and started anew."""
 
@@ -158,6 +159,12 @@ class Traffic:
             wait_until(lambda: not acknowledged - self.received)
         self._is_complete.set()
         self._threads[2].join()
+
+    def check(self) -> None:
+        assert not self.errors, self.errors
+        acknowledged = Counter([*self.acknowledged[0], *self.acknowledged[1]])
+        assert not acknowledged - self.received, "lost"
+        assert {value: count for value, count in self.received.items() if count > 1} == {}, "doubled"
 
     def is_flowing(self) -> Callable[[], bool]:
         """A function that tells whether each of them has made progress since this call."""
@@ -277,12 +284,59 @@ def test_a_killed_broker_and_a_killed_proxy_lose_and_double_nothing(cluster: Kaf
             wait_until(traffic.is_flowing())
         finally:
             traffic.stop()
-        assert not traffic.errors, traffic.errors
-        acknowledged = Counter([*traffic.acknowledged[0], *traffic.acknowledged[1]])
-        assert not acknowledged - traffic.received, "lost"
-        assert {value: count for value, count in traffic.received.items() if count > 1} == {}, "doubled"
+        traffic.check()
         for proxy in nodes:
             assert "Traceback" not in proxy.log.read_text()
+
+
+def test_leaderships_that_move_lose_and_double_nothing(cluster: KafkaCluster) -> None:
+    """Brokers that know the new leader earlier than others, and clients that write meanwhile, are met by many moves."""
+    with proxies(cluster, VAR / "moves", 3) as nodes:
+        topics = make_topic(cluster), make_topic(cluster)
+        traffic = Traffic(nodes.bootstrap, *topics)
+        traffic.start()
+        try:
+            wait_until(traffic.is_flowing())
+            for number in range(_MOVES):
+                move_leadership(cluster, topics[number % 2], number // 2 % PARTITIONS)
+            wait_until(traffic.is_flowing())
+        finally:
+            traffic.stop()
+        traffic.check()
+        for proxy in nodes:
+            assert "Traceback" not in proxy.log.read_text()
+
+
+def move_leadership(cluster: KafkaCluster, topic: str, partition: int) -> None:
+    """To the broker that has led the partition least recently."""
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap()})
+
+    def state() -> Any:
+        return admin.list_topics(topic, LIMIT_SECONDS).topics[topic].partitions[partition]
+
+    former, *others = state().replicas
+    reassign(cluster.brokers[0].address(), topic, partition, [*others, former])
+    [(_, error)] = admin.elect_leaders(ElectionType.PREFERRED, [TopicPartition(topic, partition)]).result().items()
+    assert error is None, error
+    wait_until(lambda: state().leader == others[0], interval=0.02)
+
+
+def reassign(address: str, topic: str, partition: int, replicas: list[int]) -> None:
+    """Sets a partition's replicas by AlterPartitionReassignments, which no client of Python has."""
+    body = struct.pack(
+        f">iBB{len(topic)}sBiB{len(replicas)}i3x",
+        int(LIMIT_SECONDS * 1000),
+        2,
+        len(topic) + 1,
+        topic.encode(),
+        2,
+        partition,
+        len(replicas) + 1,
+        *replicas,
+    )
+    with connected(address) as connection:
+        answer = answered(connection, frame(45, 0, b"\0" + body))
+    assert struct.unpack(">h", answer[13:15]) == (0,), answer
 
 
 def brokers_of(admin: AdminClient) -> set[str]:
