@@ -103,8 +103,10 @@ def test_a_wrong_password_is_refused(guarded: Proxies, users: None, mechanism: s
 
 
 def unsecured_token(user: str, seconds: float = 600) -> str:
-    """A token that brokers without a token endpoint accept: the unsecured JWS of RFC 7515."""
-    parts = [{"alg": "none"}, {"sub": user, "iat": time.time(), "exp": time.time() + seconds}]
+    """A token that brokers without a token endpoint accept: the unsecured JWS of RFC 7515. They reject one of the
+    future, and round its time to milliseconds."""
+    now = time.time()
+    parts = [{"alg": "none"}, {"sub": user, "iat": now - 1, "exp": now + seconds}]
     encoded = [base64.urlsafe_b64encode(json.dumps(part).encode()).decode().rstrip("=") for part in parts]
     return ".".join([*encoded, ""])
 

@@ -148,7 +148,7 @@ def sign_in(connection: socket.socket, seconds: float) -> int:
     assert answered(connection, frame(17, 1, text(b"OAUTHBEARER")))[8:10] == b"\0\0"
     token = b"n,,\x01auth=Bearer " + unsecured_token("alice", seconds).encode() + b"\x01\x01"
     answer = answered(connection, frame(36, 1, struct.pack(">i", len(token)) + token))
-    assert answer[8:10] == b"\0\0"
+    assert answer[8:16] == bytes(8), answer  # no error, no message, and no text that tells of one
     return int(struct.unpack(">q", answer[-8:])[0])
 
 
