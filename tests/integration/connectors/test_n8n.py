@@ -44,6 +44,18 @@ def server(request: pytest.FixtureRequest) -> Iterator[infra.Server]:
     running.stop()
 
 
+@asynccontextmanager
+async def hanging() -> AsyncIterator[str]:
+    """The URL of a server that never answers, which is waited for a second."""
+    from backend.connectors.n8n import client
+
+    server = await asyncio.start_server(lambda *_: None, "127.0.0.1", 0)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(client, "_READ_SECONDS", 1.0)
+        async with server:
+            yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+
+
 class Use:
     """An input's use of n8n, registered as a pipeline's publishing does."""
 
@@ -167,9 +179,8 @@ class TestRead(ReadBatchSuite):
             if not hangs:
                 yield source
                 return
-            server = await asyncio.start_server(lambda *_: None, "127.0.0.1", 0)
-            async with server:
-                source.connection = use.connection | {"url": f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"}
+            async with hanging() as url:
+                source.connection = use.connection | {"url": url}
                 yield source
         finally:
             n8n.asked("DELETE", f"workflows/{use.made['workflow']}")
@@ -196,10 +207,7 @@ class TestRegister(RegisterSuite):
     async def system(self, *, hangs: bool = False) -> AsyncIterator[Registering]:
         connection: dict[str, Any] = {"url": n8n.URL, "api_key": n8n.api_key()}
         workflows = Workflows(connection, {"workflow": n8n.webhook_workflow(f"hook-{uuid.uuid4()}"), "node": "Items"})
-        server = await asyncio.start_server(lambda *_: None, "127.0.0.1", 0)
-        async with server:
-            if hangs:
-                workflows.connection["url"] = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        async with hanging() if hangs else contextlib.nullcontext(n8n.URL) as workflows.connection["url"]:
             yield workflows
         workflows.connection["url"] = n8n.URL
         await self.remove(workflows)
@@ -426,13 +434,9 @@ async def test_a_server_that_refuses_or_is_none(status: int, text: str, sentence
         assert failed.value.field == field
 
 
-async def test_a_server_that_hangs_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
-    from backend.connectors.n8n import client
-
-    monkeypatch.setattr(client, "_READ_SECONDS", 1.0)
-    server = await asyncio.start_server(lambda *_: None, "127.0.0.1", 0)
-    async with server, asyncio.timeout(LIMIT_SECONDS):
-        error = await failure(url=f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}")
+async def test_a_server_that_hangs_is_cut_off() -> None:
+    async with hanging() as url, asyncio.timeout(LIMIT_SECONDS):
+        error = await failure(url=url)
         assert (error.reason, error.retryable) == ("timeout", True)
 
 
