@@ -106,6 +106,8 @@ class AsyncProducer:
         self._producer = Producer(self._config)
         self._fatal: KafkaError | None = None
         """The fatal error of the current producer."""
+        self._refused: list[asyncio.Future[Record]] = []
+        """Of records that came after a fatal error whose cause is not known yet."""
         self._replaced_from = 0.0
         """Until then (monotonic time) no other producer takes its place."""
         self._poller = threading.Thread(target=self._poll, name="kafka-producer-poll", daemon=True)
@@ -128,6 +130,10 @@ class AsyncProducer:
             self._usable().produce(topic, value, key, on_delivery=on_delivery, headers=list(headers))
         except BufferError:
             raise KafkaException(KafkaError(KafkaError._QUEUE_FULL, "too many unacknowledged messages")) from None
+        except KafkaException as error:
+            if not _is_without_cause(error):
+                raise
+            self._refused.append(future)
         return future
 
     async def send_all(self, records: Sequence[Outgoing]) -> asyncio.Future[None]:
@@ -145,7 +151,7 @@ class AsyncProducer:
         return acknowledgements.all
 
     def _is_queued(self, record: Outgoing, acknowledgements: _Acknowledgements) -> bool:
-        """Offers the record to the local queue; False when that is full."""
+        """Offers the record to the local queue; False when that is full, or has closed for a cause not known yet."""
         try:
             self._usable().produce(
                 record.topic,
@@ -155,6 +161,10 @@ class AsyncProducer:
                 headers=record.headers,
             )
         except BufferError:
+            return False
+        except KafkaException as error:
+            if not _is_without_cause(error):
+                raise
             return False
         return True
 
@@ -177,6 +187,7 @@ class AsyncProducer:
             except KafkaException as error:
                 self._replaced_from = time.monotonic() + _REPLACE_SECONDS
                 self._fatal = error.args[0]
+                self._loop.call_soon_threadsafe(self._refuse, error)
                 producer.purge()
                 with suppress(KafkaException):  # reported a second time
                     producer.flush(_PURGE_SECONDS)  # hands over the reports of those that were on their way
@@ -193,6 +204,12 @@ class AsyncProducer:
         """The error to report for a record. After a fatal error librdkafka only reports that records were purged."""
         return error and (self._fatal or error)
 
+    def _refuse(self, error: KafkaException) -> None:
+        for future in self._refused:
+            if not future.done():  # the caller may have been cancelled
+                future.set_exception(KafkaException(*error.args))
+        self._refused.clear()
+
     def _settle(self) -> None:
         self._wake_pending = False
         while self._reports:
@@ -203,3 +220,8 @@ class AsyncProducer:
                 future.set_result(record)
             else:
                 future.set_exception(KafkaException(error))
+
+
+def _is_without_cause(error: KafkaException) -> bool:
+    """Whether a producer refuses a record only because it had a fatal error, which its poll will tell."""
+    return bool(error.args[0].code() == KafkaError._FATAL)

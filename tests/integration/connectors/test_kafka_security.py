@@ -1,18 +1,21 @@
 """How the Kafka connector logs in and encrypts, against a real broker that asks for it."""
 
+import asyncio
 import json
 from base64 import urlsafe_b64encode
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 from tempfile import mkdtemp
-from time import time
+from time import sleep, time
 from typing import Any
 
 import pytest
 from aiohttp import web
+from confluent_kafka import KafkaException, Producer
 from confluent_kafka.admin import (
     AclBinding,
+    AclBindingFilter,
     AclOperation,
     AclPermissionType,
     AdminClient,
@@ -29,6 +32,9 @@ from backend.delivery.client import DeliveryClient
 from backend.domain.capabilities import DeliveryError
 from backend.domain.connector import CheckFailedError, RuntimeConnector, check_connection, connectors
 from backend.domain.pipeline import OutputConfig, RuntimeOutput
+from backend.domain.records import Record
+from backend.kafka.client import producer
+from backend.kafka.client.producer import AsyncProducer
 from backend.runtime.java import java_home
 from backend.runtime.layout import Layout
 from tests.infra import VAR
@@ -113,6 +119,19 @@ async def test_a_wrong_password_is_the_fault_of_the_login(broker: KafkaCluster) 
     assert failed.value.retryable
 
 
+@contextmanager
+def granted(admin: AdminClient, topic: str, operation: AclOperation) -> Iterator[None]:
+    """To bob. Who may write one topic may have an idempotent producer."""
+    place = ResourceType.TOPIC, topic, ResourcePatternType.LITERAL, "User:bob", "*", operation, AclPermissionType.ALLOW
+    [made] = admin.create_acls([AclBinding(*place)]).values()
+    made.result(LIMIT_SECONDS)
+    try:
+        yield
+    finally:
+        [removed] = admin.delete_acls([AclBindingFilter(*place)]).values()
+        removed.result(LIMIT_SECONDS)
+
+
 async def test_a_login_that_may_not_write_is_named_and_its_output_goes_on_once_it_may(broker: KafkaCluster) -> None:
     topic = f"granted-{time():.0f}"
     admin = AdminClient({"bootstrap.servers": broker.bootstrap()})
@@ -128,12 +147,6 @@ async def test_a_login_that_may_not_write_is_named_and_its_output_goes_on_once_i
             with pytest.raises(DeliveryError, match="authorization failed") as failed:
                 await client.deliver_one(message(b"{}"))
             assert not failed.value.retryable
-        right = AclBinding(
-            ResourceType.TOPIC, topic, ResourcePatternType.LITERAL, "User:bob", "*",
-            AclOperation.ALL, AclPermissionType.ALLOW,
-        )  # fmt: skip
-        [granted] = admin.create_acls([right]).values()
-        granted.result(LIMIT_SECONDS)
 
         async def is_delivered() -> bool:
             with suppress(DeliveryError):
@@ -141,9 +154,53 @@ async def test_a_login_that_may_not_write_is_named_and_its_output_goes_on_once_i
                 return True
             return False
 
-        await wait_until_async(is_delivered)
+        with granted(admin, topic, AclOperation.ALL):
+            await wait_until_async(is_delivered)
     finally:
         await client.close()
+
+
+class _TellsLate(Producer):
+    """Refuses records long before it tells why."""
+
+    def poll(self, *limits: float) -> int:
+        try:
+            return super().poll(*limits)
+        except KafkaException:
+            sleep(1)
+            raise
+
+
+async def test_a_record_that_comes_before_the_cause_of_a_fatal_error_is_known_fails_with_it(
+    broker: KafkaCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(producer, "Producer", _TellsLate)
+    topic = f"described-{time():.0f}"
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap()})
+    admin.create_topics([NewTopic(topic, 1, 1)])[topic].result(LIMIT_SECONDS)
+    login = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN"}
+    login |= {"sasl.username": "bob", "sasl.password": USERS["bob"]}
+    sending = AsyncProducer({"bootstrap.servers": broker.bootstrap("SASL_PLAINTEXT"), **login})
+    sent: list[asyncio.Future[Any]] = []
+
+    async def send_until_it_is_known() -> None:
+        async with asyncio.timeout(LIMIT_SECONDS):
+            while True:
+                sent.append(sending.send(topic, key=None, value=b"{}", headers=[]))
+                await asyncio.sleep(0.01)
+
+    try:
+        with granted(admin, topic, AclOperation.DESCRIBE):
+            with pytest.raises(KafkaException, match="Cluster authorization failed"):
+                await send_until_it_is_known()
+            for one in sent:
+                with pytest.raises(KafkaException, match="Cluster authorization failed"):
+                    await one
+            with pytest.raises(KafkaException, match="Cluster authorization failed"):
+                await sending.send_all([Record(topic, None, b"{}", [])])
+    finally:
+        await sending.close()
+    assert len(sent) > 10
 
 
 async def test_a_private_authority_is_trusted_when_it_is_given(broker: KafkaCluster) -> None:
