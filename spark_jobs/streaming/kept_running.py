@@ -2,6 +2,7 @@
 
 import itertools
 import logging
+import math
 import threading
 import time
 from collections.abc import Callable, Iterable
@@ -91,6 +92,7 @@ class LaneSlot:
         self._channel = channel
         self._killed: int | None = None
         self._absent_since: float | None = None
+        self._hung_at = -math.inf
         self._kept = KeptRunning(f"{stage}[{slot}]", self._run, channel.stopped)
 
     def problem(self) -> str:
@@ -110,6 +112,7 @@ class LaneSlot:
         elif report.progress.get("polled", 0.0) > _POLL_SECONDS:
             hung = f"{self._kept.name} is hung: it has read nothing for {report.progress['polled']:.0f} s."
         if hung:
+            self._hung_at = time.monotonic()
             self._kill(report.task, hung)
             return hung
         polled, committing = report.progress.get("polled", 0.0), report.progress.get("committing", 0.0)
@@ -128,7 +131,12 @@ class LaneSlot:
             )
         if oldest > _OLDEST_SECONDS:
             return f"{self._kept.name} has a message that was read {oldest:.0f} s ago and has not ended."
-        return self._kept.problem()
+        return self._kept.problem() or self._replaced()
+
+    def _replaced(self) -> str:
+        """A hung task stays reported until its successor has run well, as a failure does: its kill takes a second."""
+        was_hung = time.monotonic() - self._hung_at < _RUNS_WELL_SECONDS
+        return f"{self._kept.name} was hung and was started again; the application's log says why." if was_hung else ""
 
     def join(self) -> None:
         self._kept.join()

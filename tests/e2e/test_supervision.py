@@ -46,8 +46,8 @@ def test_neighbours_5_hung_lane_workers_are_seen_and_replaced_within_a_minute(
     for worker in hung:
         worker.send_signal(signal.SIGSTOP)
     sent = installation.accepted(pipeline, map(order, range(20)))
-    wait_until(lambda: "is hung" in installation.components()["spark"])
-    wait_until(lambda: "is hung" in str(job(installation)["problem"]))
+    wait_until(lambda: " hung" in installation.components()["spark"])
+    wait_until(lambda: " hung" in str(job(installation)["problem"]))
     wait_until(lambda: set(sent) <= set(ids(inbox)))
     wait_until(lambda: installation.components()["spark"] == "ok")
     assert installation.spark() == driver
