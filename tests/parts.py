@@ -22,6 +22,8 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
+import psutil
+
 from backend.settings import ROOT
 from tests import failures
 from tests.failures import Failure
@@ -53,6 +55,11 @@ A path belongs to the part that names it most closely, so every test belongs to 
 
 AT_ONCE = (os.cpu_count() or 1) + 1
 """The servers of a part take time of the cores as long as it runs, also while its tests wait."""
+MOST_AT_ONCE = AT_ONCE + 1
+"""As long as the cores have much time left."""
+_USED_PERCENT = 80.0
+_LOOK_SECONDS = 30.0
+"""Over which the use of the cores is measured: some starts of servers, and the waits between them."""
 
 MOST_UNSTABLE = 10
 UNSTABLE = ROOT / "var/unstable-tests.txt"
@@ -163,9 +170,13 @@ def ended(part: Part) -> Part:
 
 def run(names: Sequence[str], folder: Path, more: Sequence[str]) -> list[Part]:
     waiting, running, done = list(names), list[Part](), list[Part]()
+    at_once, looked = AT_ONCE, time.monotonic()
+    psutil.cpu_percent()  # since when the next call measures
     try:
         while waiting or running:
-            while waiting and len(running) < AT_ONCE:
+            if time.monotonic() - looked > _LOOK_SECONDS:
+                at_once, looked = MOST_AT_ONCE if psutil.cpu_percent() < _USED_PERCENT else AT_ONCE, time.monotonic()
+            while waiting and len(running) < at_once:
                 name = waiting.pop(0)
                 running.append(started(name, arguments(name), folder, more))
             time.sleep(0.2)

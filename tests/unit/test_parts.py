@@ -3,6 +3,7 @@
 from collections import Counter
 from pathlib import Path
 
+import psutil
 import pytest
 
 from backend.settings import ROOT
@@ -32,6 +33,14 @@ ABORTED_ONCE = ONCE + "def test_a(): pass\ndef test_b(): first('b') and os.abort
 MANY = (
     ONCE + f"@pytest.mark.parametrize('n', range({parts.MOST_UNSTABLE + 1}))\ndef test_a(n): assert not first(str(n))\n"
 )
+
+
+MEETING = (
+    "import pathlib, time\n"
+    "def test_a():\n    here = pathlib.Path(__file__)\n    here.with_suffix('.here').touch()\n"
+    f"    while len(list(here.parent.glob('*.here'))) < {parts.MOST_AT_ONCE}: time.sleep(0.1)\n"
+)
+"""Ends when so many run at the same time."""
 
 
 @pytest.fixture
@@ -72,6 +81,14 @@ def test_the_tests_of_all_parts_are_counted(run) -> None:  # type: ignore[no-unt
 def test_what_goes_wrong_in_one_part_fails_the_whole(run, content: str, last: str) -> None:  # type: ignore[no-untyped-def]
     status, _, printed = run(GREEN, content)
     assert (status, printed) == (1, last)
+
+
+def test_one_more_part_runs_while_the_cores_have_much_time_left(run, monkeypatch: pytest.MonkeyPatch) -> None:  # type: ignore[no-untyped-def]
+    used = iter([0.0, 100.0])  # at the beginning, and at first
+    monkeypatch.setattr(parts, "_LOOK_SECONDS", 1.0)
+    monkeypatch.setattr(psutil, "cpu_percent", lambda: next(used, 0.0))
+    status, _, last = run(*[MEETING] * parts.MOST_AT_ONCE)
+    assert (status, last) == (0, f"{parts.MOST_AT_ONCE} passed, 0 failed")
 
 
 def test_every_file_of_tests_belongs_to_one_part() -> None:
