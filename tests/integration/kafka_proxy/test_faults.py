@@ -13,10 +13,15 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
+import google_crc32c
 import pytest
 from confluent_kafka import Consumer, ElectionType, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
+from backend.kafka.gateway.batches import Compression, batches
+from backend.kafka.gateway.ports import Record
+from backend.kafka.wire import codec
+from backend.kafka.wire.api import ApiKey, ErrorCode
 from tests.infra import VAR
 from tests.integration.kafka_proxy.clients import PARTITIONS, make_topic, received, retried, send, values
 from tests.kafka_cluster import BrokerProcess, KafkaCluster
@@ -305,6 +310,45 @@ def test_leaderships_that_move_lose_and_double_nothing(cluster: KafkaCluster) ->
         traffic.check()
         for proxy in nodes:
             assert "Traceback" not in proxy.log.read_text()
+
+
+def test_what_follows_a_rejected_write_is_not_written_before_it(cluster: KafkaCluster) -> None:
+    topic = make_topic(cluster, partitions=1)
+    moved, out_of_order = ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    with proxies(cluster, VAR / "rejected", 1) as nodes, connected(nodes[0].address) as connection:
+        wait_until(lambda: asked(connection, ApiKey.INIT_PRODUCER_ID, 4, transactional_id=None).error_code == 0)
+        producer = asked(connection, ApiKey.INIT_PRODUCER_ID, 4, transactional_id=None).producer_id
+        assert write(connection, topic, producer, 0) == ErrorCode.NONE
+        move_leadership(cluster, topic, 0)
+        admins = [AdminClient({"bootstrap.servers": broker.address()}) for broker in cluster.brokers]
+        wait_until(lambda: len({admin.list_topics(topic).topics[topic].partitions[0].leader for admin in admins}) == 1)
+        # The proxy learns of the new leader by the first rejection. A gap is told when the repeated write has it, too.
+        codes = [write(connection, topic, producer, sequence) for sequence in (1, 2, 1, 2, 9, 9, 3)]
+        assert codes == [moved, moved, ErrorCode.NONE, ErrorCode.NONE, moved, out_of_order, ErrorCode.NONE]
+
+
+def asked(connection: socket.socket, api: ApiKey, version: int, **fields: Any) -> Any:
+    request = codec.write_request(api, version, 1, "tests", codec.request_type(api)(**fields))
+    return codec.read_response(api, version, answered(connection, b"".join(request)))
+
+
+def write(connection: socket.socket, topic: str, producer: int, sequence: int) -> int:
+    """Writes a record of an idempotent producer. Returns the error code."""
+    [batch] = batches([Record(0, int(time.time() * 1000), None, b"%d" % sequence)], -1, Compression.NONE, 1000)
+    data = bytearray(batch.data)
+    struct.pack_into(">qhi", data, 43, producer, 0, sequence)
+    struct.pack_into(">I", data, 17, google_crc32c.value(bytes(data[21:])))  # of what follows
+    topics = codec.request_type(ApiKey.PRODUCE).type_of("topic_data")
+    part = topics.type_of("partition_data")(index=0, records=bytes(data))
+    answer = asked(
+        connection,
+        ApiKey.PRODUCE,
+        9,
+        acks=-1,
+        timeout_ms=30_000,
+        topic_data=[topics(name=topic, partition_data=[part])],
+    )
+    return int(answer.responses[0].partition_responses[0].error_code)
 
 
 def move_leadership(cluster: KafkaCluster, topic: str, partition: int) -> None:
