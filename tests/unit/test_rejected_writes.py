@@ -2,7 +2,7 @@
 
 import struct
 
-from backend.kafka.proxy.rejected_writes import RejectedWrites
+from backend.kafka.proxy.rejected_writes import MOST_PLACES, RejectedWrites
 from backend.kafka.wire.api import ErrorCode
 
 PLACE = ("orders", 0)
@@ -78,6 +78,16 @@ def test_writes_of_producers_that_are_not_idempotent_are_never_held() -> None:
             rejected.add(PLACE, without, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         )
     assert not rejected
+
+
+def test_a_client_that_invents_topics_takes_no_memory_without_end() -> None:
+    rejected = RejectedWrites()
+    for number in range(MOST_PLACES + 1):
+        for error in (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, OUT_OF_ORDER):
+            rejected.add((f"invented-{number}", 0), records(4), error)
+    assert (len(rejected._last), len(rejected._out_of_order)) == (MOST_PLACES, MOST_PLACES)
+    assert not rejected.precede(("invented-0", 0), records(5))
+    assert rejected.precede((f"invented-{MOST_PLACES}", 0), records(5))
 
 
 def test_a_write_is_out_of_order_when_it_is_so_after_it_was_repeated() -> None:

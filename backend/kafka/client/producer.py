@@ -131,7 +131,7 @@ class AsyncProducer:
         except BufferError:
             raise KafkaException(KafkaError(KafkaError._QUEUE_FULL, "too many unacknowledged messages")) from None
         except KafkaException as error:
-            if not _is_without_cause(error):
+            if self._closed or not _is_without_cause(error):
                 raise
             self._refused.append(future)
         return future
@@ -163,17 +163,21 @@ class AsyncProducer:
         except BufferError:
             return False
         except KafkaException as error:
-            if not _is_without_cause(error):
+            if self._closed or not _is_without_cause(error):
                 raise
             return False
         return True
 
     async def close(self, timeout: float = 5.0) -> None:
         """Waits up to ``timeout`` seconds for outstanding acknowledgements."""
-        with suppress(KafkaException):  # a fatal error, which the records' own reports tell
+        cause = KafkaException(KafkaError(KafkaError._FATAL, "the producer was closed"))
+        try:
             await asyncio.to_thread(self._producer.flush, timeout)
+        except KafkaException as error:  # which the poller is not given any more
+            cause = error
         self._closed = True
         await asyncio.to_thread(self._poller.join)
+        self._refuse(cause)
 
     def list_topics(self, timeout: float) -> Any:
         """The cluster's metadata; blocks up to ``timeout`` seconds. Raises KafkaException when no broker answers."""

@@ -1,6 +1,6 @@
 """The writes of one client that were rejected, and that it repeats.
 
-A client that is connected to a partition's leader sends it several writes at once. When the leadership moves, the
+A client has several writes in flight to a partition's leader. When the leadership moves, the
 former leader rejects all of them, and the client repeats them in their order. Behind a proxy those that follow a
 rejected one would reach the new leader first, which rejects them as out of order, or accepts them when it does not know
 the producer yet. An idempotent producer then begins a new epoch, in which brokers recognise nothing that it repeats,
@@ -20,9 +20,11 @@ Place = tuple[TopicKey, int]
 _PRODUCER = Format(">qhi")
 _PRODUCER_AT = 43
 """Where a record batch has its producer's id and epoch, and the sequence number of its first record."""
-_FORMAT_AT, _FORMAT = 16, 2
-"""Where its format is told, and the one that has them."""
+_MAGIC_AT, _MAGIC = 16, 2
+"""The position of the magic byte, and its value in batches of the present format."""
 _SEQUENCES = 2**31
+MOST_PLACES = 10_000
+"""More than a client writes to at a time; it may invent topics without end."""
 
 
 @dataclass(slots=True, frozen=True)
@@ -34,7 +36,7 @@ class _Write:
     @classmethod
     def of(cls, records: bytes | memoryview | None) -> "_Write | None":
         """That of an idempotent producer; other writes have no order that a broker checks."""
-        if records is None or len(records) < _PRODUCER_AT + _PRODUCER.size or records[_FORMAT_AT] != _FORMAT:
+        if records is None or len(records) < _PRODUCER_AT + _PRODUCER.size or records[_MAGIC_AT] != _MAGIC:
             return None
         write = cls(*_PRODUCER.unpack_from(records, _PRODUCER_AT))
         return write if write.producer >= 0 else None
@@ -66,7 +68,7 @@ class RejectedWrites:
         return False
 
     def add(self, place: Place, records: bytes | memoryview | None, error: int) -> int:
-        """Notes a write that was rejected, and returns the error that the client is told.
+        """Records a rejected write, and returns the error code for the client.
 
         A write is out of order only when it is so once more after it was repeated: before, an earlier one may have
         been rejected meanwhile.
@@ -77,9 +79,15 @@ class RejectedWrites:
         if error == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
             if self._out_of_order.pop(place, None) == write:
                 return error
-            self._out_of_order[place] = write
+            _keep(self._out_of_order, place, write)
             error = ErrorCode.NOT_LEADER_OR_FOLLOWER
         last = self._last.get(place)
         if last is None or not last.follows(write):
-            self._last[place] = write
+            _keep(self._last, place, write)
         return error
+
+
+def _keep(writes: dict[Place, _Write], place: Place, write: _Write) -> None:
+    writes[place] = write
+    if len(writes) > MOST_PLACES:
+        del writes[next(iter(writes))]

@@ -215,7 +215,7 @@ class Produce(AtLeaders):
         return legs
 
     def _part(self, request: Struct, partitions: Set[int]) -> Struct:
-        """The request with only some of its partitions, which are told by their identities."""
+        """The request with only those of its partitions that have these identities (``id``)."""
         topics = [
             topic.copy(partition_data=[part for part in topic.partition_data if id(part) in partitions])
             for topic in request.topic_data
@@ -227,15 +227,19 @@ class Produce(AtLeaders):
         assert leg.answer is not None
         leg.answer.node_endpoints = []
         fields = self._response_fields
-        results = {(fields.key(topic), index): part for topic, part, index in fields.of(leg.answer) if part.error_code}
-        if results:
-            self._note_rejected(leg.body or request, results, lookup)
+        rejected = {
+            (fields.key(topic), index): part
+            for topic, part, index in fields.of(leg.answer)
+            if part.error_code in _REPEATED
+        }
+        if rejected:
+            self._note_rejected(leg.body or request, rejected, lookup)
 
     def _note_rejected(self, request: Struct, results: dict[Place, Struct], lookup: Lookup) -> None:
         fields = self._request_fields
         for topic, part, index in fields.of(request):
             result = results.get((fields.key(topic), index))
-            if result is not None and result.error_code in _REPEATED:
+            if result is not None:
                 result.error_code = lookup.rejected.add((fields.key(topic), index), part.records, result.error_code)
 
     def _failed(self, topic: Struct, partition: Struct, lookup: Lookup) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 from tempfile import mkdtemp
 from time import sleep, time
 from typing import Any
+from uuid import uuid4
 
 import pytest
 from aiohttp import web
@@ -171,36 +172,62 @@ class _TellsLate(Producer):
             raise
 
 
-async def test_a_record_that_comes_before_the_cause_of_a_fatal_error_is_known_fails_with_it(
-    broker: KafkaCluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(producer, "Producer", _TellsLate)
-    topic = f"described-{time():.0f}"
+@pytest.fixture
+def described(broker: KafkaCluster) -> Iterator[str]:
+    """A topic that bob sees and may not write."""
+    topic = f"described-{uuid4().hex}"
     admin = AdminClient({"bootstrap.servers": broker.bootstrap()})
     admin.create_topics([NewTopic(topic, 1, 1)])[topic].result(LIMIT_SECONDS)
+    with granted(admin, topic, AclOperation.DESCRIBE):
+        yield topic
+
+
+@pytest.fixture
+async def barred(broker: KafkaCluster, monkeypatch: pytest.MonkeyPatch) -> AsyncProducer:
+    """Of bob. Tests close it."""
+    monkeypatch.setattr(producer, "Producer", _TellsLate)
     login = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN"}
     login |= {"sasl.username": "bob", "sasl.password": USERS["bob"]}
-    sending = AsyncProducer({"bootstrap.servers": broker.bootstrap("SASL_PLAINTEXT"), **login})
+    return AsyncProducer({"bootstrap.servers": broker.bootstrap("SASL_PLAINTEXT"), **login})
+
+
+async def test_a_record_that_comes_before_the_cause_of_a_fatal_error_is_known_fails_with_it(
+    barred: AsyncProducer, described: str
+) -> None:
     sent: list[asyncio.Future[Any]] = []
 
     async def send_until_it_is_known() -> None:
         async with asyncio.timeout(LIMIT_SECONDS):
             while True:
-                sent.append(sending.send(topic, key=None, value=b"{}", headers=[]))
+                sent.append(barred.send(described, key=None, value=b"{}", headers=[]))
                 await asyncio.sleep(0.01)
 
     try:
-        with granted(admin, topic, AclOperation.DESCRIBE):
+        with pytest.raises(KafkaException, match="Cluster authorization failed"):
+            await send_until_it_is_known()
+        for one in sent:
             with pytest.raises(KafkaException, match="Cluster authorization failed"):
-                await send_until_it_is_known()
-            for one in sent:
-                with pytest.raises(KafkaException, match="Cluster authorization failed"):
-                    await one
-            with pytest.raises(KafkaException, match="Cluster authorization failed"):
-                await sending.send_all([Record(topic, None, b"{}", [])])
+                await one
+        with pytest.raises(KafkaException, match="Cluster authorization failed"):
+            await barred.send_all([Record(described, None, b"{}", [])])
     finally:
-        await sending.close()
+        await barred.close()
     assert len(sent) > 10
+
+
+async def test_a_record_whose_cause_of_failure_is_not_known_when_its_producer_is_closed_fails(
+    barred: AsyncProducer, described: str
+) -> None:
+    sent: list[asyncio.Future[Any]] = []
+
+    async def is_refused() -> bool:
+        sent.append(barred.send(described, key=None, value=b"{}", headers=[]))
+        return bool(barred._refused)
+
+    await wait_until_async(is_refused)
+    await barred.close()
+    results = await asyncio.wait_for(asyncio.gather(*sent, return_exceptions=True), LIMIT_SECONDS)
+    assert {type(result) for result in results} == {KafkaException}
 
 
 async def test_a_private_authority_is_trusted_when_it_is_given(broker: KafkaCluster) -> None:
