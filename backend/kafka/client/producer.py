@@ -169,14 +169,15 @@ class AsyncProducer:
         return True
 
     async def close(self, timeout: float = 5.0) -> None:
-        """Waits up to ``timeout`` seconds for outstanding acknowledgements."""
+        """Waits up to ``timeout`` seconds for outstanding acknowledgements. Records without one fail then."""
+        self._closed = True
+        await asyncio.to_thread(self._poller.join)
         cause = KafkaException(KafkaError(KafkaError._FATAL, "the producer was closed"))
         try:
             await asyncio.to_thread(self._producer.flush, timeout)
-        except KafkaException as error:  # which the poller is not given any more
-            cause = error
-        self._closed = True
-        await asyncio.to_thread(self._poller.join)
+        except KafkaException as error:
+            cause, self._fatal = error, error.args[0]
+        await asyncio.to_thread(_purge, self._producer)
         self._refuse(cause)
 
     def list_topics(self, timeout: float) -> Any:
@@ -192,9 +193,7 @@ class AsyncProducer:
                 self._replaced_from = time.monotonic() + _REPLACE_SECONDS
                 self._fatal = error.args[0]
                 self._loop.call_soon_threadsafe(self._refuse, error)
-                producer.purge()
-                with suppress(KafkaException):  # reported a second time
-                    producer.flush(_PURGE_SECONDS)  # hands over the reports of those that were on their way
+                _purge(producer)
 
     def _usable(self) -> Producer:
         """Raises KafkaException with the fatal error of the one that is not replaced yet."""
@@ -224,6 +223,13 @@ class AsyncProducer:
                 future.set_result(record)
             else:
                 future.set_exception(KafkaException(error))
+
+
+def _purge(producer: Producer) -> None:
+    """Gives up the records that are on their way; their delivery reports say so."""
+    producer.purge()
+    with suppress(KafkaException):  # a fatal error is reported a second time
+        producer.flush(_PURGE_SECONDS)
 
 
 def _is_without_cause(error: KafkaException) -> bool:

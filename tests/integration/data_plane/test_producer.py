@@ -13,6 +13,8 @@ from backend.domain.records import Record
 from backend.kafka.client.ends import end_offsets
 from backend.kafka.client.producer import AsyncProducer
 from tests.infra import KAFKA, Server
+from tests.ports import free_ports
+from tests.waiting import LIMIT_SECONDS
 
 _ROOM = 10
 
@@ -58,3 +60,14 @@ async def test_one_record_that_is_not_acknowledged_fails_all(topic: str, produce
 async def test_a_record_that_is_too_large_is_refused_immediately(topic: str, producer: AsyncProducer) -> None:
     with pytest.raises(KafkaException):
         await producer.send_all(records(topic, 1, b"x" * 2_000_000))
+
+
+async def test_what_is_not_acknowledged_before_the_producer_is_closed_fails() -> None:
+    [closed_port] = free_ports(1)
+    producer = AsyncProducer({"bootstrap.servers": f"127.0.0.1:{closed_port}"})
+    one = producer.send("orders", key=None, value=b"{}", headers=[])
+    together = await producer.send_all(records("orders", 2))
+    await producer.close(timeout=0.1)
+    for unacknowledged in (one, together):
+        with pytest.raises(KafkaException):
+            await asyncio.wait_for(unacknowledged, LIMIT_SECONDS)
