@@ -6,7 +6,7 @@ import re
 from aiohttp import web
 from playwright.sync_api import Page, expect
 
-from tests.e2e.browser import browser, page, sign_in
+from tests.e2e.browser import browser, page, sign_in, sign_in_by_form
 from tests.e2e.test_messages import ids, name, order
 from tests.infra import FILES_ROOT
 from tests.installation import Installation, call
@@ -19,7 +19,7 @@ __all__ = ["browser", "page"]
 def test_sign_in_make_a_pipeline_by_form_send_a_message_and_see_it_counted(
     page: Page, installation: Installation, inbox: Receiver
 ) -> None:
-    sign_in(page, installation)
+    sign_in_by_form(page, installation)
     pipeline_name = name()
     connector = installation.create(
         "connectors/", {"name": f"{pipeline_name} receiver", "type": "http", "connection": {"url": inbox.url}}

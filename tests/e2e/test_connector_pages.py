@@ -18,7 +18,7 @@ from backend.runtime.java import java_home
 from backend.runtime.layout import Layout
 from tests.azurite import KEY
 from tests.delta_sharing import profile
-from tests.e2e.browser import browser, page, sign_in
+from tests.e2e.browser import Requests, browser, page, sign_in
 from tests.e2e.matrix.all_ends import ends_of
 from tests.e2e.matrix.ends import End, Inlet, Outlet
 from tests.e2e.matrix.running import start_servers
@@ -129,15 +129,16 @@ def test_every_connector_of_the_matrix_is_here() -> None:
 def test_its_page_says_that_it_is_connected_or_what_is_wrong_at_its_field(
     page: Page, installation: Installation, case: Case, connection: dict[str, Any]
 ) -> None:
+    requests = Requests(page)
     sign_in(page, installation)
     right = _saved(installation, case.type, connection)
     wrong = _saved(installation, case.type, _changed(connection, case))
 
-    page.goto(f"/connectors/{right}/edit")
+    requests.goto(f"/connectors/{right}/edit")
     page.get_by_role("button", name="Test connection").click()
     expect(page.locator("form").get_by_role("status")).to_be_visible()
 
-    page.goto(f"/connectors/{wrong}/edit")
+    requests.goto(f"/connectors/{wrong}/edit")
     page.get_by_role("button", name="Test connection").click()
     problems = page.get_by_role("alert").filter(has_text="Correct these fields")
     expect(problems).to_be_visible()

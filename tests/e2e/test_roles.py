@@ -8,7 +8,7 @@ import pytest
 from aiohttp import web
 from playwright.sync_api import Page, expect
 
-from tests.e2e.browser import Requests, browser, page, sign_in
+from tests.e2e.browser import Requests, browser, csrf_headers, page, sign_in
 from tests.e2e.test_messages import name
 from tests.installation import Installation
 from tests.receiver import receiver_in_thread
@@ -133,8 +133,6 @@ def test_a_viewer_is_told_where_a_page_is_not_for_them_and_refused_by_the_server
     for path in ("/audit", "/pipelines/new", "/connectors/new/http"):
         page.goto(path)
         expect(page.get_by_text("Your role")).to_be_visible()
-    token = next(str(cookie.get("value")) for cookie in page.context.cookies() if cookie.get("name") == "csrftoken")
-    headers = {"X-CSRFToken": token, "Referer": page.url}
     for path in (f"pipelines/{things.pipeline}/pause/", f"pipelines/{things.pipeline}/publish/"):
-        answer = page.request.post(f"/api/v1/{path}", headers=headers, data={})
+        answer = page.request.post(f"/api/v1/{path}", headers=csrf_headers(page), data={})
         assert (answer.status, "role" in answer.json()["detail"]) == (403, True), answer.text()
