@@ -70,8 +70,8 @@ class AsyncConsumer:
         return await self._call(lambda: self._consumer.list_topics(timeout=timeout))
 
     async def lag(self) -> int | None:
-        """Records of the assigned partitions that were not yet returned, as far as the brokers have told; None when
-        they have not. Raises KafkaException."""
+        """Records of the assigned partitions that were not yet returned; None before the brokers have told the end of
+        each. Raises KafkaException."""
         return await self._call(self._lag)
 
     async def close(self) -> None:
@@ -93,11 +93,15 @@ class AsyncConsumer:
         return records
 
     def _lag(self) -> int | None:
+        assigned = self._consumer.assignment()
         lags = []
-        for partition in self._consumer.position(self._consumer.assignment()):
-            _, end = self._consumer.get_watermark_offsets(partition, cached=True)
-            if partition.offset >= 0 and end >= 0:
-                lags.append(max(0, end - partition.offset))
+        for begin, position in zip(assigned, self._consumer.position(assigned), strict=True):
+            # A partition has no position before its first record was returned.
+            offset = position.offset if position.offset >= 0 else begin.offset
+            _, end = self._consumer.get_watermark_offsets(position, cached=True)
+            if offset < 0 or end < 0:
+                return None
+            lags.append(max(0, end - offset))
         return sum(lags) if lags else None
 
     async def _call(self, function: Callable[[], T]) -> T:
