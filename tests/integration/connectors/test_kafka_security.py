@@ -194,8 +194,9 @@ def described(broker: KafkaCluster) -> Iterator[str]:
 async def barred(
     broker: KafkaCluster, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
 ) -> AsyncProducer:
-    """Of bob. Tests close it."""
+    """Of bob, and not replaced while a test lasts. Tests close it."""
     monkeypatch.setattr(producer, "Producer", request.param)
+    monkeypatch.setattr(producer, "_REPLACE_SECONDS", 10 * LIMIT_SECONDS)
     login = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN"}
     login |= {"sasl.username": "bob", "sasl.password": USERS["bob"]}
     return AsyncProducer({"bootstrap.servers": broker.bootstrap("SASL_PLAINTEXT"), **login})
