@@ -98,7 +98,13 @@ def test_csv_with_columns_and_another_delimiter() -> None:
     ]
 
 
-@given(st.lists(st.dictionaries(st.text(min_size=1), st.text() | st.integers(), min_size=1), min_size=1))
+@given(
+    st.lists(
+        st.dictionaries(st.text(min_size=1, max_size=200), st.text() | st.integers(), min_size=1, max_size=20),
+        min_size=1,
+        max_size=20,
+    )
+)
 def test_csv_is_read_back_by_any_reader(rows: list[dict[str, Any]]) -> None:
     names = list(dict.fromkeys(name for row in rows for name in row))
     columns = [{"path": f"/{name.replace('~', '~0').replace('/', '~1')}", "name": name} for name in names]
