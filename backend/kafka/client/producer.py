@@ -171,6 +171,7 @@ class AsyncProducer:
     async def close(self, timeout: float = 5.0) -> None:
         """Waits up to ``timeout`` seconds for outstanding acknowledgements. Records without one fail then."""
         self._closed = True
+        # Before the flush, since only one of the two is told the cause of a fatal error.
         await asyncio.to_thread(self._poller.join)
         cause = KafkaException(KafkaError(KafkaError._FATAL, "the producer was closed"))
         try:

@@ -9,7 +9,7 @@ from confluent_kafka.cimpl import NewTopic
 
 from backend.kafka.client.consumer import AsyncConsumer
 from tests.infra import KAFKA, Server
-from tests.waiting import LIMIT_SECONDS
+from tests.waiting import LIMIT_SECONDS, wait_until_async
 
 
 async def test_the_lag_counts_partitions_of_which_nothing_was_returned_yet(kafka: Server) -> None:
@@ -25,17 +25,14 @@ async def test_the_lag_counts_partitions_of_which_nothing_was_returned_yet(kafka
     def begin_with_the_oldest(assigned: Consumer, partitions: list[TopicPartition]) -> None:
         assigned.assign([TopicPartition(topic, partition.partition, 0) for partition in partitions])
 
-    async def lag() -> int:
-        while (known := await consumer.lag()) is None:
-            await asyncio.sleep(0.05)
-        return known
+    async def is_told() -> bool:
+        return await consumer.lag() is not None
 
     try:
         await consumer.subscribe([topic], begin_with_the_oldest)
-        async with asyncio.timeout(LIMIT_SECONDS):
-            assert await consumer.lag() is None
-            while not await consumer.records(1):
-                pass
-            assert await lag() == 4
+        assert not await is_told()
+        await wait_until_async(lambda: consumer.records(1))
+        await wait_until_async(is_told)
+        assert await consumer.lag() == 4
     finally:
         await consumer.close()

@@ -16,7 +16,7 @@ from backend.domain.capabilities import Batch, DeliveryError, InputRecord, ReadS
 from backend.domain.connector import RuntimeConnector
 from backend.domain.inputs.connector import ConnectorInput
 from tests.integration.connectors.suites.common import Reaching, forbid_every_address, hides_secrets, opened
-from tests.waiting import LIMIT_SECONDS
+from tests.waiting import LIMIT_SECONDS, wait_until_async
 
 DOCUMENTS: tuple[Any, ...] = (
     {"text": "São Paulo – 東京 🚆 'single' \"double\", comma; line\nbreak\ttab \\ \u0000"},
@@ -170,13 +170,15 @@ class ReadStreamSuite(_Inputs):
                 await asyncio.wait([waiting])
             assert waiting.cancelled()
 
-    async def _lag(self, reader: Any) -> int | None:
+    async def _lag(self, reader: ReadStream[Any, Any]) -> int | None:
         """Of a connector that knows it, once the source has told it."""
-        lag: int | None
-        async with asyncio.timeout(LIMIT_SECONDS):
-            while (lag := await reader.lag()) is None and self.knows_lag:
-                await asyncio.sleep(0.05)
-        return lag
+
+        async def is_told() -> bool:
+            return await reader.lag() is not None
+
+        if self.knows_lag:
+            await wait_until_async(is_told)
+        return await reader.lag()
 
     async def _read(self, source: Source, count: int, *, acknowledge: bool = False) -> list[InputRecord]:
         async with opened(self.reader(source)) as reader, aclosing(reader.stream()) as stream:
